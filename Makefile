@@ -1,0 +1,67 @@
+# Every target starts from a fresh clone: it makes the environments that it needs.
+PYTHON ?= python3
+# Airflow 2.11 ends at Python 3.12.
+PYTHON_AIRFLOW_2 ?= $(shell $(PYTHON) -c 'import sys; print("$(PYTHON)" if sys.version_info < (3, 13) else "python3.12")')
+AIRFLOW_3 ?= 3.3.2
+AIRFLOW_2 ?= 2.11.2
+
+VENV := .venv
+VENV_2 := .venv-airflow2
+PIP := -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo demo-ui test test-airflow3 test-airflow2 lint wheel bench clean
+
+help:
+	@echo "make demo       run the main job end to end on an embedded Airflow"
+	@echo "make demo-ui    start the Airflow UI with the sandbox and the example DAGs"
+	@echo "make test       run all tests: Airflow $(AIRFLOW_3) and $(AIRFLOW_2), lint, types, wheel"
+	@echo "make bench      compare speed and memory side by side"
+	@echo "make clean      remove what the other targets made"
+
+demo: $(VENV)/.ready
+	@$(VENV)/bin/python demo/run.py
+
+demo-ui: $(VENV)/.ready
+	@$(VENV)/bin/python demo/ui.py
+
+test: lint test-airflow3 test-airflow2 wheel
+	@echo "all tests passed"
+
+lint: $(VENV)/.ready
+	@echo "--- ruff, mypy"
+	@$(VENV)/bin/ruff format --check --quiet . || (echo "ruff format would change files: run $(VENV)/bin/ruff format"; exit 1)
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/mypy
+
+test-airflow3: $(VENV)/.ready
+	@echo "--- tests on Airflow $(AIRFLOW_3)"
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest
+
+test-airflow2: $(VENV_2)/.ready
+	@echo "--- tests on Airflow $(AIRFLOW_2)"
+	@PATH="$(CURDIR)/$(VENV_2)/bin:$$PATH" $(VENV_2)/bin/python -m pytest
+
+wheel: $(VENV)/.ready
+	@echo "--- wheel in a clean environment"
+	@$(VENV)/bin/python tests/check_wheel.py $(AIRFLOW_3)
+
+bench: $(VENV)/.ready
+	@$(VENV)/bin/python benchmarks/bench.py
+
+$(VENV)/.ready: pyproject.toml
+	@echo "--- installing Airflow $(AIRFLOW_3) into $(VENV) (a minute or two)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(VENV)/bin/python $(PIP) install --upgrade pip
+	@$(VENV)/bin/python $(PIP) install "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
+		apache-airflow-providers-http -e '.[sandbox]' --group test
+	@touch $@
+
+$(VENV_2)/.ready: pyproject.toml
+	@echo "--- installing Airflow $(AIRFLOW_2) into $(VENV_2) (a minute or two)"
+	@$(PYTHON_AIRFLOW_2) -m venv --clear $(VENV_2)
+	@$(VENV_2)/bin/python $(PIP) install --upgrade pip
+	@$(VENV_2)/bin/python $(PIP) install "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(VENV_2) .demo build dist

@@ -1,0 +1,206 @@
+"""Serve the control routes, which the real service does not have: no authentication, for tests only."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from airflow_custody.sandbox.access import ServiceState, body_of
+from airflow_custody.sandbox.faults import Fault
+
+router = APIRouter()
+
+
+class _Order(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Health(_Order):
+    """Give the entries to show."""
+
+    entries: list[dict[str, Any]]
+
+
+class HealthAnswer(_Order):
+    """Give the whole answer to show."""
+
+    answer: Any
+
+
+class HealthUpdate(_Order):
+    """Give fields to change, and in which entries."""
+
+    group: str | None = None
+    component: str | None = None
+    check: str | None = None
+    fields: dict[str, Any]
+
+
+class Currencies(_Order):
+    """Give the active currencies."""
+
+    currencies: list[str]
+
+
+class Version(_Order):
+    """Give the version of the service to play."""
+
+    version: Annotated[str, StringConstraints(pattern=r"^\d{1,9}(\.\d{1,9}){0,3}$")]
+
+
+class NewToken(_Order):
+    """Describe a token to make."""
+
+    roles: list[str] = []
+    tenant_id: str = "1"
+    user_id: str = "2"
+    expires_in: float | None = None
+    jwt: bool = False
+
+
+class AnyWebhook(_Order):
+    """Describe a webhook to put there, whatever its values."""
+
+    type: str = "requestStatus.updated"
+    url: str = "https://hooks.example.com/custody"
+    status: str = "enabled"
+    id: str | None = None
+    tenant_id: str = "1"
+    timeout_until: str = ""
+
+
+class WhitelistStatus(_Order):
+    """Give the status a whitelisting request shall have."""
+
+    status: str
+
+
+# Annotations of routes are looked up in the module, so each body gets a name there.
+HealthBody = Annotated[Health, Depends(body_of(Health))]
+HealthAnswerBody = Annotated[HealthAnswer, Depends(body_of(HealthAnswer))]
+HealthUpdateBody = Annotated[HealthUpdate, Depends(body_of(HealthUpdate))]
+CurrenciesBody = Annotated[Currencies, Depends(body_of(Currencies))]
+VersionBody = Annotated[Version, Depends(body_of(Version))]
+TokenBody = Annotated[NewToken, Depends(body_of(NewToken))]
+WebhookBody = Annotated[AnyWebhook, Depends(body_of(AnyWebhook))]
+WhitelistStatusBody = Annotated[WhitelistStatus, Depends(body_of(WhitelistStatus))]
+FaultBody = Annotated[Fault, Depends(body_of(Fault))]
+
+
+def _done(result: Any = None) -> Response:
+    # ASCII, because what tests sent may hold half a surrogate pair.
+    return Response(json.dumps({"result": result}), media_type="application/json")
+
+
+@router.get("")
+async def about(service: ServiceState) -> Response:
+    """Say what this is."""
+    return _done({"sandbox": True, "version": ".".join(str(part) for part in service.version)})
+
+
+@router.post("/reset")
+async def reset(service: ServiceState) -> Response:
+    """Forget everything but the main token."""
+    service.reset()
+    return _done()
+
+
+@router.put("/health")
+async def set_health(service: ServiceState, order: HealthBody) -> Response:
+    """Show these entries."""
+    service.health.set(order.entries)
+    return _done()
+
+
+@router.put("/health/answer")
+async def set_health_answer(service: ServiceState, order: HealthAnswerBody) -> Response:
+    """Answer the listing with this."""
+    service.health.set_answer(order.answer)
+    return _done()
+
+
+@router.patch("/health")
+async def update_health(service: ServiceState, order: HealthUpdateBody) -> Response:
+    """Change some entries."""
+    return _done(service.health.update(order.group, order.component, order.check, order.fields))
+
+
+@router.put("/currencies")
+async def set_currencies(service: ServiceState, order: CurrenciesBody) -> Response:
+    """Change the active currencies."""
+    service.whitelist.set_currencies(order.currencies)
+    return _done()
+
+
+@router.put("/version")
+async def set_version(service: ServiceState, order: VersionBody) -> Response:
+    """Play another version of the service."""
+    service.state.set("version", order.version)
+    return _done()
+
+
+@router.post("/tokens")
+async def add_token(service: ServiceState, order: TokenBody) -> Response:
+    """Make a token."""
+    return _done(service.tokens.add(**order.model_dump()))
+
+
+@router.post("/webhooks")
+async def add_webhook(service: ServiceState, order: WebhookBody) -> Response:
+    """Put a webhook there."""
+    return _done(service.webhooks.add(**order.model_dump()))
+
+
+@router.get("/webhooks")
+async def webhooks(service: ServiceState) -> Response:
+    """List all webhooks."""
+    return _done(service.webhooks.everything())
+
+
+@router.get("/whitelist-requests")
+async def whitelist_requests(service: ServiceState) -> Response:
+    """List all whitelisting requests."""
+    return _done(service.whitelist.everything())
+
+
+@router.put("/whitelist-requests/{request_id}")
+async def set_whitelist_status(service: ServiceState, request_id: str, order: WhitelistStatusBody) -> Response:
+    """Change the status of a whitelisting request."""
+    service.whitelist.set_status(request_id, order.status)
+    return _done()
+
+
+@router.get("/received")
+async def received(service: ServiceState, method: str | None = None, path: str | None = None) -> Response:
+    """List the requests that reached the service."""
+    return _done(service.received.list(method, path))
+
+
+@router.delete("/received")
+async def clear_received(service: ServiceState) -> Response:
+    """Forget which requests reached the service."""
+    service.received.clear()
+    return _done()
+
+
+@router.post("/faults")
+async def order_fault(service: ServiceState, order: FaultBody) -> Response:
+    """Order a fault."""
+    service.faults.order(order)
+    return _done()
+
+
+@router.get("/faults")
+async def faults(service: ServiceState) -> Response:
+    """List the faults still to come."""
+    return _done(service.faults.list())
+
+
+@router.delete("/faults")
+async def clear_faults(service: ServiceState) -> Response:
+    """Forget the faults still to come."""
+    service.faults.clear()
+    return _done()

@@ -1,0 +1,64 @@
+"""One Airflow home and one sandbox for the whole run, a clean view of the sandbox for each test."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Before the first import of Airflow: it reads its settings once.
+for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
+    del os.environ[_name]
+_HOME = tempfile.TemporaryDirectory(prefix="airflow-custody-tests-")
+os.environ.update(
+    AIRFLOW_HOME=_HOME.name,
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__CORE__DAGS_FOLDER=str(Path(__file__).parent / "dags"),
+    AIRFLOW__CORE__UNIT_TEST_MODE="False",
+    AIRFLOW__LOGGING__LOGGING_LEVEL="INFO",
+)
+
+from airflow_custody.sandbox import Sandbox  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def sandbox_server() -> Iterator[Sandbox]:
+    with Sandbox() as server:
+        yield server
+
+
+@pytest.fixture
+def sandbox(sandbox_server: Sandbox) -> Sandbox:
+    """A sandbox as if it had just been started."""
+    sandbox_server.control.reset()
+    return sandbox_server
+
+
+@pytest.fixture
+def connection(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The default connection, to the sandbox; returns its id."""
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox))
+    return "custody_default"
+
+
+def connection_json(sandbox: Sandbox, **extra: object) -> str:
+    """Describe a connection to the sandbox as an environment variable holds it; no repeats unless asked for."""
+    return json.dumps(
+        {
+            "conn_type": "custody",
+            "host": sandbox.url,
+            "password": sandbox.token,
+            "extra": {"timeout": 5, "max_retries": 0, **extra},
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def airflow_db() -> None:
+    from airflow.utils import db
+
+    db.initdb()

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import base64
+import json
+import time
+
+import pytest
+
+ADDRESS = {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40}
+HOOK = "/webhooks/3f1c1f0e-6c1b-4c57-9d0e-6a3c5f3f0b11"
+
+OPERATIONS = [
+    ("GET", "/health", None, ["TPUser"]),
+    ("GET", "/health/all", None, ["TPUser"]),
+    ("GET", "/health/hsm", None, ["TPUser"]),
+    ("GET", "/health/hsm/connectivity", None, ["TPUser"]),
+    ("POST", "/whitelists/addresses", ADDRESS, ["WhitelistedAddressCreator", "TPUser"]),
+    ("GET", "/whitelists/addresses", None, ["TPUser"]),
+    ("GET", "/whitelists/addresses/for-approval", None, ["TPUser"]),
+    ("GET", "/whitelists/addresses/1", None, ["TPUser"]),
+    ("PATCH", HOOK, {"status": "enabled"}, ["Admin"]),
+    ("DELETE", HOOK, None, ["Admin"]),
+    ("POST", "/webhooks", {"type": "requestStatus.updated", "url": "https://example.com"}, ["Admin"]),
+    ("GET", "/webhooks", None, ["Admin"]),
+    ("GET", "/webhooks/calls", None, ["Admin"]),
+    ("GET", "/users/me", None, []),
+]
+EVERY_ROLE = ["TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "Admin"]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "roles"), OPERATIONS)
+def test_roles(api, sandbox, refused, method, path, body, roles):
+    enough = sandbox.control.add_token(roles=roles)
+    assert api.call(method, path, json=body, token=enough).status_code in (200, 404)
+    for role in roles:
+        others = [one for one in EVERY_ROLE if one != role]
+        answer = api.call(method, path, json=body, token=sandbox.control.add_token(roles=others))
+        message = refused(answer, 403)
+        assert role in message
+        assert not any(other in message for other in others)
+
+
+@pytest.mark.parametrize(("method", "path", "body", "roles"), OPERATIONS)
+def test_no_token(api, sandbox, refused, method, path, body, roles):
+    assert "bearer" in refused(api.call(method, path, json=body, headers={"Authorization": "Basic eA=="}), 401)
+
+
+@pytest.mark.parametrize(
+    "authorization", ["", "Bearer", "Bearer ", "Basic abc", "nonsense", "Bearer unknown", "Bearer \xe9"]
+)
+def test_malformed_or_unknown_token(api, refused, authorization):
+    refused(api.get("/health", headers={"Authorization": authorization.encode("latin-1")}), 401)
+
+
+def test_missing_header(api, refused):
+    api.token = None
+    refused(api.get("/health"), 401)
+
+
+def test_scheme_has_no_case(api, sandbox):
+    assert api.get("/health", headers={"Authorization": f"bearer {sandbox.token}"}).status_code == 200
+
+
+def test_several_missing_roles_are_all_named(api, sandbox, refused):
+    message = refused(api.post("/whitelists/addresses", ADDRESS, token=sandbox.control.add_token(roles=[])), 403)
+    assert "WhitelistedAddressCreator" in message
+    assert "TPUser" in message
+
+
+def test_the_caller_is_checked_before_the_body(api, sandbox, refused):
+    stranger = sandbox.control.add_token(roles=[])
+    refused(api.call("POST", "/whitelists/addresses", data=b"{", token=stranger), 403)
+    refused(api.call("POST", "/whitelists/addresses", data=b"{", token="unknown"), 401)
+
+
+@pytest.mark.parametrize("jwt", [False, True])
+def test_expired_token(api, sandbox, refused, jwt):
+    short = sandbox.control.add_token(roles=["TPUser"], expires_in=0.2, jwt=jwt)
+    assert api.get("/health", token=short).status_code == 200
+    time.sleep(0.21)
+    assert "expired" in refused(api.get("/health", token=short), 401)
+    refused(api.get("/health", token=sandbox.control.add_token(roles=["TPUser"], expires_in=-1, jwt=jwt)), 401)
+
+
+def test_jwt_claims(api, sandbox):
+    token = sandbox.control.add_token(roles=["TPUser", "Admin"], tenant_id="7", user_id="9", expires_in=60, jwt=True)
+    head, claims, signature = (base64.urlsafe_b64decode(part + "==") for part in token.split("."))
+    assert json.loads(head) == {"alg": "HS256", "typ": "JWT"}
+    assert len(signature) == 32
+    decoded = json.loads(claims)
+    assert decoded["roles"] == ["tpuser", "admin"]
+    assert decoded["sub"] == "9"
+    assert decoded["exp"] == pytest.approx(time.time() + 60, abs=3)
+    assert api.get("/health", token=token).status_code == 200
+    default = json.loads(base64.urlsafe_b64decode(sandbox.control.add_token([], jwt=True).split(".")[1] + "=="))
+    assert default["exp"] == pytest.approx(time.time() + 1800, abs=3)
+
+
+def test_me(api, sandbox):
+    token = sandbox.control.add_token(roles=["TPUser"], tenant_id="7", user_id="9")
+    me = {"id": "9", "tenantId": "7", "roles": ["TPUser"], "status": "active"}
+    assert api.get("/users/me", token=token).json() == {"result": me}
+    assert set(api.get("/users/me").json()["result"]["roles"]) == set(EVERY_ROLE)
+    nobody = sandbox.control.add_token(roles=[])
+    assert "roles" not in api.get("/users/me", token=nobody).json()["result"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        "/nothing",
+        "/health/",
+        "/health/a/b/c",
+        "/users",
+        "/authentication/token",
+        "/whitelists",
+        "/webhooks/a/b",
+    ],
+)
+def test_unknown_route(api, refused, path):
+    refused(api.get(path), 404)
+
+
+@pytest.mark.parametrize("path", ["/approve", "/reject", "/delete"])
+def test_operations_of_a_later_step(api, refused, path):
+    assert api.post(f"/whitelists/addresses{path}", {}).status_code in (404, 405)
+
+
+def test_paths_outside_the_service(api, sandbox, refused):
+    refused(api.session.get(sandbox.url + "/"), 404)
+    refused(api.session.get(sandbox.url + "/sandboxes"), 404)
+    refused(api.session.get(sandbox.url + "/sandbox/nothing"), 404)
+    refused(api.session.get(sandbox.url + "/openapi.json"), 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/health"),
+        ("PUT", "/whitelists/addresses"),
+        ("GET", HOOK),
+        ("DELETE", "/webhooks"),
+        ("OPTIONS", "/health"),
+    ],
+)
+def test_wrong_method(api, refused, method, path):
+    answer = api.call(method, path)
+    refused(answer, 405)
+    assert answer.headers["allow"]
+
+
+def test_a_failure_of_the_sandbox_itself(api, sandbox, refused, monkeypatch, caplog):
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr("airflow_custody.sandbox.health.HealthBoard.all", fail)
+    refused(api.get("/health"), 500)
+    assert "broken" in caplog.text
+    assert sandbox.control.received()[-1]["status"] == 500

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+
+import pytest
+
+from airflow_custody.sandbox import SandboxError
+
+PATH = "/whitelists/addresses"
+ETH = "0x" + "aB" * 20
+
+
+def asked(**changes):
+    body = {"blockchain": "ETH", "label": "Cold store", "address": ETH, **changes}
+    return {name: value for name, value in body.items() if value is not ...}
+
+
+def create(api, **changes):
+    answer = api.post(PATH, asked(**changes))
+    assert answer.status_code == 200, answer.text
+    return answer.json()["result"]["id"]
+
+
+def test_create(api, sandbox):
+    answer = api.post(PATH, asked())
+    assert answer.status_code == 200
+    assert answer.json() == {"result": {"id": "3711"}}
+    assert create(api) == "3712"
+    assert create(api) == "3713"
+    kept = sandbox.control.whitelist_requests()
+    assert [one["id"] for one in kept] == ["3711", "3712", "3713"]
+    assert kept[0]["body"] == asked()
+    assert kept[0]["userId"] == kept[0]["tenantId"] == "1"
+    assert kept[0]["label"] == "Cold store"
+    assert kept[0]["createdAt"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("names", "chain"),
+    [
+        ({"blockchain": "eth"}, "ETH"),
+        ({"blockchain": ..., "currency": "ETH"}, "ETH"),
+        ({"blockchain": None, "currency": "Eth"}, "ETH"),
+        ({"blockchain": "", "currency": "eth"}, "ETH"),
+        ({"blockchain": "ETH", "currency": ""}, "ETH"),
+        ({"blockchain": "ETH", "currency": "eth"}, "ETH"),
+        ({"blockchain": "ada", "address": "addr1x"}, "ADA"),
+    ],
+)
+def test_names_of_the_chain(api, sandbox, names, chain):
+    create(api, **names)
+    assert sandbox.control.whitelist_requests()[0]["blockchain"] == chain
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"blockchain": ...}, "blockchain"),
+        ({"blockchain": " "}, "blockchain"),
+        ({"blockchain": 3}, "blockchain"),
+        ({"currency": "BTC"}, "not the same"),
+        ({"blockchain": "DOGE", "address": "D"}, "not active"),
+        ({"label": ...}, "label"),
+        ({"label": None}, "label"),
+        ({"label": ""}, "label"),
+        ({"label": " "}, "label"),
+        ({"label": 3}, "label"),
+        ({"address": ...}, "address"),
+        ({"address": ""}, "address"),
+        ({"address": "0x12"}, "rules of ETH"),
+        ({"address": [ETH]}, "address"),
+        ({"linkedInternalAddressIds": "12"}, "linkedInternalAddressIds"),
+        ({"linkedInternalAddressIds": [12]}, "linkedInternalAddressIds.0"),
+        ({"linkedInternalAddressIds": ["12", ""]}, "linkedInternalAddressIds.1"),
+        ({"linkedWalletIds": ["0x1"]}, "linkedWalletIds.0"),
+        ({"linkedWalletIds": ["-1"]}, "linkedWalletIds.0"),
+        ({"linkedWalletIds": ["12\n"]}, "linkedWalletIds.0"),
+        ({"linkedWalletIds": {"a": 1}}, "linkedWalletIds"),
+        ({"addressType": "unheard"}, "addressType"),
+        ({"memo": 12}, "memo"),
+        ({"network": True}, "network"),
+        ({"visibilityGroupID": 1}, "visibilityGroupID"),
+    ],
+)
+def test_refused(api, sandbox, refused, changes, complaint):
+    assert complaint in refused(api.post(PATH, asked(**changes)), 400)
+    assert sandbox.control.whitelist_requests() == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"text"', b"null", b"\xff\xfe", b"[" * 100_000, b'{"label": "\\ud800"}']
+)
+def test_malformed_body(api, refused, body):
+    refused(api.call("POST", PATH, data=body, headers={"Content-Type": "application/json"}), 400)
+
+
+def test_optional_fields(api, sandbox):
+    fields = {
+        "linkedInternalAddressIds": ["12", "0013"],
+        "linkedWalletIds": ["7"],
+        "network": "mainnet",
+        "memo": "m",
+        "addressType": "exchange",
+        "contractType": "c",
+        "customerId": "cu",
+        "exchangeAccountId": "5",
+        "visibilityGroupID": "v",
+    }
+    create(api, **fields, unheard={"of": 1})
+    kept = sandbox.control.whitelist_requests()[0]
+    assert {name: kept[name] for name in fields} == fields
+    assert "unheard" not in kept
+    assert kept["body"]["unheard"] == {"of": 1}
+    create(api, linkedInternalAddressIds=[], linkedWalletIds=None, memo=None)
+
+
+def test_currencies(api, sandbox, refused):
+    sandbox.control.set_currencies(["doge"])
+    assert create(api, blockchain="DOGE", address="D1")
+    refused(api.post(PATH, asked()), 400)
+    sandbox.control.set_currencies([])
+    refused(api.post(PATH, asked(blockchain="DOGE")), 400)
+
+
+def test_show(api, refused):
+    number = create(api, linkedInternalAddressIds=["12"], linkedWalletIds=["7"], network="sepolia", memo="\u00e9\u00b5")
+    envelope = api.get(f"{PATH}/{number}").json()["result"]
+    assert envelope["id"] == number
+    assert envelope["tenantId"] == "1"
+    assert envelope["blockchain"] == "ETH"
+    assert envelope["network"] == "sepolia"
+    assert envelope["status"]
+    assert envelope["action"]
+    text = envelope["metadata"]["payloadAsString"]
+    assert envelope["metadata"]["hash"] == hashlib.sha256(text.encode()).hexdigest()
+    payload = json.loads(text)
+    assert payload == envelope["metadata"]["payload"]
+    assert payload["currency"] == "ETH"
+    assert payload["address"] == ETH
+    assert payload["label"] == "Cold store"
+    assert payload["memo"] == "\u00e9\u00b5"
+    assert [one["id"] for one in payload["linkedInternalAddresses"]] == ["12"]
+    assert [one["id"] for one in payload["linkedWallets"]] == ["7"]
+    assert payload["network"] == "sepolia"
+    assert envelope["trails"][0]["userId"] == "1"
+    assert envelope["approvers"]["parallel"][0]["sequential"][0]["minimumSignatures"] == 2
+    refused(api.get(f"{PATH}/1"), 404)
+    for wrong in ("x", "-1", "3711x", "1" * 30):
+        refused(api.get(f"{PATH}/{wrong}"), 400)
+
+
+def test_empty_fields_are_left_out(api):
+    envelope = api.get(f"{PATH}/{create(api)}").json()["result"]
+    assert not {"network", "visibilityGroupID", "signedAddress", "attributes", "scores"} & set(envelope)
+    payload = json.loads(envelope["metadata"]["payloadAsString"])
+    assert payload["memo"] == ""
+    assert not {"linkedWallets", "network"} & set(payload)
+    assert envelope["approvers"]["parallel"][0]["sequential"][0]["minimumSignatures"] == 1
+
+
+def test_waiting_requests_are_hidden(api, sandbox):
+    first, second = create(api), create(api)
+    assert api.get(PATH).json() == {}
+    listed = api.get(f"{PATH}?includeForApproval=true").json()
+    assert [row["id"] for row in listed["result"]] == [first, second]
+    assert listed["totalItems"] == "2"
+    sandbox.control.set_whitelist_status(first, "approved")
+    assert [row["id"] for row in api.get(PATH).json()["result"]] == [first]
+    assert api.get(f"{PATH}?includeForApproval=true").json()["totalItems"] == "2"
+    waiting = api.get(f"{PATH}/for-approval?includeAlreadySignedByUser=true").json()
+    assert [row["id"] for row in waiting["result"]] == [second]
+    assert waiting["totalItems"] == "1"
+    assert api.get(f"{PATH}/{first}").json()["result"]["status"] == "approved"
+    with pytest.raises(SandboxError, match="not found"):
+        sandbox.control.set_whitelist_status("1", "approved")
+
+
+@pytest.mark.parametrize("path", [f"{PATH}?includeForApproval=1&", f"{PATH}/for-approval?"])
+def test_search(api, path):
+    one = create(api, label="Alpha", network="mainnet")
+    two = create(api, label="beta \u00e9", address="0x" + "1" * 40)
+    three = create(api, label="gamma", blockchain="ADA", address="addr1")
+
+    def found(query):
+        return [row["id"] for row in api.get(path + query).json().get("result", [])]
+
+    assert found("") == [one, two, three]
+    assert found(f"ids={two}&ids={one}&ids=1") == [one, two]
+    assert found("ids=1") == []
+    assert found("blockchain=eth") == [one, two]
+    assert found("network=mainnet") == [one]
+    assert found("query=ALPH") == [one]
+    assert found("query=111") == [two]
+    assert found("query=addr1&blockchain=ADA") == [three]
+    assert found("limit=2") == [one, two]
+    assert found("limit=2&offset=2") == [three]
+    assert found("offset=9") == []
+    if "for-approval" not in path:
+        assert found(f"addresses=addr1&addresses={ETH}&addresses=x") == [one, three]
+
+
+def test_pages(api):
+    for _ in range(25):
+        create(api)
+    page = api.get(f"{PATH}?includeForApproval=true").json()
+    assert len(page["result"]) == 20
+    assert page["totalItems"] == "25"
+    assert len(api.get(f"{PATH}?includeForApproval=true&limit=100").json()["result"]) == 25
+    beyond = api.get(f"{PATH}?includeForApproval=true&offset=25").json()
+    assert beyond == {"totalItems": "25"}
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=101", "limit=-1", "limit=x", "offset=-1", "offset=x", "ids=x", "ids=", "includeForApproval=maybe"]
+)
+def test_bad_search(api, refused, query):
+    refused(api.get(f"{PATH}?{query}"), 400)
+
+
+def test_tenants_do_not_see_each_other(api, sandbox, refused):
+    number = create(api)
+    stranger = sandbox.control.add_token(roles=["TPUser", "WhitelistedAddressCreator"], tenant_id="2", user_id="8")
+    refused(api.get(f"{PATH}/{number}", token=stranger), 404)
+    assert api.get(f"{PATH}/for-approval", token=stranger).json() == {}
+    own = api.post(PATH, asked(), token=stranger).json()["result"]["id"]
+    assert api.get(f"{PATH}/{own}", token=stranger).json()["result"]["trails"][0]["userId"] == "8"
+
+
+def test_creating_is_quick(api):
+    begin = time.perf_counter()
+    for _ in range(200):
+        create(api)
+    assert time.perf_counter() - begin < 5
