@@ -62,3 +62,24 @@ def airflow_db() -> None:
     from airflow.utils import db
 
     db.initdb()
+
+
+class TaskLog:
+    """What was logged, whichever way this line of Airflow logs: through logging, or structlog to standard output."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
+        self._caplog = caplog
+        self._capsys = capsys
+        self._printed = ""
+
+    @property
+    def text(self) -> str:
+        printed = self._capsys.readouterr()
+        self._printed += printed.out + printed.err
+        return self._printed if "]" in self._printed else self._printed + self._caplog.text
+
+
+@pytest.fixture
+def task_log(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> TaskLog:
+    caplog.set_level("INFO")
+    return TaskLog(caplog, capsys)

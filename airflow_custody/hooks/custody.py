@@ -110,10 +110,11 @@ class CustodyHook(BaseHook):
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the extra fields of Airflow 2's form, made from those that Airflow 3 reads."""
         from flask_appbuilder.fieldwidgets import BS3TextFieldWidget
-        from wtforms import BooleanField, FloatField, IntegerField, StringField
+        from wtforms import BooleanField, IntegerField, StringField
         from wtforms.validators import NumberRange, Optional
 
-        kinds = {"number": FloatField, "integer": IntegerField, "string": StringField}
+        # Airflow 2 takes no FloatField: it would drop the connection type.
+        kinds = {"number": StringField, "integer": IntegerField, "string": StringField}
         widgets: dict[str, Any] = {}
         for name, spec in _connection_type()["conn-fields"].items():
             kind, schema = spec["schema"]["type"][0], spec["schema"]
@@ -121,7 +122,7 @@ class CustodyHook(BaseHook):
                 widgets[name] = BooleanField(spec["label"], description=spec["description"])
                 continue
             validators = [Optional()]
-            if "minimum" in schema:
+            if kind == "integer":
                 validators.append(NumberRange(min=schema["minimum"], max=schema.get("maximum")))
             widgets[name] = kinds[kind](
                 spec["label"],

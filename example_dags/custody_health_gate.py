@@ -1,0 +1,53 @@
+"""
+Gate scheduled work on the health of the custody service.
+
+First a sensor waits, without taking a worker slot, until the whole service is healthy. Then, just before the work, an
+operator checks exactly what the work needs. If either fails, the work does not start.
+
+Change: the connection (``custody_conn_id``, default ``custody_default``), the schedule, the filters of ``check``, and
+put your own work in place of ``work``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from airflow.providers.common.compat.sdk import DAG, task
+
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.sensors.health import CustodyHealthSensor
+
+with DAG(
+    dag_id="custody_health_gate",
+    schedule="0 7 * * 1-5",
+    start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    tags=["custody", "example"],
+    doc_md=__doc__,
+):
+    # [START howto_sensor_custody_health]
+    wait_until_healthy = CustodyHealthSensor(
+        task_id="wait_until_healthy",
+        deferrable=True,
+        poke_interval=30,
+        timeout=60 * 60,
+    )
+    # [END howto_sensor_custody_health]
+
+    # [START howto_operator_custody_health_check]
+    check = CustodyHealthCheckOperator(
+        task_id="check",
+        groups=["hsm", "blockchain"],
+        # Some check must report these currencies, and none may report them as anything but healthy.
+        require_results=["ETH", "BTC"],
+    )
+    # [END howto_operator_custody_health_check]
+
+    @task
+    def work(verdict: dict) -> str:
+        """Stand for your own work; the verdict says what it was allowed to start on."""
+        return f"started on {verdict['total']} healthy checks, looked at {verdict['fetched_at']}"
+
+    wait_until_healthy >> check
+    work(check.output)

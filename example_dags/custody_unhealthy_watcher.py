@@ -1,0 +1,56 @@
+"""
+Start a DAG when the custody service turns unhealthy.
+
+An asset watcher looks at the service for as long as the DAG is switched on, and starts one run each time the service
+turns from healthy to unhealthy, not one for each look. A service that does not answer is unhealthy too.
+
+Change: what is looked at (the trigger's filters), how often, and what ``alert`` does with the reason.
+
+Needs Airflow 3: on Airflow 2 there are no asset watchers, and this file defines no DAG.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from airflow.providers.common.compat.sdk import DAG, task
+
+from airflow_custody.triggers.health import CustodyHealthTrigger
+
+try:
+    from airflow.sdk import Asset, AssetWatcher
+except ImportError:
+    AssetWatcher = None
+
+if AssetWatcher is not None:
+    # [START howto_custody_asset_watcher]
+    custody_unhealthy = Asset(
+        "custody_unhealthy",
+        watchers=[
+            AssetWatcher(
+                name="custody_health_watcher",
+                trigger=CustodyHealthTrigger(fire_on="unhealthy", poke_interval=10),
+            )
+        ],
+    )
+
+    with DAG(
+        dag_id="custody_unhealthy_watcher",
+        schedule=[custody_unhealthy],
+        start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
+        catchup=False,
+        tags=["custody", "example"],
+        doc_md=__doc__,
+    ):
+
+        @task
+        def alert(triggering_asset_events=None) -> list[str]:
+            """Say why the service is unhealthy; put your own alarm here."""
+            events = triggering_asset_events[custody_unhealthy]
+            reasons = [event.extra["payload"]["reason"] for event in events]
+            for reason in reasons:
+                print(f"custody service: {reason}")
+            return reasons
+
+        alert()
+    # [END howto_custody_asset_watcher]

@@ -1,0 +1,70 @@
+"""
+Create whitelisting requests for a list of addresses that is known only when the DAG runs.
+
+One mapped task instance for each address: each has its own log, its own retries and its own id, and one that is
+refused does not hold up the others. The report at the end needs all of them.
+
+Change: let ``addresses`` read your own source (the ones here are made up), and hand the report to your signing step.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from airflow.providers.common.compat.sdk import DAG, task
+
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+
+with DAG(
+    dag_id="custody_whitelist_mapping",
+    schedule="30 8 * * 1",
+    start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    tags=["custody", "example"],
+    doc_md=__doc__,
+):
+    check_health = CustodyHealthCheckOperator(task_id="check_health")
+
+    # [START howto_custody_whitelist_mapping]
+    @task
+    def addresses() -> list[dict]:
+        """Return the operator's arguments for each address."""
+        return [
+            {
+                "label": "Settlement, Ethereum",
+                "blockchain": "ETH",
+                "address": "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
+                # Only funds from these wallets may go there.
+                "linked_wallet_ids": ["12", "15"],
+            },
+            {
+                "label": "Settlement, Bitcoin",
+                "blockchain": "BTC",
+                "address": "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+            },
+            {
+                "label": "Exchange deposit, XRP",
+                "blockchain": "XRP",
+                "address": "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh",
+                "memo": "104729",
+                "address_type": "exchange",
+            },
+        ]
+
+    asked = addresses()
+    create_requests = CustodyCreateWhitelistRequestOperator.partial(
+        task_id="create_requests",
+        map_index_template="{{ task.address_label }}",
+        max_active_tis_per_dagrun=4,
+    ).expand_kwargs(asked)
+    # [END howto_custody_whitelist_mapping]
+
+    @task
+    def report(asked: list[dict], request_ids: list[str]) -> dict[str, str]:
+        """Put the ids next to the labels, in the order in which they were asked for."""
+        return {each["label"]: request_id for each, request_id in zip(asked, request_ids, strict=True)}
+
+    check_health >> create_requests
+    report(asked, create_requests.output)

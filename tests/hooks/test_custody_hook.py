@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import connection_json
+
+from airflow_custody.client import CustodyConfigurationError
+from airflow_custody.get_provider_info import get_provider_info
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.sandbox import Sandbox
+
+
+def define(monkeypatch: pytest.MonkeyPatch, value: object) -> CustodyHook:
+    text = value if isinstance(value, str) else json.dumps(value)
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", text)
+    return CustodyHook()
+
+
+BASE = {"conn_type": "custody", "host": "https://custody.example.com", "password": "a-token"}
+
+
+@pytest.mark.parametrize(
+    ("connection", "url"),
+    [
+        (BASE, "https://custody.example.com"),
+        ({**BASE, "host": "custody.example.com"}, "https://custody.example.com"),
+        ({**BASE, "host": "custody.example.com", "port": 8443}, "https://custody.example.com:8443"),
+        ({**BASE, "port": 8443}, "https://custody.example.com:8443"),
+        ({**BASE, "host": "https://custody.example.com/prefix/"}, "https://custody.example.com/prefix"),
+        ({**BASE, "host": "https://custody.example.com/prefix", "port": 444}, "https://custody.example.com:444/prefix"),
+        ({**BASE, "host": "127.0.0.1", "schema": "http", "port": 80}, "http://127.0.0.1:80"),
+        ("custody://:a-token@custody.example.com:8443/https?timeout=7", "https://custody.example.com:8443"),
+        ("custody://:a-token@custody.example.com", "https://custody.example.com"),
+    ],
+)
+def test_base_url_in_each_way_of_writing_it(monkeypatch, connection, url):
+    with define(monkeypatch, connection).get_conn() as client:
+        assert client._transport.base_url == url
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Airflow 2, about an extra that is no object
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"host": ""}, "Host"),
+        ({"host": "ftp://custody.example.com"}, "Host"),
+        ({"host": "https://user:secret@custody.example.com"}, "Host"),
+        ({"host": "http://custody.example.com"}, "Host"),
+        ({"host": "https://custody.example.com", "schema": "http"}, "Schema"),
+        ({"schema": "gopher"}, "Schema"),
+        ({"host": "https://custody.example.com:1", "port": 2}, "Port"),
+        ({"password": ""}, "Password"),
+        ({"password": "two\nlines-of-token"}, "Password"),
+        ({"conn_type": "http"}, "Connection Type"),
+        ({"extra": {"timeout": "soon"}}, "timeout"),
+        ({"extra": {"timeout": -1}}, "timeout"),
+        ({"extra": {"verify": "/no/such/bundle.pem"}}, "verify"),
+        ({"extra": {"client_cert": "/no/such/cert.pem"}}, "client_cert"),
+        ({"extra": {"client_cert": "/no/a.pem, /no/b.pem"}}, "client_cert"),
+        ({"extra": {"proxy": "nonsense"}}, "proxy"),
+        ({"extra": {"max_retries": 1.5}}, "max_retries"),
+        ({"extra": {"allow_http": "perhaps"}}, "allow_http"),
+        ({"extra": "[1]"}, "Extra"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_the_token_is_not_shown(monkeypatch, change, named):
+    hook = define(monkeypatch, {**BASE, **change})
+    with pytest.raises(CustodyConfigurationError, match=named) as caught:
+        hook.get_conn()
+    assert "custody_default" in str(caught.value)
+    for secret in ("a-token", "secret", "lines-of-token"):
+        assert secret not in str(caught.value)
+
+
+def test_a_connection_that_is_not_defined():
+    with pytest.raises(CustodyConfigurationError, match="'nowhere' is not defined"):
+        CustodyHook("nowhere").get_conn()
+
+
+def test_what_the_form_leaves_empty_counts_as_unset(monkeypatch):
+    extra = dict.fromkeys(get_provider_info()["connection-types"][0]["conn-fields"])
+    with define(monkeypatch, {**BASE, "extra": extra}).get_conn() as client:
+        assert client._transport._timeout == 30
+    with define(monkeypatch, {**BASE, "extra": dict.fromkeys(extra, "")}).get_conn() as client:
+        assert client._transport._timeout == 30
+
+
+def test_extras_as_text_are_read_as_what_they_spell(monkeypatch):
+    hook = define(
+        monkeypatch, "custody://:t0ken@127.0.0.1:1/http?timeout=7.5&verify=False&max_retries=0&allow_http=true"
+    )
+    with hook.get_conn() as client:
+        assert client._transport._timeout == 7.5
+        assert client._transport._verify is False
+
+
+def test_an_unknown_extra_is_named_and_its_value_is_not(monkeypatch, task_log):
+    define(monkeypatch, {**BASE, "extra": {"verfy": "shh-secret"}}).get_conn().close()
+    text = task_log.text
+    assert "verfy" in text
+    assert "shh-secret" not in text
+
+
+def test_the_token_is_masked_in_logs(monkeypatch):
+    hook = define(monkeypatch, {**BASE, "password": "s3cr3t-t0k3n-value"})
+    hook.get_conn().close()
+    try:
+        from airflow.sdk._shared.secrets_masker import redact
+    except ImportError:
+        from airflow.utils.log.secrets_masker import redact
+    assert "s3cr3t-t0k3n-value" not in str(redact("token is s3cr3t-t0k3n-value"))
+
+
+def test_a_token_that_was_renewed_is_taken_up(monkeypatch, sandbox: Sandbox):
+    hook = define(monkeypatch, connection_json(sandbox))
+    first = hook.get_conn()
+    assert hook.get_conn() is first
+    token = sandbox.control.add_token(roles=["TPUser"])
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps({**json.loads(connection_json(sandbox)), "password": token})
+    )
+    second = hook.get_conn()
+    assert second is not first
+    assert second.list_health_checks()
+    hook.close()
+
+
+def test_user_agent_names_airflow(monkeypatch, sandbox: Sandbox):
+    from airflow import __version__
+
+    with define(monkeypatch, connection_json(sandbox)).get_conn() as client:
+        client.list_health_checks()
+    (received,) = sandbox.control.received()
+    assert received["headers"]["user-agent"].startswith("airflow-provider-custody/")
+    assert f"Airflow/{__version__}" in received["headers"]["user-agent"]
+
+
+class TestTestConnection:
+    def test_success(self, monkeypatch, sandbox: Sandbox):
+        good, text = define(monkeypatch, connection_json(sandbox)).test_connection()
+        assert good, text
+        assert [(each["method"], each["path"]) for each in sandbox.control.received()] == [
+            ("GET", "/api/rest/v1/health")
+        ]
+
+    @pytest.mark.parametrize(
+        ("fault", "said"),
+        [
+            ({"answer": "status", "status": 401}, "token is wrong"),
+            ({"answer": "status", "status": 403}, "TPUser"),
+            ({"answer": "status", "status": 404}, "3.14.*could not be tested"),
+            ({"answer": "html"}, "not an answer of the custody service"),
+            ({"answer": "status", "status": 200, "body": {"status": "UP"}}, "not an answer of the custody service"),
+            ({"answer": "redirect", "location": "https://elsewhere.example/"}, "elsewhere.example"),
+            ({"answer": "status", "status": 500}, "status 500"),
+        ],
+    )
+    def test_tells_faults_apart(self, monkeypatch, sandbox: Sandbox, fault, said):
+        import re
+
+        sandbox.control.order_fault(**fault)
+        good, text = define(monkeypatch, connection_json(sandbox)).test_connection()
+        assert not good
+        assert re.search(said, text), text
+        assert sandbox.token not in text
+
+    def test_wrong_host(self, monkeypatch):
+        good, text = define(
+            monkeypatch,
+            {"conn_type": "custody", "host": "http://127.0.0.1:9", "password": "t0ken", "extra": {"max_retries": 0}},
+        ).test_connection()
+        assert not good
+        assert "can not be reached" in text
+
+    def test_tls_failure(self, monkeypatch, sandbox: Sandbox):
+        good, text = define(
+            monkeypatch,
+            {
+                "conn_type": "custody",
+                "host": sandbox.url.replace("http://", "https://"),
+                "password": "t0ken",
+                "extra": {"max_retries": 0},
+            },
+        ).test_connection()
+        assert not good
+        assert "TLS" in text

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_runs import execute, run_tasks
+
+from airflow_custody.client import CustodyConnectionError, CustodyServerError, CustodyUnhealthyError
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.sandbox import Sandbox, health_entry
+
+pytestmark = pytest.mark.usefixtures("connection")
+
+
+def check(**kwargs):
+    return execute(lambda: CustodyHealthCheckOperator(task_id="check", **kwargs))
+
+
+def test_healthy_returns_small_plain_json(sandbox: Sandbox, task_log):
+    result = check()
+    assert json.loads(json.dumps(result)) == result
+    assert result["healthy"] is True
+    assert result["total"] == 9
+    assert result["groups"]["hsm"] == {"total": 3, "unhealthy": 0}
+    assert result["oldest_result_age_seconds"] >= 0
+    assert "blockchain" in task_log.text
+
+
+def test_unhealthy_fails_with_the_reasons_and_is_left_to_retries(sandbox: Sandbox, task_log):
+    sandbox.control.update_health(group="hsm", status="degraded")
+    with pytest.raises(CustodyUnhealthyError, match="'degraded'") as caught:
+        check()
+    assert caught.value.retryable
+    assert task_log.text.count("NOT HEALTHY") == 3
+
+
+def test_fail_when_unhealthy_false_returns_the_verdict(sandbox: Sandbox):
+    sandbox.control.update_health(group="hsm", check="vault", status="error")
+    result = check(fail_when_unhealthy=False)
+    assert result["healthy"] is False
+    assert result["unhealthy"] == 1
+    assert result["problems"][0]["check"] == "vault"
+
+
+def test_no_checks_at_all_is_not_healthy(sandbox: Sandbox):
+    sandbox.control.set_health_answer({})
+    with pytest.raises(CustodyUnhealthyError, match="lists no health checks"):
+        check()
+
+
+def test_a_filter_that_matches_nothing_is_reported_by_name(sandbox: Sandbox):
+    with pytest.raises(CustodyUnhealthyError, match="no group named 'hms' exists"):
+        check(groups=["hms"])
+
+
+def test_required_results(sandbox: Sandbox):
+    assert check(require_results=["ETH"])["healthy"]
+    with pytest.raises(CustodyUnhealthyError, match="no check reports a result for 'DOGE'"):
+        check(require_results=["ETH", "DOGE"])
+    sandbox.control.set_health([health_entry(results={"ETH": "node is behind"})])
+    with pytest.raises(CustodyUnhealthyError, match="its result for ETH is 'node is behind'"):
+        check(require_results=["ETH"])
+
+
+def test_stale_results_are_not_healthy_unless_asked_for(sandbox: Sandbox):
+    sandbox.control.set_health([health_entry(validUntilDate="2020-01-01T00:00:00.123456789Z")])
+    with pytest.raises(CustodyUnhealthyError, match="valid until 2020-01-01"):
+        check()
+    assert check(require_fresh=False)["healthy"]
+
+
+def test_ten_thousand_checks_give_a_small_result(sandbox: Sandbox):
+    sandbox.control.set_health([health_entry(group=f"g{i % 300}", check=f"c{i}", status="bad") for i in range(10_000)])
+    result = check(fail_when_unhealthy=False)
+    assert result["total"] == 10_000
+    assert len(json.dumps(result)) < 20_000
+
+
+@pytest.mark.parametrize(("status", "said"), [(401, "token is wrong"), (403, "TPUser"), (404, "3.14")])
+def test_what_trying_again_cannot_mend_fails_at_once(sandbox: Sandbox, status, said):
+    sandbox.control.order_fault("status", status=status)
+    with pytest.raises(AirflowFailException, match=said):
+        check()
+
+
+def test_what_may_mend_is_left_to_retries(sandbox: Sandbox):
+    sandbox.control.order_fault("status", status=500)
+    with pytest.raises(CustodyServerError):
+        check()
+    sandbox.control.order_fault("drop")
+    with pytest.raises(CustodyConnectionError):
+        check()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"groups": []}, {"require_results": []}, {"healthy_statuses": []}, {"checks": [""]}, {"groups": 3}],
+)
+def test_settings_that_make_no_sense_are_refused_before_sending(sandbox: Sandbox, setting):
+    with pytest.raises(AirflowFailException, match=next(iter(setting))):
+        check(**setting)
+    assert sandbox.control.received() == []
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_with_retries(sandbox: Sandbox):
+    sandbox.control.order_fault("status", status=500, times=1)
+    run = run_tasks(
+        """
+CustodyHealthCheckOperator(
+    task_id="mended", groups="{{ 'hsm' }}", retries=2, retry_delay=timedelta(seconds=0), tenant_id="{{ 1 }}")
+"""
+    )
+    assert run.state == "success"
+    assert run.tries["mended", -1] == 2
+    assert run.xcom("mended")["total"] == 2
+    sandbox.control.order_fault("status", status=401, times=1)
+    run = run_tasks('CustodyHealthCheckOperator(task_id="lost", retries=2, retry_delay=timedelta(seconds=0))')
+    assert run.state == "failed"
+    assert run.tries["lost", -1] == 1

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow_runs import execute, run_tasks
+
+from airflow_custody.client import CustodyConnectionError, CustodyOutcomeUnknownError, CustodyRateLimitError
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.sandbox import Sandbox
+
+pytestmark = pytest.mark.usefixtures("connection")
+ADDRESS = "0x" + "ab" * 20
+
+
+def create(**kwargs):
+    arguments = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", **kwargs}
+    return execute(lambda: CustodyCreateWhitelistRequestOperator(task_id="create", **arguments))
+
+
+def test_returns_the_id_and_logs_a_shortened_address(sandbox: Sandbox, task_log):
+    assert create() == "3711"
+    text = task_log.text
+    assert "Created whitelisting request 3711" in text
+    assert ADDRESS not in text
+    (request,) = sandbox.control.whitelist_requests()
+    assert request["body"] == {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
+
+
+def test_every_field_travels_by_its_name(sandbox: Sandbox):
+    create(
+        currency="ETH",
+        linked_internal_address_ids=[12, "34"],
+        network="mainnet",
+        memo="42",
+        address_type="exchange",
+        contract_type="ERC20",
+        customer_id="c-1",
+        exchange_account_id=7,
+        visibility_group_id="v-1",
+    )
+    (request,) = sandbox.control.whitelist_requests()
+    assert request["body"] == {
+        "label": "Treasury",
+        "address": ADDRESS,
+        "blockchain": "ETH",
+        "currency": "ETH",
+        "linkedInternalAddressIds": ["12", "34"],
+        "network": "mainnet",
+        "memo": "42",
+        "addressType": "exchange",
+        "contractType": "ERC20",
+        "customerId": "c-1",
+        "exchangeAccountId": "7",
+        "visibilityGroupID": "v-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"label": ""}, "label"),
+        ({"label": "None"}, "label"),
+        ({"address": ""}, "address"),
+        ({"address": f" {ADDRESS}"}, "address"),
+        ({"address": f"{ADDRESS}\n"}, "address"),
+        ({"address": f"{ADDRESS}\u200b"}, "address"),
+        ({"address": None}, "address"),
+        ({"address": "None"}, "address"),
+        ({"blockchain": None}, "blockchain"),
+        ({"blockchain": ""}, "blockchain"),
+        ({"currency": "BTC"}, "currency"),
+        ({"memo": ""}, "memo"),
+        ({"linked_wallet_ids": []}, "linked_wallet_ids"),
+        ({"linked_wallet_ids": "12"}, "linked_wallet_ids"),
+        ({"linked_wallet_ids": {"a": 1}}, "linked_wallet_ids"),
+        ({"linked_wallet_ids": ["1", ""]}, "linked_wallet_ids"),
+    ],
+)
+def test_bad_input_names_the_field_and_sends_nothing(sandbox: Sandbox, change, named):
+    with pytest.raises(AirflowFailException, match=named):
+        create(**change)
+    assert sandbox.control.received() == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"answer": "drop"},
+        {"answer": "drop", "work": True},
+        {"answer": "cut_body"},
+        {"answer": "cut_headers"},
+        {"answer": "empty"},
+        {"answer": "html"},
+        {"answer": "status", "status": 200, "body": {"result": {}}},
+        {"answer": "status", "status": 500, "work": True},
+        {"answer": "status", "status": 503, "retry_after": 0},
+    ],
+)
+def test_an_outcome_nobody_knows_fails_without_retry_and_is_sent_once(sandbox: Sandbox, fault):
+    sandbox.control.order_fault(times=None, **fault)
+    with pytest.raises(AirflowFailException, match="may have been carried out") as caught:
+        create()
+    assert isinstance(caught.value.__cause__, CustodyOutcomeUnknownError)
+    assert len(sandbox.control.received()) == 1
+
+
+def test_refused_by_the_service_fails_at_once(sandbox: Sandbox):
+    with pytest.raises(AirflowFailException, match="must follow"):
+        create(address="0x12")
+    with pytest.raises(AirflowFailException, match="not active"):
+        create(blockchain="DOGE", address="D123")
+
+
+def test_a_rate_limit_and_no_connection_are_left_to_retries(sandbox: Sandbox, monkeypatch):
+    sandbox.control.order_fault("rate_limit", retry_after=7)
+    with pytest.raises(CustodyRateLimitError) as caught:
+        create()
+    assert caught.value.retry_after == 7
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CUSTODY_DEFAULT",
+        '{"conn_type": "custody", "host": "http://127.0.0.1:9", "password": "t0ken", "extra": {"max_retries": 0}}',
+    )
+    with pytest.raises(CustodyConnectionError, match="nothing was sent"):
+        create()
+
+
+def test_a_token_without_the_role_is_told_which(sandbox: Sandbox, monkeypatch):
+    import json
+
+    token = sandbox.control.add_token(roles=["TPUser"])
+    connection = {"conn_type": "custody", "host": sandbox.url, "password": token}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    with pytest.raises(AirflowFailException, match="WhitelistedAddressCreator") as caught:
+        create()
+    assert token not in str(caught.value)
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_templated_mapped_and_chained(sandbox: Sandbox):
+    run = run_tasks(
+        f"""
+@task
+def rows():
+    return [{{"label": "a {{{{ run_id }}}}", "address": {ADDRESS!r}}},
+            {{"label": "b", "address": {ADDRESS!r}, "linked_wallet_ids": ["1", "2"]}}]
+@task
+def address():
+    return {ADDRESS!r}
+@task
+def sign(request_id):
+    return f"signed {{request_id!r}}"
+one = CustodyCreateWhitelistRequestOperator(
+    task_id="one", label="L {{{{ 1 + 1 }}}}", address=address(), blockchain="{{{{ 'eth' | upper }}}}")
+sign(one.output)
+CustodyCreateWhitelistRequestOperator.partial(task_id="many", blockchain="ETH").expand_kwargs(rows())
+CustodyCreateWhitelistRequestOperator.partial(
+    task_id="labels", blockchain="ETH", address={ADDRESS!r}).expand(label=["x", "y"])
+"""
+    )
+    assert run.state == "success", run.states
+    requests = {request["id"]: request for request in sandbox.control.whitelist_requests()}
+    assert len(requests) == 5
+    # Tasks get the id as the string it is; a look from outside a task makes a number of it.
+    one = str(run.xcom("one"))
+    assert run.xcom("sign") == f"signed '{one}'"
+    assert requests[one]["label"] == "L 2"
+    assert requests[one]["blockchain"] == "ETH"
+    assert requests[str(run.xcom("many", 1))]["linkedWalletIds"] == ["1", "2"]
+    assert {requests[str(run.xcom("labels", index))]["label"] for index in (0, 1)} == {"x", "y"}
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_an_unknown_outcome_is_not_tried_again(sandbox: Sandbox):
+    sandbox.control.order_fault("drop", work=True, method="POST")
+    run = run_tasks(
+        f"""
+CustodyCreateWhitelistRequestOperator(
+    task_id="one", label="L", address={ADDRESS!r}, blockchain="ETH", retries=3, retry_delay=timedelta(seconds=0))
+"""
+    )
+    assert run.state_of("one") == "failed"
+    assert len(sandbox.control.whitelist_requests()) == 1
