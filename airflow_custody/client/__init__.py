@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from airflow_custody.client.client import CustodyClient
-from airflow_custody.client.errors import (
-    CustodyAuthenticationError,
-    CustodyConfigurationError,
-    CustodyConflictError,
-    CustodyConnectionError,
-    CustodyError,
-    CustodyNotFoundError,
-    CustodyOutcomeUnknownError,
-    CustodyPermissionError,
-    CustodyRateLimitError,
-    CustodyRequestError,
-    CustodyResponseError,
-    CustodyServerError,
-    CustodyUnhealthyError,
-)
-from airflow_custody.client.models import HealthCheck, HealthReport, WhitelistRequest
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.errors import (
+        CustodyAuthenticationError,
+        CustodyConfigurationError,
+        CustodyConflictError,
+        CustodyConnectionError,
+        CustodyError,
+        CustodyNotFoundError,
+        CustodyOutcomeUnknownError,
+        CustodyPermissionError,
+        CustodyRateLimitError,
+        CustodyRequestError,
+        CustodyResponseError,
+        CustodyServerError,
+        CustodyUnhealthyError,
+    )
+    from airflow_custody.client.models import HealthCheck, HealthReport, WhitelistRequest
 
 __all__ = [
     "CustodyAuthenticationError",
@@ -39,3 +43,12 @@ __all__ = [
     "HealthReport",
     "WhitelistRequest",
 ]
+
+_HOMES = {"CustodyClient": "client", "HealthCheck": "models", "HealthReport": "models", "WhitelistRequest": "models"}
+
+
+def __getattr__(name: str) -> Any:
+    # On first use: a DAG file that only needs the error types does not pay for the models.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)

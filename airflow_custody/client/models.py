@@ -265,65 +265,62 @@ class HealthCheck:
     All attributes are part of the given interface. What the service did not send is None.
     """
 
-    __slots__ = ("_listed_under", "_wire")
+    __slots__ = ("listed_under", "wire")
 
     def __init__(self, wire: WireHealthCheck, listed_under: str) -> None:
-        self._wire = wire
-        self._listed_under = listed_under
+        #: The entry as it was sent, by the names on the wire.
+        self.wire = wire
+        #: The group the entry is listed under.
+        self.listed_under = listed_under
 
     @property
     def tenant_id(self) -> str | None:
         """The tenant: a decimal number in a string."""
-        return self._wire.get("tenantId")
+        return self.wire.get("tenantId")
 
     @property
     def component_name(self) -> str | None:
         """The component that was checked."""
-        return self._wire.get("componentName")
+        return self.wire.get("componentName")
 
     @property
     def component_id(self) -> str | None:
         """The component's UUID."""
-        return self._wire.get("componentId")
-
-    @property
-    def listed_under(self) -> str:
-        """The group the entry is listed under."""
-        return self._listed_under
+        return self.wire.get("componentId")
 
     @property
     def group(self) -> str | None:
         """The group the entry itself names."""
-        return self._wire.get("group")
+        return self.wire.get("group")
 
     @property
     def health_check(self) -> str | None:
         """The name of the check."""
-        return self._wire.get("healthCheck")
+        return self.wire.get("healthCheck")
 
     @property
     def status(self) -> str | None:
         """The status word, as sent."""
-        return self._wire.get("status")
+        return self.wire.get("status")
 
     @property
     def report(self) -> HealthReport | None:
         """What the check reported."""
-        report = self._wire.get("report")
+        report = self.wire.get("report")
         return None if report is None else HealthReport(report)
 
     @property
     def last_update_date(self) -> datetime | None:
         """When the check last ran; None if missing or unreadable."""
-        return parse_timestamp(self._wire.get("lastUpdateDate"))
+        return parse_timestamp(self.wire.get("lastUpdateDate"))
 
     @property
     def valid_until_date(self) -> datetime | None:
         """Until when its result is considered valid; None if missing or unreadable."""
-        return parse_timestamp(self._wire.get("validUntilDate"))
+        return parse_timestamp(self.wire.get("validUntilDate"))
 
     def __repr__(self) -> str:
-        return f"HealthCheck({self._wire!r}, listed_under={self._listed_under!r})"
+        return f"HealthCheck({self.wire!r}, listed_under={self.listed_under!r})"
 
 
 # --- times -------------------------------------------------------------------------------------------------
@@ -342,6 +339,10 @@ _DURATION_PART = re.compile("([0-9]+(?:\\.[0-9]*)?|\\.[0-9]+)(ns|us|\u00b5s|\u03
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
+
+
+# From Python 3.11 on, datetime reads nine digits and "Z" itself, which is twice as fast as taking them apart.
+_READS_ANY_FRACTION = sys.version_info >= (3, 11)
 
 
 def parse_duration(text: str | None) -> timedelta | None:
@@ -376,10 +377,14 @@ def parse_timestamp(text: str | None) -> datetime | None:
     :param text: date and time with offset or ``Z``, up to nine fractional digits.
     :return: the aware time in UTC, cut to microseconds; None if there is none or it is not of this form.
     """
-    parts = _TIMESTAMP.fullmatch(text) if text else None
-    if parts is None:
+    if not text or (parts := _TIMESTAMP.fullmatch(text)) is None:
         return None
     date, clock, fraction, offset = parts.groups()
+    if offset == "Z" and _READS_ANY_FRACTION:
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            return None
     micros = fraction[:6].ljust(6, "0") if fraction else "000000"
     try:
         if offset in "Zz":
