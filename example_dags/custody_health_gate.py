@@ -25,7 +25,7 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     tags=["custody", "example"],
     doc_md=__doc__,
-):
+) as dag:
     # [START howto_sensor_custody_health]
     wait_until_healthy = CustodyHealthSensor(
         task_id="wait_until_healthy",

@@ -41,7 +41,7 @@ if AssetWatcher is not None:
         catchup=False,
         tags=["custody", "example"],
         doc_md=__doc__,
-    ):
+    ) as dag:
 
         @task
         def alert(triggering_asset_events=None) -> list[str]:

@@ -1,8 +1,8 @@
 """
 Switch a webhook off for the time of a maintenance, and on again whatever happens to it.
 
-Setup and teardown: the webhook is enabled again also if the work fails, and the run still counts as failed then. If
-enabling it fails for good, the run fails as well, because a webhook that stays off is not noticed otherwise.
+Setup and teardown: the webhook is enabled again also if the work fails. The run fails if the work fails, and also if
+the webhook cannot be enabled again: one that stays off is not noticed otherwise.
 
 The webhook's UUID comes from the Airflow Variable ``custody_webhook_id``. It is enabled at the end even if it was
 disabled before: the operations this package has cannot ask for its status.
@@ -26,7 +26,7 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     tags=["custody", "example"],
     doc_md=__doc__,
-):
+) as dag:
     # [START howto_custody_webhook_setup_teardown]
     disable = CustodySetWebhookStatusOperator(
         task_id="disable_webhook",
@@ -47,4 +47,9 @@ with DAG(
         """Stand for your own work."""
         print(f"webhook {webhook['webhook_id']} is {webhook['status']}: nobody is called while this runs")
 
-    maintain(disable.output) >> enable
+    @task
+    def done() -> str:
+        """Fail with the work: a run is judged by its last tasks, and the teardown succeeds when the work does not."""
+        return "maintenance done"
+
+    maintain(disable.output) >> [enable, done()]

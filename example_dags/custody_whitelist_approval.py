@@ -54,7 +54,7 @@ with DAG(
     params=params,
     tags=["custody", "example"],
     doc_md=__doc__,
-):
+) as dag:
     wait_until_healthy = CustodyHealthSensor(
         task_id="wait_until_healthy", deferrable=True, poke_interval=5, timeout=30 * 60
     )

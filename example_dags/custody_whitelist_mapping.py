@@ -24,7 +24,7 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     tags=["custody", "example"],
     doc_md=__doc__,
-):
+) as dag:
     check_health = CustodyHealthCheckOperator(task_id="check_health")
 
     # [START howto_custody_whitelist_mapping]

@@ -244,7 +244,7 @@ def _checked_base_url(base_url: object) -> str:
     path = (parsed.path or "").rstrip("/")
     if path.endswith(API_ROOT):
         raise refuse(f"must end before {API_ROOT}, which is added to it")
-    if any(part in (".", "..") for part in path.split("/")):
+    if re.search(r"/\.{1,2}(/|$)", base_url):  # the parser has resolved them already
         raise refuse("must not hold '.' or '..' in its path")
     return parsed._replace(path=path or None).url
 

@@ -1,0 +1,499 @@
+"""The client on good and bad days, over a real socket."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import trustme
+
+from airflow_custody.client import (
+    CustodyAuthenticationError,
+    CustodyClient,
+    CustodyConfigurationError,
+    CustodyConflictError,
+    CustodyConnectionError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyOutcomeUnknownError,
+    CustodyPermissionError,
+    CustodyRateLimitError,
+    CustodyRequestError,
+    CustodyResponseError,
+    CustodyServerError,
+    WhitelistRequest,
+)
+from airflow_custody.sandbox import Sandbox, health_entry
+
+REQUEST = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain="ETH")
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+def repeating(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=1) as made:
+        yield made
+
+
+@contextmanager
+def raw_server(
+    talk: Callable[[socket.socket], None], context: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, list]]:
+    """Serve connections by hand, for what no HTTP server does; lists what each connection sent."""
+    seen: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                with context.wrap_socket(connection, server_side=True) if context else connection as spoken:
+                    spoken.settimeout(5)
+                    seen.append(spoken.recv(65536))
+                    talk(spoken)
+            except OSError:
+                continue
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    scheme = "https" if context else "http"
+    try:
+        yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}", seen
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(5)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory) -> tuple[trustme.CA, str, str]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
+        str(folder / "server.pem")
+    )
+    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(str(folder / "client.pem"))
+    return authority, str(folder / "ca.pem"), str(folder / "server.pem")
+
+
+class TestHealth:
+    def test_entries(self, sandbox: Sandbox, client: CustodyClient):
+        sandbox.control.set_health_answer(
+            {
+                "groups": {
+                    "hsm": {
+                        "healthChecks": [
+                            {
+                                "tenantId": 1,
+                                "componentName": "c",
+                                "group": "hsm",
+                                "healthCheck": "k",
+                                "status": "Success",
+                                "validUntilDate": "2026-01-02T03:04:05.123456789Z",
+                                "report": {"duration": "1m2.5s", "results": {"ETH": "success"}, "new": 1},
+                                "unknown": [],
+                            },
+                            {},
+                        ]
+                    },
+                    "empty": {},
+                    "null": None,
+                }
+            }
+        )
+        full, bare = client.list_health_checks()
+        assert (full.tenant_id, full.status, full.listed_under) == ("1", "Success", "hsm")
+        assert full.report.duration == timedelta(seconds=62.5)
+        assert full.report.results == {"ETH": "success"}
+        assert full.valid_until_date.isoformat() == "2026-01-02T03:04:05.123456+00:00"
+        assert full.last_update_date is None
+        assert (bare.status, bare.report, bare.valid_until_date) == (None, None, None)
+
+    def test_tenant(self, sandbox: Sandbox, client: CustodyClient):
+        assert {check.tenant_id for check in client.list_health_checks("2")} == {"2"}
+        assert sandbox.control.received()[0]["query"] == {"tenantId": ["2"]}
+        with pytest.raises(CustodyRequestError, match="tenant"):
+            client.list_health_checks("")
+
+    def test_an_empty_listing_is_lawful(self, sandbox: Sandbox, client: CustodyClient):
+        for answer in ({}, {"groups": {}}, {"groups": None}):
+            sandbox.control.set_health_answer(answer)
+            assert client.list_health_checks() == []
+
+    @pytest.mark.parametrize(
+        "body", ['{"status": "UP"}', "[]", '"x"', "null", "<html>gateway</html>", "{", '{"groups": 3}']
+    )
+    def test_anothers_answer_is_not_understood(self, sandbox: Sandbox, client: CustodyClient, body):
+        sandbox.control.order_fault("status", status=200, body=body, content_type="text/x-test")
+        with pytest.raises(CustodyResponseError, match=r"not an answer of the custody service.*text/x-test"):
+            client.list_health_checks()
+
+    @pytest.mark.parametrize("answer", ["empty", "cut_body"])
+    def test_an_empty_or_cut_body(self, sandbox: Sandbox, client: CustodyClient, answer):
+        sandbox.control.order_fault(answer)
+        with pytest.raises(CustodyResponseError, match="not an answer of the custody service"):
+            client.list_health_checks()
+
+    def test_ten_thousand_checks(self, sandbox: Sandbox, client: CustodyClient):
+        sandbox.control.set_health([health_entry(check=f"c{i}") for i in range(10_000)])
+        assert len(client.list_health_checks()) == 10_000
+
+    @pytest.mark.parametrize("chunked", [False, True])
+    def test_an_answer_too_large(self, sandbox: Sandbox, chunked):
+        sandbox.control.order_fault("large", size=5_000_000, chunked=chunked)
+        with (
+            CustodyClient(sandbox.url, sandbox.token, max_response_bytes=1_000_000) as client,
+            pytest.raises(CustodyResponseError, match="larger than 1000000"),
+        ):
+            client.list_health_checks()
+
+    @pytest.mark.parametrize(
+        "fault", [{"answer": "trickle"}, {"answer": "trickle_headers"}, {"answer": "normal", "delay": 5}]
+    )
+    def test_the_time_out_bounds_the_whole_exchange(self, sandbox: Sandbox, fault):
+        sandbox.control.order_fault(**fault)
+        started = time.monotonic()
+        with (
+            CustodyClient(sandbox.url, sandbox.token, timeout=0.6, max_retries=0) as client,
+            pytest.raises(CustodyConnectionError, match=r"within 0\.6 s"),
+        ):
+            client.list_health_checks()
+        assert time.monotonic() - started < 1.2
+
+
+UNKNOWN = [
+    {"answer": "drop"},
+    {"answer": "drop", "work": True},
+    {"answer": "cut_body"},
+    {"answer": "cut_headers"},
+    {"answer": "empty"},
+    {"answer": "html"},
+    {"answer": "trickle"},
+    {"answer": "normal", "delay_after": 5},
+    *({"answer": "status", "status": status} for status in (408, 500, 502, 503, 504)),
+    *(
+        {"answer": "status", "status": 200, "body": body}
+        for body in ({}, {"result": {}}, {"result": {"id": ""}}, {"result": {"id": None}}, {"result": {"id": 1.5}}, [])
+    ),
+]
+
+
+class TestCreate:
+    @pytest.mark.parametrize("fault", UNKNOWN, ids=str)
+    def test_what_may_have_been_done_is_sent_once(self, sandbox: Sandbox, fault):
+        sandbox.control.order_fault(times=None, **fault)
+        with (
+            CustodyClient(sandbox.url, sandbox.token, timeout=0.6, max_retries=3) as client,
+            pytest.raises(CustodyOutcomeUnknownError, match="may have been carried out") as caught,
+        ):
+            client.create_whitelist_request(REQUEST)
+        assert not caught.value.retryable
+        assert len(sandbox.control.received()) == 1
+
+    @pytest.mark.parametrize(
+        ("status", "kind"),
+        [
+            (400, CustodyRequestError),
+            (401, CustodyAuthenticationError),
+            (403, CustodyPermissionError),
+            (404, CustodyNotFoundError),
+            (409, CustodyConflictError),
+            (422, CustodyRequestError),
+            (429, CustodyRateLimitError),
+            (302, CustodyResponseError),
+        ],
+    )
+    def test_what_was_refused(self, sandbox: Sandbox, repeating: CustodyClient, status, kind):
+        sandbox.control.order_fault("status", status=status, times=None)
+        with pytest.raises(kind) as caught:
+            repeating.create_whitelist_request(REQUEST)
+        assert type(caught.value) is kind
+        assert caught.value.status == status
+        assert len(sandbox.control.received()) == 1
+
+    def test_an_id_that_is_a_number(self, sandbox: Sandbox, client: CustodyClient):
+        sandbox.control.order_fault("status", status=201, body={"result": {"id": 9007199254740993}})
+        assert client.create_whitelist_request(REQUEST) == "9007199254740993"
+
+    def test_no_connection_means_nothing_was_sent(self):
+        with (
+            CustodyClient("http://127.0.0.1:9", "t0ken", max_retries=0) as client,
+            pytest.raises(CustodyConnectionError, match="nothing was sent"),
+        ):
+            client.create_whitelist_request(REQUEST)
+
+    @pytest.mark.parametrize("farewell", [b"", b"\x15\x03\x03\x00\x02\x02\x50", b"garbage"])
+    def test_tls_that_breaks_after_the_request(self, authority, farewell):
+        # urllib3 repeats this whatever the method, unless told otherwise.
+        _, bundle, certificate = authority
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate)
+
+        def talk(spoken: socket.socket) -> None:
+            with socket.socket(fileno=spoken.detach()) as bare:
+                bare.sendall(farewell)
+
+        with raw_server(talk, context) as (url, seen), CustodyClient(url, "t0ken", verify=bundle) as client:
+            with pytest.raises(CustodyOutcomeUnknownError):
+                client.create_whitelist_request(REQUEST)
+            assert len([each for each in seen if each.startswith(b"POST")]) == 1
+
+    def test_an_error_that_is_being_handled_does_not_colour_the_next(self, sandbox: Sandbox, client: CustodyClient):
+        sandbox.control.order_fault("drop", times=None)
+        for earlier in (ssl.SSLCertVerificationError("of another call"), ConnectionRefusedError("of another call")):
+            earlier._custody_not_sent = True
+            try:
+                raise earlier
+            except OSError:
+                with pytest.raises(CustodyOutcomeUnknownError):
+                    client.create_whitelist_request(REQUEST)
+
+    def test_both_lists_pass_with_a_warning(self, sandbox: Sandbox, client: CustodyClient, caplog):
+        both = {"linked_wallet_ids": ["1"], "linked_internal_address_ids": [2]}
+        client.create_whitelist_request(REQUEST.model_copy(update={"linked_wallet_ids": ["1"]}))
+        assert "not described" not in caplog.text
+        client.create_whitelist_request(WhitelistRequest(label="a", address=REQUEST.address, currency="eth", **both))
+        assert "not described" in caplog.text
+        assert sandbox.control.received()[1]["body"] == {
+            "label": "a",
+            "address": REQUEST.address,
+            "currency": "eth",
+            "linkedWalletIds": ["1"],
+            "linkedInternalAddressIds": ["2"],
+        }
+
+
+class TestRepeats:
+    @pytest.mark.parametrize(
+        "fault",
+        [{"answer": "drop"}, *({"answer": "status", "status": status} for status in (429, 502, 503, 504))],
+        ids=str,
+    )
+    def test_what_is_safe_to_repeat_is_repeated(self, sandbox: Sandbox, repeating: CustodyClient, fault):
+        webhook = sandbox.control.add_webhook()["id"]
+        for call in (
+            repeating.list_health_checks,
+            lambda: repeating.set_webhook_status(webhook, "disabled"),
+            lambda: repeating.delete_webhook(webhook),
+        ):
+            sandbox.control.order_fault(**fault)
+            call()
+        assert len(sandbox.control.received()) == 6
+
+    def test_a_500_is_not(self, sandbox: Sandbox, repeating: CustodyClient):
+        sandbox.control.order_fault("status", status=500)
+        with pytest.raises(CustodyServerError):
+            repeating.list_health_checks()
+        assert len(sandbox.control.received()) == 1
+
+    def test_retry_after_is_honoured(self, sandbox: Sandbox, repeating: CustodyClient):
+        sandbox.control.order_fault("rate_limit", retry_after=1)
+        started = time.monotonic()
+        repeating.list_health_checks()
+        assert 0.9 < time.monotonic() - started < 3
+
+    def test_a_long_retry_after_is_raised_and_carried(self, sandbox: Sandbox, repeating: CustodyClient):
+        sandbox.control.order_fault("rate_limit", retry_after=61, times=None)
+        with pytest.raises(CustodyRateLimitError) as caught:
+            repeating.list_health_checks()
+        assert caught.value.retry_after == 61
+        assert caught.value.retryable
+        assert len(sandbox.control.received()) == 1
+
+    @pytest.mark.parametrize("header", ["soon", "-5", "", "99999999999999999999999", "Mon, 99 Foo 2026"])
+    def test_a_retry_after_nobody_can_read_is_no_crash(self, sandbox: Sandbox, client: CustodyClient, header):
+        sandbox.control.order_fault("rate_limit", retry_after=header)
+        with pytest.raises(CustodyRateLimitError):
+            client.list_health_checks()
+
+
+class TestWebhooks:
+    @pytest.mark.parametrize("fault", [{"status": 204, "body": ""}, {"status": 200, "body": ""}, {"status": 202}])
+    def test_any_2xx_is_success(self, sandbox: Sandbox, client: CustodyClient, fault):
+        webhook = sandbox.control.add_webhook()["id"]
+        sandbox.control.order_fault("status", times=2, **fault)
+        client.set_webhook_status(webhook, "enabled")
+        client.delete_webhook(webhook)
+
+    @pytest.mark.parametrize(
+        "bad",
+        ["../x", "{00000000-0000-0000-0000-000000000000}", "0" * 32, "00000000-0000-0000-0000-000000000000\n", ""],
+    )
+    def test_only_a_uuid_gets_into_a_path(self, sandbox: Sandbox, client: CustodyClient, bad):
+        with pytest.raises(CustodyRequestError, match="UUID"):
+            client.delete_webhook(bad)
+        assert sandbox.control.received() == []
+
+
+ECHOES = [
+    {"answer": "status", "status": 401, "body": "{token}"},
+    {"answer": "status", "status": 500, "body": {"error": "x" * 290, "message": "{token}"}},
+    {"answer": "status", "status": 400, "body": {"message": "bad {token}", "error_code": "{token}"}},
+    {"answer": "html", "body": "y" * 110 + "{token}"},
+    {"answer": "redirect", "location": "https://elsewhere.example/?t={token}"},
+    {"answer": "drop"},
+    {"answer": "cut_headers"},
+]
+
+
+class TestSecrets:
+    @pytest.mark.parametrize("fault", ECHOES, ids=lambda fault: fault["answer"])
+    def test_the_token_is_nowhere(self, sandbox: Sandbox, client: CustodyClient, fault, caplog):
+        def fill(value):
+            if isinstance(value, dict):
+                return {name: fill(each) for name, each in value.items()}
+            return value.replace("{token}", sandbox.token) if isinstance(value, str) else value
+
+        caplog.set_level(logging.DEBUG)
+        for call in (client.list_health_checks, lambda: client.create_whitelist_request(REQUEST)):
+            sandbox.control.order_fault(**fill(fault))
+            with pytest.raises(CustodyError) as caught:
+                call()
+            told = "".join(
+                [
+                    str(caught.value),
+                    repr(caught.value),
+                    str(vars(caught.value)),
+                    str(caught.value.to_json()),
+                    caplog.text,
+                ]
+            )
+            assert sandbox.token not in told
+            assert sandbox.token[:12] not in told
+            assert caught.value.__context__ is None
+            assert caught.value.__cause__ is None
+            assert len(str(caught.value)) < 1000
+            again = pickle.loads(pickle.dumps(caught.value))
+            assert str(again) == str(caught.value)
+            assert str(CustodyError.from_json(caught.value.to_json())) == str(caught.value)
+        assert sandbox.token not in repr(client)
+
+    def test_a_redirect_is_not_followed(self, sandbox: Sandbox, client: CustodyClient):
+        with Sandbox() as other:
+            sandbox.control.order_fault("redirect", location=f"{other.url}/api/rest/v1/health")
+            with pytest.raises(CustodyResponseError, match=other.url):
+                client.list_health_checks()
+            assert other.control.received() == []
+
+    @pytest.mark.parametrize("token", ["", "shh-a\nb", "shh-a b", "Bearer shh-x", "shh-\u20ac", "shh-\x00"])
+    def test_a_token_that_cannot_travel_is_refused_and_not_shown(self, token):
+        with pytest.raises(CustodyConfigurationError) as caught:
+            CustodyClient("https://custody.example.com", token)
+        assert caught.value.setting == "token"
+        assert "shh-" not in str(caught.value)
+
+    def test_an_expired_jwt_is_not_sent(self, sandbox: Sandbox):
+        token = sandbox.control.add_token(roles=["TPUser"], jwt=True, expires_in=-60)
+        with CustodyClient(sandbox.url, token) as client, pytest.raises(CustodyAuthenticationError, match="expired at"):
+            client.list_health_checks()
+        assert sandbox.control.received() == []
+
+    def test_netrc_does_not_replace_it(self, sandbox: Sandbox, client: CustodyClient, tmp_path, monkeypatch):
+        (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password mine\n")
+        monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+        assert client.list_health_checks()
+
+
+class TestWhereItMayGo:
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "",
+            "ftp://custody.example.com",
+            "custody.example.com",
+            "https://",
+            "https://user:pass@custody.example.com",
+            "https://custody.example.com?x=1",
+            "https://custody.example.com#x",
+            "https://custody.example.com\\@evil.example",
+            "https://custody.example.com /",
+            "https://custody.example.com/api/rest/v1",
+            "https://custody.example.com/a/../b",
+            "http://custody.example.com",
+            "http://10.0.0.1",
+            "http://127.0.0.1.evil.example",
+        ],
+    )
+    def test_refused(self, url):
+        with pytest.raises(CustodyConfigurationError) as caught:
+            CustodyClient(url, "t0ken")
+        assert caught.value.setting == "base_url"
+
+    @pytest.mark.parametrize(
+        "url", ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1", "https://x.example/a/"]
+    )
+    def test_accepted(self, url):
+        CustodyClient(url, "t0ken").close()
+
+    def test_a_proxy_never_sees_the_token_in_clear(self, sandbox: Sandbox, monkeypatch):
+        with pytest.raises(CustodyConfigurationError, match="proxy"):
+            CustodyClient(sandbox.url, "t0ken", proxy="http://127.0.0.1:9")
+        monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        with CustodyClient(sandbox.url, sandbox.token) as client:
+            assert client.list_health_checks()
+
+    def test_private_ca_and_client_certificate(self, authority, monkeypatch, tmp_path):
+        _, bundle, certificate = authority
+        both = str(Path(bundle).parent / "client.pem")
+        with Sandbox(certfile=certificate, keyfile=certificate, client_ca=bundle) as sandbox:
+            # A bundle from the environment neither replaces the one that is set nor stands in for it.
+            monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "missing.pem"))
+            with CustodyClient(sandbox.url, sandbox.token, verify=bundle, client_cert=both) as client:
+                assert client.list_health_checks()
+            monkeypatch.setenv("REQUESTS_CA_BUNDLE", bundle)
+            with (
+                CustodyClient(sandbox.url, sandbox.token, client_cert=both) as client,
+                pytest.raises(
+                    CustodyConnectionError, match=r"certificate .* was not accepted.*nothing was sent"
+                ) as caught,
+            ):
+                client.create_whitelist_request(REQUEST)
+            assert not caught.value.retryable
+
+    @pytest.mark.parametrize(
+        ("setting", "value"),
+        [
+            ("timeout", 0),
+            ("timeout", "5"),
+            ("timeout", float("nan")),
+            ("timeout", True),
+            ("max_retries", -1),
+            ("max_retries", 1.5),
+            ("max_response_bytes", 0),
+            ("verify", "/no/such.pem"),
+            ("verify", 7),
+            ("client_cert", "/no/such.pem"),
+            ("client_cert", ["a", "b", "c"]),
+            ("proxy", "nonsense"),
+        ],
+    )
+    def test_a_wrong_setting_is_named(self, setting, value):
+        with pytest.raises(CustodyConfigurationError) as caught:
+            CustodyClient("https://custody.example.com", "t0ken", **{setting: value})
+        assert caught.value.setting == setting
+
+
+def test_one_connection_serves_several_calls(sandbox: Sandbox, client: CustodyClient, caplog):
+    caplog.set_level(logging.DEBUG, logger="urllib3")
+    for _ in range(3):
+        client.list_health_checks()
+    assert caplog.text.count("Starting new HTTP connection") == 1

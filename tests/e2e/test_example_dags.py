@@ -1,0 +1,108 @@
+"""Each example runs as it stands against the sandbox, in real Airflow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from airflow_runs import AIRFLOW, DAGS, load, run_dag
+
+from airflow_custody.sandbox import Sandbox
+
+EXAMPLES = Path(__file__).parent.parent.parent / "example_dags"
+FILES = sorted(EXAMPLES.glob("*.py"))
+
+pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def example(request):
+    """Import an example from the folder where Airflow looks for DAGs."""
+    DAGS.mkdir(exist_ok=True)
+    linked = []
+
+    def get(name: str):
+        path = DAGS / f"{name}.py"
+        path.write_text((EXAMPLES / f"{name}.py").read_text())
+        linked.append(path)
+        return load(path)
+
+    yield get
+    for path in linked:
+        path.unlink()
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_is_read_without_looking_anything_up(path, tmp_path):
+    # No connection is defined here: a look-up while the file is parsed would fail.
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        env={"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", "PATH": ""},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_health_gate(sandbox: Sandbox, example):
+    run = run_dag(example("custody_health_gate").dag)
+    assert run.state == "success"
+    assert run.xcom("check")["groups"].keys() == {"hsm", "blockchain"}
+    assert "6 healthy checks" in run.xcom("work")
+
+
+def test_mapping(sandbox: Sandbox, example):
+    run = run_dag(example("custody_whitelist_mapping").dag)
+    assert run.state == "success"
+    report = run.xcom("report")
+    requests = {request["id"]: request for request in sandbox.control.whitelist_requests()}
+    assert {label: requests[request_id]["label"] for label, request_id in report.items()} == {
+        label: label for label in report
+    }
+    assert len(requests) == 3
+
+
+def test_webhook_maintenance(sandbox: Sandbox, example, monkeypatch):
+    webhook_id = sandbox.control.add_webhook()["id"]
+    monkeypatch.setenv("AIRFLOW_VAR_CUSTODY_WEBHOOK_ID", webhook_id)
+    run = run_dag(example("custody_webhook_maintenance").dag)
+    assert run.state == "success"
+    assert [each["body"]["status"] for each in sandbox.control.received("PATCH")] == ["disabled", "enabled"]
+    assert sandbox.control.webhooks()[0]["status"] == "enabled"
+
+
+@pytest.mark.skipif(AIRFLOW >= (3, 1), reason="people approve in the UI there")
+class TestApprovalWithoutTheUi:
+    def test_not_approved_creates_nothing(self, sandbox: Sandbox, example):
+        run = run_dag(example("custody_whitelist_approval").dag)
+        assert run.state == "failed"
+        assert sandbox.control.whitelist_requests() == []
+
+    def test_approved_beforehand(self, sandbox: Sandbox, example):
+        webhook_id = sandbox.control.add_webhook(status="disabled")["id"]
+        run = run_dag(
+            example("custody_whitelist_approval").dag, run_conf={"approved_by": "alice", "webhook_id": webhook_id}
+        )
+        assert run.state == "success"
+        (request,) = sandbox.control.whitelist_requests()
+        assert run.xcom("sign")["request_id"] == request["id"]
+        assert sandbox.control.webhooks()[0]["status"] == "enabled"
+
+
+@pytest.mark.skipif(AIRFLOW < (3, 0), reason="asset watchers came with Airflow 3")
+def test_watcher_watches_and_holds_no_secret(sandbox: Sandbox, example):
+    module = example("custody_unhealthy_watcher")
+    (watcher,) = module.custody_unhealthy.watchers
+    path, arguments = watcher.trigger.serialize()
+    assert path.endswith("CustodyHealthTrigger")
+    assert arguments["fire_on"] == "unhealthy"
+    assert sandbox.token not in json.dumps(arguments)
+
+
+@pytest.mark.skipif(AIRFLOW >= (3, 0), reason="Airflow 2 has no asset watchers")
+def test_watcher_defines_no_dag_on_airflow_2(example):
+    assert not hasattr(example("custody_unhealthy_watcher"), "dag")

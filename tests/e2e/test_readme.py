@@ -1,0 +1,40 @@
+"""Every snippet of the README is taken from a file that the tests run."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text()
+SNIPPETS = re.findall(r"<!-- from (\S+): (\S+) -->\n```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_every_python_snippet_names_its_source():
+    assert SNIPPETS
+    assert README.count("```python") == len(SNIPPETS)
+
+
+@pytest.mark.parametrize(("path", "mark", "shown"), SNIPPETS, ids=[mark for _, mark, _ in SNIPPETS])
+def test_a_snippet_is_the_text_of_its_file(path, mark, shown):
+    text = (ROOT / path).read_text()
+    found = re.search(rf"# \[START {mark}\]\n(.*?)\n[ ]*# \[END {mark}\]", text, re.DOTALL)
+    assert found, f"{path} has no {mark}"
+    assert shown.strip() == textwrap.dedent(found[1]).strip()
+
+
+def test_the_commands_of_the_readme_are_targets():
+    makefile = (ROOT / "Makefile").read_text()
+    named = set(re.findall(r"make ([a-z0-9-]+)", README))
+    assert named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_version_is_in_the_changelog():
+    from airflow_custody import __version__
+
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
