@@ -1,0 +1,26 @@
+"""The README's demo, as a user runs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_runs import AIRFLOW
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.skipif(AIRFLOW < (3, 1), reason="a person approves in it, which needs Airflow 3.1")
+def test_the_main_job_end_to_end():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "demo" / "run.py")], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    told = done.stdout
+    steps = ["is not healthy", "gate      open", "request   created: id 3711", "Approve", "webhook   set to enabled"]
+    assert [step for step in steps if step not in told] == []
+    assert [told.index(step) for step in steps] == sorted(told.index(step) for step in steps)
+    assert told.rstrip().splitlines()[-1].startswith("demo: ok")
