@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from airflow_runs import AIRFLOW
 
 ROOT = Path(__file__).parent.parent.parent
