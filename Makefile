@@ -7,7 +7,7 @@ AIRFLOW_2 ?= 2.11.2
 
 VENV := .venv
 VENV_2 := .venv-airflow2
-PIP := -m pip --disable-pip-version-check --quiet
+PIP := -m pip --disable-pip-version-check --quiet --quiet
 
 .PHONY: help demo demo-ui test test-airflow3 test-airflow2 lint wheel bench clean
 
