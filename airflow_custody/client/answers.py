@@ -74,6 +74,8 @@ def check_status(operation: Operation, answer: Answer, auth: BearerToken) -> Non
     elif answer.status == 403:
         facts["required_roles"] = operation.roles
         advice = f"The token's user needs the role{'s'[: len(operation.roles) > 1]} {' and '.join(operation.roles)}."
+    elif answer.retry_after is not None:
+        advice = f"The service asks to wait {answer.retry_after:g} s."
     raise operation.failed(_KINDS.get(answer.status, CustodyRequestError), text, **facts, advice=advice)
 
 

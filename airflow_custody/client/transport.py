@@ -181,7 +181,7 @@ class Transport:
             if response.status_code < 400 and _is_timeout(_chain(exception)):
                 raise
             # An error's status says enough, whatever became of its body.
-            cut = f"its body could not be read beyond {size} bytes"
+            cut = "its body breaks off before its end"
         location = response.headers.get("Location")
         return Answer(
             status=response.status_code,

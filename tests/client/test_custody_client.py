@@ -312,7 +312,7 @@ class TestRepeats:
 
     def test_a_long_retry_after_is_raised_and_carried(self, sandbox: Sandbox, repeating: CustodyClient):
         sandbox.control.order_fault("rate_limit", retry_after=61, times=None)
-        with pytest.raises(CustodyRateLimitError) as caught:
+        with pytest.raises(CustodyRateLimitError, match="asks to wait 61 s") as caught:
             repeating.list_health_checks()
         assert caught.value.retry_after == 61
         assert caught.value.retryable
