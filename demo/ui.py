@@ -6,7 +6,6 @@ Everything listens on this machine only and lives in ``.demo/ui``, which is empt
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
