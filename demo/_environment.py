@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +19,14 @@ PROJECT = Path(__file__).resolve().parent.parent
 EXAMPLES = PROJECT / "example_dags"
 
 _LOOPBACK = "127.0.0.1,localhost"
+
+
+def require_airflow() -> str:
+    """Return the version of Airflow, or end the program if it cannot ask a person for an approval."""
+    found = version("apache-airflow")
+    if tuple(int(part) for part in found.split(".")[:2]) < (3, 1):
+        sys.exit(f"demo: failed: it needs Airflow 3.1 or later, for the approval by a person; this is {found}")
+    return found
 
 
 def fresh_home(name: str) -> Path:

@@ -16,13 +16,20 @@ import threading
 import time
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
 import requests
-from _environment import EXAMPLES, SandboxProcess, airflow_environment, free_ports, fresh_home, shown
+from _environment import (
+    EXAMPLES,
+    SandboxProcess,
+    airflow_environment,
+    free_ports,
+    fresh_home,
+    require_airflow,
+    shown,
+)
 
 DAG_ID = "custody_whitelist_approval"
 PERSON = "alice"
@@ -65,10 +72,7 @@ class Story:
 
 def main() -> int:
     """Run the demo and return the exit code."""
-    airflow = version("apache-airflow")
-    if tuple(int(part) for part in airflow.split(".")[:2]) < (3, 1):
-        print(f"demo: failed: a person approves in it, which needs Airflow 3.1 or later; this is {airflow}")
-        return 1
+    airflow = require_airflow()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     home = fresh_home("run")
     story = Story(home / "airflow.log")

@@ -19,9 +19,10 @@ from typing import Any
 
 import psutil
 import requests
-from _environment import SandboxProcess, airflow_environment, free_ports, fresh_home, shown
+from _environment import SandboxProcess, airflow_environment, free_ports, fresh_home, require_airflow, shown
 
 PATIENCE = 180.0
+GRACE = 10.0
 WATCHER = "custody_unhealthy_watcher"
 
 _INTRODUCTION = """
@@ -29,14 +30,14 @@ Airflow:  {airflow}
 Sandbox:  {sandbox}  (stands in for the custody service)
 Webhook:  {webhook}
 
-To try:
+To try (a DAG that is switched on for the first time also makes up for its last scheduled run):
 - Trigger custody_whitelist_approval, with the webhook above as webhook_id if you like. It waits for you under
   "Required Actions": approve or reject, and look at the task sign.
 - Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.
-- Make the service unhealthy. Within 10 s custody_unhealthy_watcher starts by itself, and gates wait:
+- Make the service unhealthy: gates wait, and custody_unhealthy_watcher, already on, starts by itself within 10 s.
     curl -X PATCH {sandbox}/sandbox/health -H 'Content-Type: application/json' \\
       -d '{{"check": "vault", "fields": {{"status": "failure"}}}}'
-  and healthy again: the same with "success".
+  Healthy again: the same with "success".
 - See what the service received: {sandbox}/sandbox/received
 
 Ctrl-C stops everything.
@@ -45,6 +46,7 @@ Ctrl-C stops everything.
 
 def main() -> int:
     """Run until interrupted, and return the exit code."""
+    require_airflow()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -104,26 +106,24 @@ def _standalone(environment: dict[str, str], log: Path) -> Iterator[subprocess.P
     try:
         yield airflow
     finally:
-        print("Stopping Airflow ...", flush=True)
+        print("Stopping Airflow (about ten seconds) ...", flush=True)
         _stop(airflow)
 
 
 def _stop(airflow: subprocess.Popen[bytes]) -> None:
-    """Interrupt Airflow, which ends its parts in order, and end those that are still there after a while."""
+    """Interrupt Airflow, which ends its parts in order, and kill those that are still there after a while."""
     with suppress(psutil.NoSuchProcess):
         parts = psutil.Process(airflow.pid).children(recursive=True)
         # Not SIGTERM: that ends standalone alone and leaves all its parts running.
         airflow.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            airflow.wait(timeout=10)
+            airflow.wait(timeout=GRACE)
         # What was started meanwhile is in the same session, whoever its parent is now.
         parts += [part for part in psutil.process_iter() if _is_of_session(part, airflow.pid)]
-        for end in (psutil.Process.terminate, psutil.Process.kill):
-            _, parts = psutil.wait_procs(parts, timeout=0.5)
-            for part in parts:
-                with suppress(psutil.NoSuchProcess):
-                    end(part)
-            _, parts = psutil.wait_procs(parts, timeout=5)
+        for part in parts:
+            with suppress(psutil.NoSuchProcess):
+                part.kill()
+        psutil.wait_procs(parts, timeout=5)
     airflow.kill()
     airflow.wait()
 
