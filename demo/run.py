@@ -124,8 +124,8 @@ def _run(story: Story, sandbox: SandboxProcess, webhook_id: str) -> dict[str, An
     sys.path.insert(0, str(EXAMPLES))
     dag = import_module(DAG_ID).dag
     get_listener_manager().add_listener(_listener(story))
-    story.tell("airflow", "is set up and starts the run")
     airflow = _serve(create_app(apps="core"))
+    story.tell("airflow", "is set up and starts the run")
     _start(story, sandbox, lambda: _mend(story, sandbox))
     _start(story, sandbox, lambda: _approve(story, airflow))
     run = dag.test(run_conf={"webhook_id": webhook_id})

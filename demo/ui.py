@@ -1,7 +1,8 @@
 """
 Run Airflow with its UI, the sandbox and the example DAGs, until Ctrl-C.
 
-Everything listens on this machine only and lives in ``.demo/ui``, which is emptied at each start. Nobody has to log in.
+All files are in ``.demo/ui``, which is emptied at each start. The UI and the sandbox listen on this machine only, and
+nobody has to log in; Airflow's log servers listen on all interfaces, as they always do, and want a signed request.
 """
 
 from __future__ import annotations

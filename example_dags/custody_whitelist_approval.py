@@ -5,8 +5,8 @@ The request has no effect until it is signed, and it is signed only after a pers
 (*Required Actions*). Rejected: what follows is skipped. No answer in time: the approval fails. Either way nothing is
 signed.
 
-Change: the defaults of the params (made-up values), who may approve, the schedule, and **put your own signer in place
-of the body of** ``sign``. Leave ``webhook_id`` empty to skip the webhook.
+Change: the defaults of the params (the address is a sample from a public specification), who may approve, the
+schedule, and **put your own signer in place of the body of** ``sign``. Leave ``webhook_id`` empty to skip the webhook.
 
 The approval needs Airflow 3.1 or later with ``apache-airflow-providers-standard``. Elsewhere nobody can be asked in
 the middle of a run; there a person approves beforehand, by starting the run with ``{"approved_by": "<name>"}``. Any

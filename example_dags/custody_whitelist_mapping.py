@@ -4,7 +4,8 @@ Create whitelisting requests for a list of addresses that is known only when the
 One mapped task instance for each address: each has its own log, its own retries and its own id, and one that is
 refused does not hold up the others. The report at the end needs all of them.
 
-Change: let ``addresses`` read your own source (the ones here are made up), and hand the report to your signing step.
+Change: let ``addresses`` read your own source (these are samples from public specifications), and hand the report to
+your signing step.
 """
 
 from __future__ import annotations
