@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.envelopes import WhitelistEnvelope
     from airflow_custody.client.errors import (
         CustodyAuthenticationError,
         CustodyConfigurationError,
@@ -41,10 +42,17 @@ __all__ = [
     "CustodyUnhealthyError",
     "HealthCheck",
     "HealthReport",
+    "WhitelistEnvelope",
     "WhitelistRequest",
 ]
 
-_HOMES = {"CustodyClient": "client", "HealthCheck": "models", "HealthReport": "models", "WhitelistRequest": "models"}
+_HOMES = {
+    "CustodyClient": "client",
+    "HealthCheck": "models",
+    "HealthReport": "models",
+    "WhitelistEnvelope": "envelopes",
+    "WhitelistRequest": "models",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from airflow_custody import __version__
 from airflow_custody.client import operations
-from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.models import (
     HealthCheck,
     WhitelistRequest,
@@ -19,6 +20,7 @@ from airflow_custody.client.models import (
 from airflow_custody.client.text import has_unprintable, readable
 
 if TYPE_CHECKING:
+    from airflow_custody.client.envelopes import WhitelistEnvelope
     from airflow_custody.client.operations import Operation
 
 log = logging.getLogger(__name__)
@@ -119,7 +121,9 @@ class CustodyClient:
             for entry in (group or {}).get("healthChecks") or ()
         ]
 
-    def create_whitelist_request(self, request: WhitelistRequest) -> str:
+    def create_whitelist_request(
+        self, request: WhitelistRequest, *, before_send: Callable[[], None] | None = None
+    ) -> str:
         """
         Create a request to whitelist a destination address.
 
@@ -127,6 +131,8 @@ class CustodyClient:
         create two requests. Until the request is signed it has no effect.
 
         :param request: what is asked for.
+        :param before_send: called once the connection stands, right before the first byte of the request leaves,
+            and again before each further sending. What it raises comes out unchanged, and nothing is sent.
         :return: the request's id, which the signing step needs.
         :raises CustodyOutcomeUnknownError: if the request was sent and its answer is missing, cut, unreadable or a
             5xx: it may have been created.
@@ -140,13 +146,84 @@ class CustodyClient:
                 "The whitelisting request names linked internal addresses and linked wallets: what the service "
                 "makes of both together is not described. They are passed on as they are."
             )
-        answer = self._transport.exchange(operation, body=request.to_wire())
+        answer = self._transport.exchange(operation, body=request.to_wire(), before_send=before_send)
         answers.check_status(operation, answer, self._auth)
         created = answers.read_body(operation, answer, WireCreateAnswer, self._auth).get("result") or {}
         identifier = str(created.get("id", ""))
         if not identifier or identifier != identifier.strip() or has_unprintable(identifier):
             raise answers.not_this_service(operation, answer, self._auth, "it has no readable 'result.id'")
         return identifier
+
+    def find_whitelist_requests(
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        addresses: Iterable[str] | None = None,
+        blockchain: str | None = None,
+        network: str | None = None,
+        query: str | None = None,
+        include_waiting: bool = True,
+    ) -> Iterator[WhitelistEnvelope]:
+        """
+        Find whitelisting requests, page by page.
+
+        Published knowledge, not part of the given interface: ``GET /whitelists/addresses``. A service that does not
+        offer it answers 404, 403 or 405.
+
+        :param ids: only these requests.
+        :param addresses: only requests for these addresses.
+        :param blockchain: only requests on this chain.
+        :param network: only requests on this network.
+        :param query: only requests that hold this text.
+        :param include_waiting: whether to list also those that wait for approval. Default True.
+        :return: the requests, in the service's order, each once. A page is fetched when it is needed.
+        :raises CustodyResponseError: after the last page, if it did not add up because requests came or went while
+            it was read (it is retryable then); or if an answer is not understood.
+        :raises CustodyError: as the types say.
+        """
+        from airflow_custody.client import answers
+        from airflow_custody.client.envelopes import WhitelistEnvelope, WireEnvelopes
+
+        operation = operations.FIND_WHITELIST_REQUESTS
+        filters: dict[str, str | list[str]] = {}
+        if ids is not None:
+            filters["ids"] = [str(identifier) for identifier in ids]
+        if addresses is not None:
+            filters["addresses"] = list(addresses)
+        given = {"blockchain": blockchain, "network": network, "query": query}
+        filters.update({name: value for name, value in given.items() if value is not None})
+        if not all(filters.values()):
+            # An empty filter would not be sent, and everything would be found.
+            raise operation.failed(CustodyRequestError, "a filter is empty; nothing was sent")
+        if include_waiting:
+            filters["includeForApproval"] = "true"
+        seen: set[str] = set()
+        offset = 0
+        while True:
+            answer = self._transport.exchange(operation, query={**filters, "limit": str(_PAGE), "offset": str(offset)})
+            answers.check_status(operation, answer, self._auth)
+            page = answers.read_body(operation, answer, WireEnvelopes, self._auth)
+            if not page.keys() & {"result", "totalItems"} and not answers.is_empty_object(answer):
+                raise answers.not_this_service(operation, answer, self._auth, "it has no 'result'")
+            rows = page.get("result") or []
+            for row in rows:
+                if not row.get("id"):
+                    raise answers.not_this_service(operation, answer, self._auth, "a row has no 'id'")
+                if row["id"] not in seen:
+                    seen.add(row["id"])
+                    yield WhitelistEnvelope(row)
+            offset += len(rows)
+            total = page.get("totalItems")
+            if total and not (total.isascii() and total.isdigit()):
+                raise answers.not_this_service(operation, answer, self._auth, "its 'totalItems' is not a number")
+            if not rows or (offset >= int(total) if total else len(rows) < _PAGE):
+                break
+        if total and len(seen) != int(total):
+            raise operation.failed(
+                CustodyResponseError,
+                f"{len(seen)} requests were listed and {total} announced: some came or went in between",
+                retryable=True,
+            )
 
     def set_webhook_status(self, webhook_id: str, status: WebhookStatus) -> None:
         """
@@ -205,6 +282,10 @@ class CustodyClient:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._transport.base_url!r}, token=***)"
+
+
+# The most that the service lists at once (published knowledge).
+_PAGE = 100
 
 
 def _checked_tenant(operation: Operation, tenant_id: object) -> str:

@@ -91,6 +91,9 @@ CREATE_WHITELIST_REQUEST = Operation(
     },
 )
 
+# Published knowledge, the role included: a service may not offer it.
+FIND_WHITELIST_REQUESTS = Operation("find whitelisting requests", "GET", "/whitelists/addresses", roles=("TPUser",))
+
 # The roles for webhooks are published knowledge, not part of the given interface.
 _NO_SUCH_WEBHOOK = "No webhook configuration has this id: it was deleted, or the id is of another service."
 

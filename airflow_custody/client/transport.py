@@ -11,7 +11,8 @@ import re
 import socket
 import ssl
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
@@ -105,13 +106,22 @@ class Transport:
         """Close the pooled connections; a later exchange opens new ones."""
         self._session.close()
 
-    def exchange(self, operation: Operation, *, query: Mapping[str, str] | None = None, body: Any = None) -> Answer:
+    def exchange(
+        self,
+        operation: Operation,
+        *,
+        query: Mapping[str, str | Sequence[str]] | None = None,
+        body: Any = None,
+        before_send: Callable[[], None] | None = None,
+    ) -> Answer:
         """
         Send one request and return its answer, whatever its status.
 
         :param operation: what is asked for; says whether it may be repeated.
-        :param query: query parameters.
+        :param query: query parameters; a list becomes the same parameter several times.
         :param body: JSON data to send; None: no body.
+        :param before_send: called on the open connection right before the request's first byte leaves; what it
+            raises comes out of here unchanged, and nothing was sent.
         :return: the answer, its body not larger than ``max_response_bytes``.
         :raises CustodyAuthenticationError: if the token has expired; nothing was sent.
         :raises CustodyConnectionError: if there was no connection, or no answer to what is repeatable.
@@ -135,6 +145,9 @@ class Transport:
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
         earlier = sys.exc_info()[1]
         started = monotonic()
+        stopped: _Stopped | None = None
+        failure: CustodyError | None = None
+        last_word = _last_word.set(before_send)
         try:
             response = self._session.send(
                 prepared,
@@ -148,6 +161,8 @@ class Transport:
             )
             with response:
                 answer = self._read(operation, response)
+        except _Stopped as exception:
+            stopped = exception
         except (requests.RequestException, OSError, http.client.HTTPException) as exception:
             failure = self._failure(operation, list(_chain(exception, earlier)))
         else:
@@ -160,8 +175,10 @@ class Transport:
                 monotonic() - started,
             )
             return answer
+        finally:
+            _last_word.reset(last_word)
         # Raised out here so that it does not carry the requests exception, whose request holds the token.
-        raise failure
+        raise stopped.why if stopped is not None else cast("CustodyError", failure)
 
     def _read(self, operation: Operation, response: requests.Response) -> Answer:
         """Read the body within the bounds of time and size."""
@@ -464,8 +481,21 @@ class _Response(http.client.HTTPResponse):
 #: Set on an exception that was raised before any part of the request could have been sent.
 _NOT_SENT = "_custody_not_sent"
 
+#: What to call before the first byte of the request that this thread is sending.
+_last_word: ContextVar[Callable[[], None] | None] = ContextVar("_last_word", default=None)
+
+
+class _Stopped(Exception):
+    """Carry what ``before_send`` raised past urllib3, which takes an OSError for the network's and may drop it."""
+
+    def __init__(self, why: BaseException) -> None:
+        super().__init__()
+        self.why = why
+
 
 class _Connection(HTTPConnection):
+    """Know what was sent: nothing before the connection stands, and nothing against the last word."""
+
     response_class = _Response
 
     def connect(self) -> None:
@@ -475,16 +505,20 @@ class _Connection(HTTPConnection):
             setattr(exception, _NOT_SENT, True)
             raise
 
+    def endheaders(self, *args: Any, **kwargs: Any) -> None:
+        # Headers are held back until here. A proxy's tunnel does not come this way: connect() makes it.
+        if (last_word := _last_word.get()) is not None:
+            if self.sock is None:
+                self.connect()
+            try:
+                last_word()
+            except BaseException as exception:
+                raise _Stopped(exception) from None
+        super().endheaders(*args, **kwargs)
 
-class _TLSConnection(HTTPSConnection):
-    response_class = _Response
 
-    def connect(self) -> None:
-        try:
-            super().connect()
-        except Exception as exception:
-            setattr(exception, _NOT_SENT, True)
-            raise
+class _TLSConnection(_Connection, HTTPSConnection):
+    pass
 
 
 class _Pool(HTTPConnectionPool):

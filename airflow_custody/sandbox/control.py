@@ -123,8 +123,19 @@ class SandboxControl:
         return result
 
     def set_whitelist_status(self, request_id: str, status: str) -> None:
-        """Give a whitelisting request another status; any but ``waiting`` takes it off the waiting list."""
+        """Give a whitelisting request another status; any but ``waiting`` takes it off the waiting list.
+
+        With ``removed`` no look-up shows it any more, as if it had been deleted.
+        """
         self._call("PUT", f"/whitelist-requests/{request_id}", {"status": status})
+
+    def set_whitelist_age(self, request_id: str, seconds: float) -> None:
+        """Make a whitelisting request look as if it had been created so many seconds ago."""
+        self._call("PUT", f"/whitelist-requests/{request_id}", {"age": seconds})
+
+    def set_whitelist_lag(self, seconds: float) -> None:
+        """Show whitelisting requests in look-ups only when they are so many seconds old."""
+        self._call("PUT", "/whitelist-lag", {"seconds": seconds})
 
     def received(self, method: str | None = None, path: str | None = None) -> list[dict[str, Any]]:
         """List the requests that reached the service, in order.

@@ -21,6 +21,8 @@ DEFAULT_CURRENCIES = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
 
 # The words of `status` and of the trail's `action` are not published: these are guesses.
 WAITING = "waiting"
+#: Not shown by any look-up, as if it was deleted; kept because its id must not be given again.
+REMOVED = "removed"
 _CREATED = "created"
 
 _FIRST_ID = 3711
@@ -104,7 +106,7 @@ class WhitelistBook:
     def get(self, caller: Caller, request_id: str) -> dict[str, Any]:
         """Show one request of the caller's tenant."""
         found = self._state.rows(
-            "SELECT * FROM whitelist WHERE id = ? AND tenant_id = ?", _number(request_id), caller.tenant_id
+            f"SELECT * FROM whitelist WHERE id = ? AND {self._SHOWN}", _number(request_id), *self._shown_to(caller)
         )
         if not found:
             raise not_found(f"whitelisted address {request_id}")
@@ -112,7 +114,7 @@ class WhitelistBook:
 
     def find(self, caller: Caller, search: Search) -> dict[str, Any]:
         """List requests of the caller's tenant, page by page, in the order of their ids (a guess)."""
-        where, values = ["tenant_id = ?"], [caller.tenant_id]
+        where, values = [self._SHOWN], [*self._shown_to(caller)]
         if search.waiting_only or not search.waiting_too:
             where.append(f"status {'=' if search.waiting_only else '!='} ?")
             values.append(WAITING)
@@ -152,13 +154,29 @@ class WhitelistBook:
                 "createdAt": row["created_at"],
                 "body": readable(row["body"]),
             }
-            for row in self._state.rows("SELECT * FROM whitelist ORDER BY id")
+            for row in self._state.rows("SELECT * FROM whitelist WHERE status != ? ORDER BY id", REMOVED)
         ]
 
     def set_status(self, request_id: str, status: str) -> None:
         """Change a request's status, as if enough people had signed it."""
         if not self._state.write("UPDATE whitelist SET status = ? WHERE id = ?", status, _number(request_id)):
             raise not_found(f"whitelisted address {request_id}")
+
+    def set_age(self, request_id: str, seconds: float) -> None:
+        """Make a request look as if it had been created so long ago."""
+        if not self._state.write(
+            "UPDATE whitelist SET created_at = ? WHERE id = ?", stamp(-seconds), _number(request_id)
+        ):
+            raise not_found(f"whitelisted address {request_id}")
+
+    def set_lag(self, seconds: float) -> None:
+        """Show requests in look-ups only when they are so old."""
+        self._state.set("whitelist_lag", seconds)
+
+    _SHOWN = "tenant_id = ? AND status != ? AND created_at <= ?"
+
+    def _shown_to(self, caller: Caller) -> tuple[str, str, str]:
+        return caller.tenant_id, REMOVED, stamp(-self._state.setting("whitelist_lag", 0.0))
 
     def currencies(self) -> list[str]:
         """List the active currencies."""

@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Response
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from airflow_custody.sandbox.access import ServiceState, body_of
 from airflow_custody.sandbox.faults import Fault
@@ -72,10 +72,23 @@ class AnyWebhook(_Order):
     timeout_until: str = ""
 
 
-class WhitelistStatus(_Order):
-    """Give the status a whitelisting request shall have."""
+class WhitelistChange(_Order):
+    """Say how a whitelisting request shall look."""
 
-    status: str
+    status: str | None = None
+    age: Annotated[float, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _check_some_change(self) -> WhitelistChange:
+        if self.status is None and self.age is None:
+            raise ValueError("nothing to change: give status or age")
+        return self
+
+
+class WhitelistLag(_Order):
+    """Say how old a whitelisting request must be to be shown."""
+
+    seconds: Annotated[float, Field(ge=0)]
 
 
 # Annotations of routes are looked up in the module, so each body gets a name there.
@@ -86,7 +99,8 @@ CurrenciesBody = Annotated[Currencies, Depends(body_of(Currencies))]
 VersionBody = Annotated[Version, Depends(body_of(Version))]
 TokenBody = Annotated[NewToken, Depends(body_of(NewToken))]
 WebhookBody = Annotated[AnyWebhook, Depends(body_of(AnyWebhook))]
-WhitelistStatusBody = Annotated[WhitelistStatus, Depends(body_of(WhitelistStatus))]
+WhitelistChangeBody = Annotated[WhitelistChange, Depends(body_of(WhitelistChange))]
+WhitelistLagBody = Annotated[WhitelistLag, Depends(body_of(WhitelistLag))]
 FaultBody = Annotated[Fault, Depends(body_of(Fault))]
 
 
@@ -167,9 +181,19 @@ async def whitelist_requests(service: ServiceState) -> Response:
 
 
 @router.put("/whitelist-requests/{request_id}")
-async def set_whitelist_status(service: ServiceState, request_id: str, order: WhitelistStatusBody) -> Response:
-    """Change the status of a whitelisting request."""
-    service.whitelist.set_status(request_id, order.status)
+async def change_whitelist_request(service: ServiceState, request_id: str, order: WhitelistChangeBody) -> Response:
+    """Change the status or the age of a whitelisting request."""
+    if order.status is not None:
+        service.whitelist.set_status(request_id, order.status)
+    if order.age is not None:
+        service.whitelist.set_age(request_id, order.age)
+    return _done()
+
+
+@router.put("/whitelist-lag")
+async def set_whitelist_lag(service: ServiceState, order: WhitelistLagBody) -> Response:
+    """Show whitelisting requests in look-ups only when they are so old."""
+    service.whitelist.set_lag(order.seconds)
     return _done()
 
 
