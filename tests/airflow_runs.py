@@ -82,16 +82,18 @@ def run_tasks(body: str, **kwargs: Any) -> Run:
 
 
 class FakeTaskInstance:
-    """As much of a task instance as a sensor looks at outside a run."""
+    """As much of a task instance as operators and sensors look at outside a run."""
 
     task_id = "task"
     dag_id = "dag"
     run_id = "run"
     map_index = -1
-    try_number = 1
-    max_tries = 0
+
+    def __init__(self, try_number: int = 1, max_tries: int = 0) -> None:
+        self.try_number = try_number
+        self.max_tries = max_tries
 
 
-def execute(make: Callable[[], Any]) -> Any:
+def execute(make: Callable[[], Any], **context: Any) -> Any:
     """Call an operator's execute without a run, for what it returns or raises."""
-    return make().execute({"ti": FakeTaskInstance(), "logical_date": datetime.now(timezone.utc)})
+    return make().execute({"ti": FakeTaskInstance(), "logical_date": datetime.now(timezone.utc), **context})

@@ -265,6 +265,16 @@ class CustodyClient:
         answers.check_status(operation, answer, self._auth)
         answers.check_acknowledged(operation, answer, self._auth)
 
+    @property
+    def base_url(self) -> str:
+        """The base URL, without a trailing slash."""
+        return self._transport.base_url
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that one exchange may take."""
+        return self._transport.timeout
+
     def close(self) -> None:
         """Close the pooled connections."""
         self._transport.close()

@@ -87,7 +87,7 @@ class Transport:
     ) -> None:
         self.base_url = _checked_base_url(base_url)
         self.auth = auth
-        self._timeout = _checked_number("timeout", timeout, at_least=0.001, at_most=86_400)
+        self.timeout = _checked_number("timeout", timeout, at_least=0.001, at_most=86_400)
         self._max_bytes = int(_checked_number("max_response_bytes", max_response_bytes, at_least=1))
         retries = int(_checked_number("max_retries", max_retries, at_least=0, at_most=20, whole=True))
         self._verify = _checked_verify(verify)
@@ -153,7 +153,7 @@ class Transport:
                 prepared,
                 stream=True,
                 allow_redirects=False,
-                timeout=cast("float", Timeout(total=self._timeout)),
+                timeout=cast("float", Timeout(total=self.timeout)),
                 # Given for each request: a value on the session loses against REQUESTS_CA_BUNDLE.
                 verify=self._verify,
                 cert=self._client_cert,
@@ -229,7 +229,7 @@ class Transport:
                 f"{what}: {host} can not be reached{through}: {cause}; nothing was sent",
             )
         if _is_timeout(chain):
-            return operation.unanswered(f"no complete answer from {host} within {self._timeout:g} s")
+            return operation.unanswered(f"no complete answer from {host} within {self.timeout:g} s")
         return operation.unanswered(f"the connection to {host} broke before the answer was there: {cause}")
 
 

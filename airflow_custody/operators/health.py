@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_custody.client.errors import CustodyUnhealthyError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.task_failures import failing_the_task
+from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -69,6 +69,7 @@ class CustodyHealthCheckOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        use_custody_retry_policy(self)
         self.custody_conn_id = custody_conn_id
         self.tenant_id = tenant_id
         self.groups = groups
@@ -83,7 +84,7 @@ class CustodyHealthCheckOperator(BaseOperator):
         """Fetch the listing, judge it, log it as a table, and fail or return."""
         from airflow_custody.client.health import HealthCriteria
 
-        with failing_the_task():
+        with failing_the_task(self):
             hook = CustodyHook(self.custody_conn_id)
             try:
                 verdict = hook.check_health(HealthCriteria.of(self))

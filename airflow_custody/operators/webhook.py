@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.task_failures import failing_the_task
+from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -42,13 +42,14 @@ class CustodySetWebhookStatusOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        use_custody_retry_policy(self)
         self.webhook_id = webhook_id
         self.status = status
         self.custody_conn_id = custody_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Set the status."""
-        with failing_the_task(), CustodyHook(self.custody_conn_id).get_conn() as client:
+        with failing_the_task(self), CustodyHook(self.custody_conn_id).get_conn() as client:
             client.set_webhook_status(self.webhook_id, self.status)  # type: ignore[arg-type]
             self.log.info("Webhook %s is %s.", self.webhook_id, self.status)
             return {"webhook_id": str(self.webhook_id), "status": self.status}
@@ -78,12 +79,13 @@ class CustodyDeleteWebhookOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        use_custody_retry_policy(self)
         self.webhook_id = webhook_id
         self.custody_conn_id = custody_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the webhook configuration."""
-        with failing_the_task(), CustodyHook(self.custody_conn_id).get_conn() as client:
+        with failing_the_task(self), CustodyHook(self.custody_conn_id).get_conn() as client:
             try:
                 client.delete_webhook(self.webhook_id)
             except CustodyNotFoundError as error:

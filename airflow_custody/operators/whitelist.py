@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
+from airflow_custody.create_once import OnClear, Seen, create_once
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.task_failures import failing_the_task
+from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import WhitelistRequest
+    from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
 
 # The operator's attribute for each field of a request: every operator has a read-only property "label" already.
 _ATTRIBUTES = {
@@ -47,9 +48,12 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
     interface and needs the roles ``WhitelistedAddressCreator`` and ``TPUser``; the currency must be active in the
     hardware security module, and the address must follow the rules of its chain.
 
-    The service has no idempotency key, so a request that was sent is never sent again by this operator: if its
-    answer is lost, cut or a 5xx, the task fails without retries and says that the request may exist. Killing the
-    task does not take the request back.
+    One task instance creates at most one request, however often it is retried, killed or run twice. The service has
+    no idempotency key, so the operator writes down its intent before it sends (Airflow 3.3: in the task state store;
+    earlier versions have none), and when an answer is lost, cut or a 5xx, or an earlier try left no result, it looks
+    for the request at the service before it sends again. The look-up is published knowledge, not part of the given
+    interface. Where it is not offered, or what it finds is not clear, the task fails without retries and says how to
+    go on. Killing the task does not take the request back.
 
     :param label: label of the address. (templated)
     :param address: the destination address, taken exactly as it is given. (templated)
@@ -65,9 +69,16 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
     :param customer_id: the customer the address belongs to. (templated)
     :param exchange_account_id: the account at the exchange. (templated)
     :param visibility_group_id: group of users who see the address. (templated)
+    :param on_clear: what happens when a person clears the task after it has created its request. ``reuse``
+        (default): the same request is taken again if it still exists. ``create``: another one is created. If the
+        outcome of the earlier try is not known, it is found out first in both cases.
+    :param look_before_create: whether to look, before the first send, which requests of the same content are there
+        already: one more call. Without it, a request that is found later can be taken only if its date shows that it
+        is this task's. Default True.
+    :param lookup_wait: seconds that the service may take to show in a look-up what it has created. Default 30.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the request's id, a string.
-    :raises AirflowFailException: if the request is wrong or refused, or if it may have been created.
+    :raises AirflowFailException: if the request is wrong or refused, or if it can not be known whether it exists.
     """
 
     template_fields: Sequence[str] = ("custody_conn_id", *_ATTRIBUTES.values())
@@ -89,10 +100,16 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
         customer_id: str | None = None,
         exchange_account_id: str | None = None,
         visibility_group_id: str | None = None,
+        on_clear: OnClear = "reuse",
+        look_before_create: bool = True,
+        lookup_wait: float = 30.0,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        use_custody_retry_policy(self)
+        if on_clear not in ("reuse", "create"):
+            raise ValueError(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
         self.address_label = label
         self.address = address
         self.blockchain = blockchain
@@ -106,19 +123,24 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
         self.customer_id = customer_id
         self.exchange_account_id = exchange_account_id
         self.visibility_group_id = visibility_group_id
+        self.on_clear = on_clear
+        self.look_before_create = look_before_create
+        self.lookup_wait = lookup_wait
         self.custody_conn_id = custody_conn_id
 
     def execute(self, context: Context) -> str:
-        """Create the request and return its id."""
-        with failing_the_task():
+        """Create the request unless an earlier try did, and return its id."""
+        with failing_the_task(self):
             request = self._request()
-            chain = request.blockchain or request.currency
-            address = _shortened(request.address)
             with CustodyHook(self.custody_conn_id).get_conn() as client:
-                self.log.info("Creating a whitelisting request for %s on %s.", address, chain)
-                request_id = client.create_whitelist_request(request)
-            self.log.info("Created whitelisting request %s for %s on %s.", request_id, address, chain)
-            return request_id
+                return create_once(
+                    context,
+                    _WhitelistRequestCreation(client, request),
+                    on_clear=self.on_clear,
+                    look_before_create=self.look_before_create,
+                    lookup_wait=self.lookup_wait,
+                    log=self.log,  # type: ignore[arg-type]
+                )
 
     def _request(self) -> WhitelistRequest:
         from airflow_custody.client import WhitelistRequest
@@ -132,6 +154,40 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
                     operation="create whitelisting request",
                 )
         return WhitelistRequest(**{name: _plain(value) for name, value in given.items() if value is not None})
+
+
+class _WhitelistRequestCreation:
+    """Say how a whitelisting request is created and found again."""
+
+    what = "whitelisting request"
+
+    def __init__(self, client: CustodyClient, request: WhitelistRequest) -> None:
+        self._client = client
+        self._request = request
+        self.timeout = client.timeout
+        self.which = f"{_shortened(request.address)} on {request.blockchain or request.currency}"
+        self.content: Mapping[str, object] = {"service": client.base_url, **request.model_dump(exclude_none=True)}
+
+    def send(self, before_send: Callable[[], None]) -> str:
+        return self._client.create_whitelist_request(self._request, before_send=before_send)
+
+    def look(self, request_id: str | None = None) -> Iterator[Seen]:
+        # Only by the address: how the service spells a chain is its own affair.
+        if request_id is None:
+            found = self._client.find_whitelist_requests(addresses=[self._request.address])
+        else:
+            found = self._client.find_whitelist_requests(ids=[request_id])
+        return (self._seen(envelope) for envelope in found)
+
+    def _seen(self, envelope: WhitelistEnvelope) -> Seen:
+        from airflow_custody.client.envelopes import compare
+
+        try:
+            found = compare(self._request, envelope.payload())
+        except CustodyResponseError as error:
+            return Seen(envelope.id, same=False, unclear=str(error), created_at=envelope.created_at)
+        unclear = "" if found.differing or not found.unclear else f"it leaves open: {', '.join(found.unclear)}"
+        return Seen(envelope.id, same=found.same, unclear=unclear, created_at=envelope.created_at)
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from airflow.triggers.base import StartTriggerArgs
 
 from airflow_custody.client.errors import TRANSIENT_ERRORS, CustodyError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.task_failures import failing_the_task
+from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -106,6 +106,7 @@ class CustodyHealthSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        use_custody_retry_policy(self)
         if self.never_fail or self.silent_fail:
             raise ValueError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
         self.custody_conn_id = custody_conn_id
@@ -204,7 +205,7 @@ class CustodyHealthSensor(BaseSensorOperator):
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
-            with failing_the_task():
+            with failing_the_task(self):
                 yield
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             message = f"{timeout} Last seen: {self._last_seen}" if self._last_seen else str(timeout)

@@ -81,9 +81,9 @@ def test_a_connection_that_is_not_defined():
 def test_what_the_form_leaves_empty_counts_as_unset(monkeypatch):
     extra = dict.fromkeys(get_provider_info()["connection-types"][0]["conn-fields"])
     with define(monkeypatch, {**BASE, "extra": extra}).get_conn() as client:
-        assert client._transport._timeout == 30
+        assert client.timeout == 30
     with define(monkeypatch, {**BASE, "extra": dict.fromkeys(extra, "")}).get_conn() as client:
-        assert client._transport._timeout == 30
+        assert client.timeout == 30
 
 
 def test_extras_as_text_are_read_as_what_they_spell(monkeypatch):
@@ -91,7 +91,7 @@ def test_extras_as_text_are_read_as_what_they_spell(monkeypatch):
         monkeypatch, "custody://:t0ken@127.0.0.1:1/http?timeout=7.5&verify=False&max_retries=0&allow_http=true"
     )
     with hook.get_conn() as client:
-        assert client._transport._timeout == 7.5
+        assert client.timeout == 7.5
         assert client._transport._verify is False
 
 

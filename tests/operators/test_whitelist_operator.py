@@ -97,11 +97,12 @@ def test_bad_input_names_the_field_and_sends_nothing(sandbox: Sandbox, change, n
     ],
 )
 def test_an_outcome_nobody_knows_fails_without_retry_and_is_sent_once(sandbox: Sandbox, fault):
+    sandbox.control.order_fault("status", method="GET", times=None, status=404)
     sandbox.control.order_fault(times=None, **fault)
-    with pytest.raises(AirflowFailException, match="may have been carried out") as caught:
+    with pytest.raises(AirflowFailException, match="can not be known, so nothing is sent") as caught:
         create()
     assert isinstance(caught.value.__cause__, CustodyOutcomeUnknownError)
-    assert len(sandbox.control.received()) == 1
+    assert len(sandbox.control.received(method="POST")) == 1
 
 
 def test_refused_by_the_service_fails_at_once(sandbox: Sandbox):
@@ -112,7 +113,7 @@ def test_refused_by_the_service_fails_at_once(sandbox: Sandbox):
 
 
 def test_a_rate_limit_and_no_connection_are_left_to_retries(sandbox: Sandbox, monkeypatch):
-    sandbox.control.order_fault("rate_limit", retry_after=7)
+    sandbox.control.order_fault("rate_limit", method="POST", retry_after=7)
     with pytest.raises(CustodyRateLimitError) as caught:
         create()
     assert caught.value.retry_after == 7
@@ -170,13 +171,18 @@ CustodyCreateWhitelistRequestOperator.partial(
 
 
 @pytest.mark.usefixtures("airflow_db")
-def test_in_a_run_an_unknown_outcome_is_not_tried_again(sandbox: Sandbox):
+def test_in_a_run_a_lost_answer_is_found_out_and_never_sent_blindly(sandbox: Sandbox):
     sandbox.control.order_fault("drop", work=True, method="POST")
-    run = run_tasks(
-        f"""
+    body = f"""
 CustodyCreateWhitelistRequestOperator(
     task_id="one", label="L", address={ADDRESS!r}, blockchain="ETH", retries=3, retry_delay=timedelta(seconds=0))
 """
-    )
+    run = run_tasks(body)
+    assert run.state_of("one") == "success"
+    assert str(run.xcom("one")) == "3711"
+    sandbox.control.order_fault("drop", work=True, method="POST")
+    sandbox.control.order_fault("status", method="GET", skip=1, times=None, status=404)
+    run = run_tasks(body)
     assert run.state_of("one") == "failed"
-    assert len(sandbox.control.whitelist_requests()) == 1
+    assert run.tries["one", -1] == 1
+    assert len(sandbox.control.received(method="POST")) == len(sandbox.control.whitelist_requests()) == 2
