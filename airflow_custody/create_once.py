@@ -317,12 +317,11 @@ class _Creating:
             # Written again at each send, also by a later try: a process that was superseded fails here.
             for _ in range(3):
                 asked = _clocks()
+                self.log.info("Noting the intent, sending the %s for %s.", self.creation.what, self.creation.which)
                 record["at"] = _now().isoformat()
                 self.memory.write(record)
+                # Nothing that can take time may come between this look at the clock and the send.
                 if max(late - early for early, late in zip(asked, _clocks(), strict=True)) < FENCE_SECONDS:
-                    self.log.info(
-                        "Intent written down, sending the %s for %s.", self.creation.what, self.creation.which
-                    )
                     return
             raise CustodyError(
                 f"writing down the intent took longer than {FENCE_SECONDS:g} s three times; nothing was sent",
@@ -342,7 +341,7 @@ class _Creating:
         return request_id
 
     def _after_lost_answer(self, record: dict[str, Any], error: CustodyOutcomeUnknownError) -> str:
-        self.log.warning("It is not known what became of it: %s Looking at the service.", error.message)
+        self.log.warning("It is not known what became of it: %s. Looking at the service.", error.message.rstrip("."))
         found = self._find_out(record, sure_after=time.monotonic() + self.lookup_wait)
         if found:
             return self._adopt(record, found)
@@ -363,7 +362,7 @@ class _Creating:
     def _cannot_know(self, record: dict[str, Any], why: str, advice: str = "") -> CustodyOutcomeUnknownError:
         name = self.memory.variable(record, next_try=True)
         return CustodyOutcomeUnknownError(
-            f"whether the {self.creation.what} of this task exists can not be known, so nothing is sent. "
+            f"whether the {self.creation.what} of this task exists can not be known, so it is not sent again. "
             f"{self._story(record)} {why}",
             advice=(
                 f"Look in the service for a {self.creation.what} for {self.creation.which}, waiting ones included. If "

@@ -144,7 +144,9 @@ def test_first_try_writes_down_its_intent_and_then_the_id(sandbox: Sandbox, stor
     assert sandbox.token not in text
     assert ADDRESS not in text
     log = task_log.text
-    assert log.index("Intent written down") < log.index("Created whitelisting request 3711 for 0xababab…ababab on ETH")
+    assert log.index("Noting the intent, sending") < log.index(
+        "Created whitelisting request 3711 for 0xababab…ababab on ETH"
+    )
 
 
 @needs_store
@@ -262,7 +264,7 @@ def test_a_lookup_that_keeps_failing_sends_nothing_and_is_tried_again(sandbox: S
 def test_where_it_can_not_be_asked_a_person_decides(sandbox: Sandbox, task: Task, status, monkeypatch):
     sandbox.control.order_fault("drop", **CREATE, work=True)
     sandbox.control.order_fault("status", **LISTING, skip=1, times=None, status=status)
-    message = task.refused("can not be known, so nothing is sent")
+    message = task.refused("can not be known, so it is not sent again")
     assert "0xababab…ababab on ETH" in message
     assert "clear this task" in message
     assert f"status {status}" in message

@@ -99,7 +99,7 @@ def test_bad_input_names_the_field_and_sends_nothing(sandbox: Sandbox, change, n
 def test_an_outcome_nobody_knows_fails_without_retry_and_is_sent_once(sandbox: Sandbox, fault):
     sandbox.control.order_fault("status", method="GET", times=None, status=404)
     sandbox.control.order_fault(times=None, **fault)
-    with pytest.raises(AirflowFailException, match="can not be known, so nothing is sent") as caught:
+    with pytest.raises(AirflowFailException, match="can not be known, so it is not sent again") as caught:
         create()
     assert isinstance(caught.value.__cause__, CustodyOutcomeUnknownError)
     assert len(sandbox.control.received(method="POST")) == 1

@@ -1,0 +1,235 @@
+"""Airflow as separate processes, for a suite that kills some of them."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import requests
+
+_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+
+
+def free_ports(count: int) -> list[int]:
+    """Find ports that nobody listens on, below those that the system hands out to connections meanwhile."""
+    found: list[int] = []
+    candidates = list(range(20_000, 32_000))
+    random.shuffle(candidates)
+    for port in candidates:
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise RuntimeError("there are not enough free ports")
+
+
+class Standalone:
+    """
+    Run ``airflow standalone``: LocalExecutor, SQLite.
+
+    :param home: an empty folder.
+    :param dags: folder of the DAG files.
+    :param environment: what to add to the environment of all parts.
+    """
+
+    def __init__(self, home: Path, dags: Path, environment: Mapping[str, str]) -> None:
+        self.home = home
+        self.log = home / "airflow.log"
+        port, worker_log, trigger_log = free_ports(3)
+        self.url = f"http://127.0.0.1:{port}"
+        self.logs = home / "logs"
+        inherited = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW")}
+        self.environment = {
+            **inherited,
+            # Airflow starts its parts by name.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited.get("PATH", os.defpath)]),
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__PARALLELISM": "6",
+            "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": "6",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__API__HOST": "127.0.0.1",
+            "AIRFLOW__API__PORT": str(port),
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_log),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_log),
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
+            "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            **environment,
+        }
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Start all processes, without waiting for them."""
+        self.launch("airflow", "standalone")
+
+    def launch(self, *command: str) -> subprocess.Popen[bytes]:
+        """Start one process in a session of its own: a signal to it is not one to this program."""
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                command, env=self.environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        self._processes.append(process)
+        return process
+
+    def __enter__(self) -> Standalone:
+        try:
+            self.start()
+            self._wait_until_healthy()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End everything that was started, also what outlived its parent."""
+        for process in self._processes:
+            # A SIGTERM to the parent would leave its children alone in the world.
+            process.send_signal(signal.SIGINT)
+        for process in self._processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=20)
+        mark = f"AIRFLOW_HOME={self.home}".encode()
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (place / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(place.name), signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Call Airflow's public REST API, below ``/api/v2``."""
+        for attempt in range(10):
+            last = attempt == 9
+            try:
+                if "Authorization" not in self._session.headers:
+                    token = self._session.get(f"{self.url}/auth/token", timeout=30).json()["access_token"]
+                    self._session.headers["Authorization"] = f"Bearer {token}"
+                answer = self._session.request(method, f"{self.url}/api/v2{path}", json=body, timeout=60)
+            except requests.ConnectionError:
+                if last:
+                    raise
+            else:
+                if answer.status_code < 400:
+                    return answer.json() if answer.content else None
+                # SQLite has one writer at a time, and Airflow's API gives up at once.
+                if last or "Database error" not in answer.text:
+                    raise RuntimeError(f"{method} {path}: status {answer.status_code}: {answer.text[:500]}")
+            time.sleep(1)
+        raise AssertionError
+
+    def _wait_until_healthy(self) -> None:
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            if self._processes[0].poll() is not None:
+                break
+            with suppress(requests.RequestException, ValueError):
+                health = self._session.get(f"{self.url}/api/v2/monitor/health", timeout=5).json()
+                if all(health[part]["status"] == "healthy" for part in _PARTS):
+                    return
+            time.sleep(1)
+        lines = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+        raise RuntimeError(f"Airflow did not become healthy:\n{lines}")
+
+
+class CeleryCluster(Standalone):
+    """
+    Run Airflow with CeleryExecutor, Redis, PostgreSQL and two workers; a worker that is killed is started again.
+
+    Needs the Debian packages ``redis-server`` and ``postgresql``, and ``apache-airflow[celery,postgres]``.
+    """
+
+    def __init__(self, home: Path, dags: Path, environment: Mapping[str, str]) -> None:
+        self._database_port, self._redis_port = free_ports(2)
+        database = f"airflow@127.0.0.1:{self._database_port}/postgres"
+        super().__init__(
+            home,
+            dags,
+            {
+                "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+                "AIRFLOW__CORE__FERNET_KEY": "",
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2://{database}",
+                "AIRFLOW__CELERY__BROKER_URL": f"redis://127.0.0.1:{self._redis_port}/0",
+                "AIRFLOW__CELERY__RESULT_BACKEND": f"db+postgresql://{database}",
+                **environment,
+            },
+        )
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Start the stores, then Airflow."""
+        self._start_postgres()
+        self.launch(_program("redis-server"), "--port", str(self._redis_port), "--bind", "127.0.0.1", "--save", "")
+        subprocess.run(["airflow", "db", "migrate"], env=self.environment, check=True, capture_output=True, timeout=180)
+        for part in ("api-server", "scheduler", "dag-processor", "triggerer"):
+            self.launch("airflow", part)
+        for name in ("w1", "w2"):
+            threading.Thread(target=self._keep_worker, args=(name,), daemon=True).start()
+
+    def stop(self) -> None:
+        """End everything that was started."""
+        self._stopping.set()
+        super().stop()
+        shutil.rmtree(self._database, ignore_errors=True)
+
+    def _start_postgres(self) -> None:
+        # PostgreSQL does not run as root, and the other user must be able to reach its folder.
+        self._database = Path(tempfile.mkdtemp(prefix="custody-faults-postgres-"))
+        as_user: list[str] = []
+        if os.geteuid() == 0:
+            as_user = ["runuser", "-u", "postgres", "--"]
+            shutil.chown(self._database, "postgres")
+        data = str(self._database / "data")
+        prepare = [*as_user, _program("initdb"), "-A", "trust", "-U", "airflow", "-D", data]
+        subprocess.run(prepare, check=True, capture_output=True, cwd=self._database)
+        address = ["-h", "127.0.0.1", "-p", str(self._database_port), "-k", str(self._database)]
+        self.launch(*as_user, _program("postgres"), "-D", data, *address)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self._database_port), timeout=1):
+                return
+            time.sleep(0.2)
+        raise RuntimeError("PostgreSQL did not start")
+
+    def _keep_worker(self, name: str) -> None:
+        while not self._stopping.is_set():
+            # Two log servers would want one port.
+            command = ("airflow", "celery", "worker", "-H", f"{name}@%h", "--concurrency", "4", "--skip-serve-logs")
+            self.launch(*command).wait()
+            time.sleep(1)
+
+
+def _program(name: str) -> str:
+    """Find a program that Debian may keep off the path."""
+    places = [shutil.which(name), *map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True))]
+    found = next((place for place in places if place), None)
+    if found is None:
+        raise RuntimeError(f"{name} is missing: apt-get install redis-server postgresql")
+    return found
