@@ -3,23 +3,19 @@ Create something at the service at most once for each task instance.
 
 The service has no idempotency key. So what a task is about to send is written down first, where all tries of the task
 instance can read it, and a try that finds such an intent without its outcome looks at the service before it sends
-anything. An operator that creates something describes it as a :class:`Creation` and calls :func:`create_once`.
+anything. An operator that creates something describes it as a :class:`Creation` and runs :class:`CreateOnce`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from airflow.providers.common.compat.sdk import Variable, conf
-
 from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
+from airflow_custody.intents import Intents, digest
 
 if TYPE_CHECKING:
     from logging import Logger
@@ -32,11 +28,11 @@ OnClear = Literal["reuse", "create"]
 #: Seconds that may pass between asking for the intent to be written and the send. A process that was stopped in
 #: between for longer writes it again, which fails if another try has taken over.
 FENCE_SECONDS = 5.0
-_KEY = "custody_create_once"
-_FORMAT = 1
 _LONGEST_PAUSE = 5.0
-# Where there is no record of what was there before, creation dates tell; clocks may differ by this much.
+# Dates that the service gives are compared with Airflow's clock with this much room: one that is wrong by more must
+# not make a task's own request pass for somebody else's, nor the other way round.
 _OLD_ENOUGH = timedelta(days=1)
+_CLOCKS_DIFFER = timedelta(minutes=5)
 _NOT_OFFERED = (403, 404, 405, 501)
 
 
@@ -83,56 +79,45 @@ class Creation(Protocol):
         """Look at the service for whatever may be it, or at one by its id."""
 
 
-def create_once(
-    context: Context,
-    creation: Creation,
-    *,
-    on_clear: OnClear = "reuse",
-    look_before_create: bool = True,
-    lookup_wait: float = 30.0,
-    log: Logger,
-) -> str:
+@dataclass
+class CreateOnce:
     """
-    Create something unless an earlier try of this task instance did, and return its id.
+    Create something unless an earlier try of this task instance did: one try of it.
 
     :param context: the task's context.
     :param creation: what is to be created.
+    :param log: the task's log, which gets the story.
     :param on_clear: when a person has cleared the task after it was created: ``reuse`` returns it again if it still
         exists, ``create`` makes another one.
     :param look_before_create: whether to note before the first send what is there already.
     :param lookup_wait: seconds that the service may take to show what it created.
-    :param log: the task's log.
-    :return: the id.
-    :raises CustodyOutcomeUnknownError: if it can not be known whether it exists; nothing (more) was sent.
-    :raises CustodyError: of another type if it was not created.
     """
-    return _Creating(context, creation, on_clear, look_before_create, lookup_wait, log).run()
 
+    context: Context
+    creation: Creation
+    log: Logger
+    on_clear: OnClear = "reuse"
+    look_before_create: bool = True
+    lookup_wait: float = 30.0
 
-class _Creating:
-    """One try of one task instance."""
-
-    def __init__(
-        self,
-        context: Context,
-        creation: Creation,
-        on_clear: OnClear,
-        look_before_create: bool,
-        lookup_wait: float,
-        log: Logger,
-    ) -> None:
-        self.creation = creation
-        self.on_clear = on_clear
-        self.look_before_create = look_before_create
-        self.lookup_wait = lookup_wait
-        self.log = log
-        self.memory = _Memory(context)
-        self.content = {name: _digest(value) for name, value in creation.content.items()}
+    def __post_init__(self) -> None:
+        self.intents = Intents(self.context)
+        self.content = {name: digest(value) for name, value in self.creation.content.items()}
 
     def run(self) -> str:
-        record = self.memory.read()
+        """
+        Find out what earlier tries did, and send if that is safe.
+
+        :return: the id of what was created, now or earlier.
+        :raises CustodyOutcomeUnknownError: if it can not be known whether it exists, or it asks for something else;
+            nothing (more) was sent.
+        :raises CustodyError: of another type if it was not created.
+        """
+        record = self.intents.read()
         if record is None or record["state"] == "refused":
             return self._create(self._look_before())
+        if said := self.intents.persons_word(record):
+            return self._follow(record, said)
         if record["state"] == "created":
             return self._after_success(record)
         return self._after_unknown(record)
@@ -143,11 +128,11 @@ class _Creating:
         """Return what was created, or make a new one if a person has cleared the task and wants that."""
         request_id = str(record["id"])
         what = f"{self.creation.what} {request_id}"
-        cleared = record["max_tries"] != self.memory.max_tries
+        cleared = record["max_tries"] != self.intents.max_tries
         if cleared and self.on_clear == "create":
             self.log.info("This task created %s and was cleared: creating another, as on_clear='create' says.", what)
             return self._create(self._look_before())
-        self._refuse_changes(record, f"{what} was created for something else.")
+        self._refuse_changes(record)
         if not cleared:
             self.log.info("An earlier try of this task created %s: taking it, nothing is sent.", what)
             return request_id
@@ -172,13 +157,7 @@ class _Creating:
 
     def _after_unknown(self, record: dict[str, Any]) -> str:
         """Find out what became of an intent, and send only if it came to nothing."""
-        said = self.memory.persons_word(record)
-        if said == "none":
-            self.log.info("The variable %s says that there is none: sending.", self.memory.variable(record))
-            return self._create(self._look_before())
-        if said is not None:
-            return self._take_from_person(record, said)
-        self._refuse_changes(record, "An earlier try may have sent it with other content.")
+        self._refuse_changes(record)
         if "at" in record:
             self.log.info("Try %s was about to send at %s and left no result.", record["try"], record["at"])
         else:
@@ -187,29 +166,37 @@ class _Creating:
             return self._adopt(record, found)
         return self._create(record["before"] if "before" in record else self._look_before())
 
-    def _take_from_person(self, record: dict[str, Any], request_id: str) -> str:
-        what = f"{self.creation.what} {request_id}"
+    def _follow(self, record: dict[str, Any], said: str) -> str:
+        """Do what a person has said: send, or take the request of this id."""
+        if said == "none":
+            self.log.info("The variable %s says that there is none: sending.", self.intents.variable(record))
+            return self._create(self._look_before())
+        what = f"{self.creation.what} {said}"
         try:
-            seen = self._look_at(request_id)
+            seen = self._look_at(said)
         except CustodyError as error:
             if error.status not in _NOT_OFFERED:
                 raise
-            self.log.warning("%s can not be checked: %s", what, error)
+            self.log.warning("Whether %s is this task's can not be checked: %s", what, error)
         else:
             if seen is None:
                 raise self._cannot_know(record, f"The variable says {what}, which is not there.")
             if not seen.same:
                 raise self._cannot_know(record, f"The variable says {what}: {_difference(seen)}.")
-        self.log.info("Taking %s, as the variable %s says.", what, self.memory.variable(record))
-        self.memory.write({**record, "state": "created", "id": request_id, "max_tries": self.memory.max_tries})
+        self.log.info("Taking %s, as the variable %s says.", what, self.intents.variable(record))
+        return self._take(record, said)
+
+    def _take(self, record: dict[str, Any], request_id: str) -> str:
+        self.intents.write(self.intents.settled(record, request_id))
         return request_id
 
-    def _refuse_changes(self, record: dict[str, Any], why: str) -> None:
+    def _refuse_changes(self, record: dict[str, Any]) -> None:
+        """Refuse to take what was created for other content, and to send beside it."""
         before = record.get("content")
         if before is None or before == self.content:
             return
         changed = sorted(name for name in {*before, *self.content} if before.get(name) != self.content.get(name))
-        raise self._cannot_know(record, f"{why} What changed since: {', '.join(changed)}.")
+        raise self._cannot_know(record, f"What is asked for has changed since: {', '.join(changed)}.")
 
     # --- looking -------------------------------------------------------------------------------------------
 
@@ -289,6 +276,8 @@ class _Creating:
                 unclear.append(f"{each.id} may have been there before this task")
             elif each.unclear:
                 unclear.append(f"{each.id} is like it, but {each.unclear}")
+            elif self._is_too_late(record, each):
+                unclear.append(f"{each.id} was created at {each.created_at}, after this task can have sent it")
             else:
                 candidates.append(each)
         if unclear:
@@ -299,19 +288,24 @@ class _Creating:
             raise self._cannot_know(record, f"There are {len(candidates)} like it that were not there before: {ids}.")
         return candidates[0] if candidates else None
 
+    def _is_too_late(self, record: dict[str, Any], seen: Seen) -> bool:
+        if "at" not in record or seen.created_at is None:
+            return False
+        on_its_way = timedelta(seconds=FENCE_SECONDS + self.creation.timeout + self.lookup_wait)
+        return seen.created_at > datetime.fromisoformat(record["at"]) + on_its_way + _CLOCKS_DIFFER
+
     def _adopt(self, record: dict[str, Any], found: Seen) -> str:
         self.log.info(
             "Found %s %s: it was not there before and is what this task asked for. Taking it.",
             self.creation.what,
             found.id,
         )
-        self.memory.write({**record, "state": "created", "id": found.id, "max_tries": self.memory.max_tries})
-        return found.id
+        return self._take(record, found.id)
 
     # --- sending -------------------------------------------------------------------------------------------
 
     def _create(self, before: list[str] | None) -> str:
-        record = self.memory.intent(self.content, before)
+        record = self.intents.new(self.content, before)
 
         def write_down() -> None:
             # Written again at each send, also by a later try: a process that was superseded fails here.
@@ -319,7 +313,7 @@ class _Creating:
                 asked = _clocks()
                 self.log.info("Noting the intent, sending the %s for %s.", self.creation.what, self.creation.which)
                 record["at"] = _now().isoformat()
-                self.memory.write(record)
+                self.intents.write(record)
                 # Nothing that can take time may come between this look at the clock and the send.
                 if max(late - early for early, late in zip(asked, _clocks(), strict=True)) < FENCE_SECONDS:
                     return
@@ -334,11 +328,10 @@ class _Creating:
             return self._after_lost_answer(record, error)
         except CustodyError:
             if "at" in record:
-                self.memory.write({**record, "state": "refused"})
+                self.intents.write({**record, "state": "refused"})
             raise
         self.log.info("Created %s %s for %s.", self.creation.what, request_id, self.creation.which)
-        self.memory.write({**record, "state": "created", "id": request_id})
-        return request_id
+        return self._take(record, request_id)
 
     def _after_lost_answer(self, record: dict[str, Any], error: CustodyOutcomeUnknownError) -> str:
         self.log.warning("It is not known what became of it: %s. Looking at the service.", error.message.rstrip("."))
@@ -355,106 +348,23 @@ class _Creating:
     # --- not knowing ---------------------------------------------------------------------------------------
 
     def _story(self, record: dict[str, Any]) -> str:
+        if record["state"] == "created":
+            return f"An earlier try created {record['id']}."
         if "at" in record:
             return f"Try {record['try']} sent a {self.creation.what} at {record['at']}, or was about to."
         return f"An earlier try may have sent a {self.creation.what}."
 
     def _cannot_know(self, record: dict[str, Any], why: str, advice: str = "") -> CustodyOutcomeUnknownError:
-        name = self.memory.variable(record, next_try=True)
+        name = self.intents.variable(record, next_try=True)
         return CustodyOutcomeUnknownError(
-            f"whether the {self.creation.what} of this task exists can not be known, so it is not sent again. "
-            f"{self._story(record)} {why}",
+            f"whether the {self.creation.what} that this task asks for exists can not be known, so it is not sent "
+            f"again. {self._story(record)} {why}",
             advice=(
                 f"Look in the service for a {self.creation.what} for {self.creation.which}, waiting ones included. If "
                 f"it is there: airflow variables set {name} ID, with its id. If it is not: airflow variables set "
                 f"{name} none. Then clear this task. {advice}".rstrip()
             ),
         )
-
-
-class _Memory:
-    """What the tries of one task instance know of each other: Airflow's task state store, where there is one."""
-
-    def __init__(self, context: Context) -> None:
-        self._ti: Any = context["ti"]
-        self._run: Any = context.get("dag_run")
-        self._store: Any = context.get("task_state_store")
-        #: Changes when a person clears the task, and not when it is retried.
-        self.max_tries: int = self._ti.max_tries
-
-    def read(self) -> dict[str, Any] | None:
-        """
-        Return what the last try left behind.
-
-        :return: the record; None if nothing was ever sent. Without a store, or with one that forgets on success, a
-            later try gets an intent of which nothing is known.
-        """
-        if self._store is not None:
-            record: dict[str, Any] | None = self._store.get(_KEY)
-            if record is not None:
-                if record.get("format") != _FORMAT:
-                    raise CustodyOutcomeUnknownError(
-                        "the record of an earlier try was written by another version of airflow-provider-custody "
-                        "and can not be read, so nothing is sent"
-                    )
-                return record
-            if not conf.getboolean("state_store", "clear_on_success", fallback=False):
-                return None
-        if self._ti.try_number <= 1:
-            return None
-        record = {"format": _FORMAT, "state": "intent"}
-        # A clear may change when the run started; then nothing says what is older than the run.
-        if self._run is not None and not self._run.clear_number and self._run.start_date is not None:
-            record["since"] = self._run.start_date.isoformat()
-        return record
-
-    def intent(self, content: dict[str, str], before: list[str] | None) -> dict[str, Any]:
-        """Return the record of a send that is about to happen; nothing in it is secret."""
-        record: dict[str, Any] = {
-            "format": _FORMAT,
-            "state": "intent",
-            "try": self._ti.try_number,
-            "max_tries": self.max_tries,
-            "content": content,
-        }
-        if before is not None:
-            record["before"] = before
-        if self._store is not None:
-            record["key"] = uuid.uuid4().hex[:12]
-        return record
-
-    def write(self, record: dict[str, Any]) -> None:
-        """
-        Keep the record, for as long as the task instance exists.
-
-        Raises whatever Airflow raises when this process is not the task's current try any more. That must not be
-        caught: in a process whose supervisor has died it is a BrokenPipeError, which looks like the network's.
-        """
-        if self._store is None:
-            return
-        from airflow.sdk.execution_time.context import NEVER_EXPIRE
-
-        self._store.set(_KEY, record, retention=NEVER_EXPIRE)
-
-    def variable(self, record: Mapping[str, Any], *, next_try: bool = False) -> str:
-        """
-        Return the name of the Airflow variable that holds a person's word about an intent.
-
-        It is another one for each intent, or without a store for each try, so that no word is ever used twice.
-        """
-        ti = self._ti
-        key = record.get("key") or _digest([ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number + next_try])
-        return f"custody_create_{key[:12]}"
-
-    def persons_word(self, record: Mapping[str, Any]) -> str | None:
-        """Return what a person says about an intent: an id, ``none``, or nothing."""
-        name = self.variable(record)
-        try:
-            said = Variable.get(name, default=None)
-        except TypeError:  # Airflow 2 has another name for it.
-            said = Variable.get(name, default_var=None)  # type: ignore[call-arg]
-        said = str(said or "").strip()
-        return "none" if said.lower() == "none" else said or None
 
 
 def _is_new(record: Mapping[str, Any], seen: Seen) -> bool | None:
@@ -472,10 +382,6 @@ def _is_new(record: Mapping[str, Any], seen: Seen) -> bool | None:
 
 def _difference(seen: Seen) -> str:
     return seen.unclear or "it asks for something else"
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _now() -> datetime:

@@ -380,14 +380,23 @@ def test_two_new_ones_of_the_same_content_are_for_a_person_to_tell_apart(sandbox
 
 
 @needs_store
-@pytest.mark.parametrize(
-    ("theirs", "found_by"), [({"label": "Other"}, True), ({"blockchain": "BTC"}, True), ({"memo": "1"}, True)]
-)
-def test_requests_for_the_same_address_with_other_content_are_not_taken(sandbox, stored: Task, theirs, found_by):
+@pytest.mark.parametrize("theirs", [{"label": "Other"}, {"memo": "1"}, {"linked_wallet_ids": ["1"]}], ids=str)
+def test_requests_for_the_same_address_with_other_content_are_not_taken(sandbox, stored: Task, theirs):
     stored.die_at(2, sandbox)
-    if "blockchain" not in theirs:
-        somebody_creates(sandbox, **theirs)
-    assert stored.attempt() == "3711"
+    sandbox.control.set_whitelist_status("3711", "removed")
+    other = somebody_creates(sandbox, **theirs)
+    assert stored.attempt() == "3713"
+    assert made(sandbox) == [other, "3713"]
+
+
+@needs_store
+def test_one_that_was_created_long_after_the_send_is_not_taken(sandbox: Sandbox, stored: Task):
+    stored.die_at(2, sandbox)
+    sandbox.control.set_whitelist_status("3711", "removed")
+    sent = datetime.now(timezone.utc) - timedelta(minutes=6)
+    stored.store.values[KEY] = json.dumps({**stored.store.record, "at": sent.isoformat()})
+    somebody_creates(sandbox)
+    stored.refused("3712 was created at .*, after this task can have sent it")
 
 
 @needs_store
@@ -425,19 +434,24 @@ def test_without_a_look_before_dates_decide(sandbox: Sandbox):
 
 @needs_store
 @pytest.mark.parametrize("write", [2, 3])
-def test_changed_content_is_refused_by_the_fields_names(sandbox: Sandbox, stored: Task, write):
+def test_changed_content_is_refused_by_the_fields_names(sandbox: Sandbox, stored: Task, write, monkeypatch):
     if write == 2:
         stored.die_at(2, sandbox)
     else:
         stored.attempt()
-    message = stored.refused(
-        "What changed since: address, linked_wallet_ids, memo",
+    stored.refused(
+        "has changed since: address, linked_wallet_ids, memo",
         linked_wallet_ids=["7"],
         memo="1",
         address="0x" + "cd" * 20,
     )
-    assert "airflow variables set" in message
     assert made(sandbox) == ["3711"]
+    assert stored.attempt() == "3711"
+    message = stored.refused(memo="1")
+    monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", "none")
+    assert stored.attempt(memo="1") == "3712"
+    # The word is spent.
+    assert stored.attempt(memo="1") == "3712"
 
 
 @needs_store
@@ -445,7 +459,7 @@ def test_another_service_behind_the_connection_is_a_change(sandbox: Sandbox, sto
     stored.die_at(2, sandbox)
     with Sandbox() as other:
         monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(other))
-        stored.refused("What changed since: service")
+        stored.refused("has changed since: service")
         assert other.control.received() == []
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import BaseOperator
 
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
-from airflow_custody.create_once import OnClear, Seen, create_once
+from airflow_custody.create_once import CreateOnce, OnClear, Seen
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
 
@@ -133,14 +133,14 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
         with failing_the_task(self):
             request = self._request()
             with CustodyHook(self.custody_conn_id).get_conn() as client:
-                return create_once(
+                return CreateOnce(
                     context,
                     _WhitelistRequestCreation(client, request),
+                    self.log,  # type: ignore[arg-type]
                     on_clear=self.on_clear,
                     look_before_create=self.look_before_create,
                     lookup_wait=self.lookup_wait,
-                    log=self.log,  # type: ignore[arg-type]
-                )
+                ).run()
 
     def _request(self) -> WhitelistRequest:
         from airflow_custody.client import WhitelistRequest

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_runs import execute, run_tasks
+from conftest import connection_json
 
 from airflow_custody.client import CustodyConnectionError, CustodyOutcomeUnknownError, CustodyRateLimitError
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
@@ -186,3 +187,19 @@ CustodyCreateWhitelistRequestOperator(
     assert run.state_of("one") == "failed"
     assert run.tries["one", -1] == 1
     assert len(sandbox.control.received(method="POST")) == len(sandbox.control.whitelist_requests()) == 2
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_a_request_that_never_arrived_is_sent_by_the_next_try(sandbox: Sandbox, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+    sandbox.control.order_fault("drop", method="POST")
+    run = run_tasks(
+        f"""
+CustodyCreateWhitelistRequestOperator(
+    task_id="one", label="L", address={ADDRESS!r}, blockchain="ETH", lookup_wait=0.5,
+    retries=1, retry_delay=timedelta(seconds=0))
+"""
+    )
+    assert run.state_of("one") == "success"
+    assert run.tries["one", -1] == 2
+    assert [request["id"] for request in sandbox.control.whitelist_requests()] == [str(run.xcom("one"))]
