@@ -7,14 +7,17 @@ AIRFLOW_2 ?= 2.11.2
 
 VENV := .venv
 VENV_2 := .venv-airflow2
+VENV_CELERY := .venv-celery
 PIP := -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: help demo demo-ui test test-airflow3 test-airflow2 lint wheel bench clean
+.PHONY: help demo demo-ui test test-airflow3 test-airflow2 faults faults-celery lint wheel bench clean
 
 help:
 	@echo "make demo       run the main job end to end on an embedded Airflow"
 	@echo "make demo-ui    start the Airflow UI with the sandbox and the example DAGs"
 	@echo "make test       run all tests: Airflow $(AIRFLOW_3) and $(AIRFLOW_2), lint, types, wheel"
+	@echo "make faults     kill and break things while requests are created, and count them"
+	@echo "make faults-celery  the same on Celery; needs redis-server and postgresql"
 	@echo "make bench      compare speed and memory side by side"
 	@echo "make clean      remove what the other targets made"
 
@@ -24,7 +27,7 @@ demo: $(VENV)/.ready
 demo-ui: $(VENV)/.ready
 	@$(VENV)/bin/python demo/ui.py
 
-test: lint test-airflow3 test-airflow2 wheel
+test: lint test-airflow3 test-airflow2 faults wheel
 	@echo "all tests passed"
 
 lint: $(VENV)/.ready
@@ -40,6 +43,14 @@ test-airflow3: $(VENV)/.ready
 test-airflow2: $(VENV_2)/.ready
 	@echo "--- tests on Airflow $(AIRFLOW_2)"
 	@PATH="$(CURDIR)/$(VENV_2)/bin:$$PATH" $(VENV_2)/bin/python -m pytest
+
+faults: $(VENV)/.ready
+	@echo "--- faults on Airflow $(AIRFLOW_3), LocalExecutor (two minutes)"
+	@$(VENV)/bin/python tests/faults/run.py
+
+faults-celery: $(VENV_CELERY)/.ready
+	@echo "--- faults on Airflow $(AIRFLOW_3), Celery (three minutes)"
+	@$(VENV_CELERY)/bin/python tests/faults/run.py --celery
 
 wheel: $(VENV)/.ready
 	@echo "--- wheel in a clean environment"
@@ -63,5 +74,14 @@ $(VENV_2)/.ready: pyproject.toml
 	@$(VENV_2)/bin/python $(PIP) install "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
 	@touch $@
 
+# Celery 5.7 lacks what the Celery provider imports.
+$(VENV_CELERY)/.ready: pyproject.toml
+	@echo "--- installing Airflow $(AIRFLOW_3) with Celery into $(VENV_CELERY) (a minute or two)"
+	@$(PYTHON) -m venv --clear $(VENV_CELERY)
+	@$(VENV_CELERY)/bin/python $(PIP) install --upgrade pip
+	@$(VENV_CELERY)/bin/python $(PIP) install "apache-airflow[celery,postgres]==$(AIRFLOW_3)" "celery<5.7" \
+		psycopg2-binary apache-airflow-providers-standard -e '.[sandbox]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV_2) .demo build dist
+	rm -rf $(VENV) $(VENV_2) $(VENV_CELERY) .demo build dist

@@ -34,6 +34,18 @@ def test_the_commands_of_the_readme_are_targets():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
+def test_the_table_of_faults_lists_what_the_suite_plays_and_enforces(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "faults"))
+    from scenarios import SCENARIOS, WORKER_SCENARIOS
+
+    rows = re.findall(r"^\| (.*?) \| \d \| (\d+) \| (.*?) \|$", README, re.MULTILINE)
+    assert [row[0] for row in rows] == [scenario.fault for scenario in [*SCENARIOS, *WORKER_SCENARIOS]]
+    for (_, requests, result), scenario in zip(rows, [*SCENARIOS, *WORKER_SCENARIOS], strict=True):
+        assert int(requests) <= scenario.requests
+        assert "WRONG" not in result
+        assert ("explained" in result) <= (scenario.explained > 0)
+
+
 def test_version_is_in_the_changelog():
     from airflow_custody import __version__
 
