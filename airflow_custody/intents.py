@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 _KEY = "custody_create_once"
-FORMAT = 1
+_FORMAT = 1
 
 
 class Intents:
@@ -39,7 +39,7 @@ class Intents:
         if self._store is not None:
             record: dict[str, Any] | None = self._store.get(_KEY)
             if record is not None:
-                if record.get("format") != FORMAT:
+                if record.get("format") != _FORMAT:
                     raise CustodyOutcomeUnknownError(
                         "the record of an earlier try was written by another version of airflow-provider-custody "
                         "and can not be read, so nothing is sent"
@@ -49,7 +49,7 @@ class Intents:
                 return None
         if self._ti.try_number <= 1:
             return None
-        record = {"format": FORMAT, "state": "intent"}
+        record = {"format": _FORMAT, "state": "intent"}
         # A clear may change when the run started; then nothing says what is older than the run.
         if self._run is not None and not self._run.clear_number and self._run.start_date is not None:
             record["since"] = self._run.start_date.isoformat()
@@ -58,7 +58,7 @@ class Intents:
     def new(self, content: dict[str, str], before: list[str] | None) -> dict[str, Any]:
         """Return the record of a send that is about to happen; nothing in it is secret."""
         record: dict[str, Any] = {
-            "format": FORMAT,
+            "format": _FORMAT,
             "state": "intent",
             "try": self._ti.try_number,
             "max_tries": self.max_tries,
