@@ -9,6 +9,7 @@ from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+from airflow_custody.sandbox.api_keys import SCHEME, ApiKeys
 from airflow_custody.sandbox.errors import missing_roles
 from airflow_custody.sandbox.faults import FaultBook
 from airflow_custody.sandbox.health import HealthBoard
@@ -16,6 +17,7 @@ from airflow_custody.sandbox.pauses import Pauses
 from airflow_custody.sandbox.received import ReceivedLog
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.tokens import Caller, Tokens
+from airflow_custody.sandbox.users import Users
 from airflow_custody.sandbox.webhooks import WebhookBook
 from airflow_custody.sandbox.whitelist import WhitelistBook
 from airflow_custody.sandbox.wire import dumps
@@ -31,13 +33,33 @@ class Service:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.users = Users(state)
         self.tokens = Tokens(state)
+        self.api_keys = ApiKeys(state)
         self.health = HealthBoard(state)
         self.whitelist = WhitelistBook(state)
         self.webhooks = WebhookBook(state)
         self.faults = FaultBook()
         self.pauses = Pauses()
         self.received = ReceivedLog()
+
+    async def caller(self, request: Request) -> Caller:
+        """Find out who calls, or refuse with 401."""
+        authorization = request.headers.get("authorization")
+        if not (authorization or "").startswith(SCHEME):
+            return self.tokens.caller(authorization)
+        user = self.users.needed(
+            self.api_keys.user_of(
+                str(authorization),
+                method=request.method,
+                host=_host_as_signed(request.headers.get("host", "")),
+                path=request.scope["raw_path"].decode("latin-1").partition("?")[0],
+                query=request.scope["query_string"].decode("latin-1"),
+                content_type=request.headers.get("content-type", ""),
+                body=await request.body(),
+            )
+        )
+        return Caller(user.id, user.tenant_id, user.roles)
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -54,6 +76,11 @@ class Service:
         self.faults.clear()
         self.pauses.call_off()
         self.received.clear()
+
+
+def _host_as_signed(host: str) -> str:
+    """Leave out the port if it is a usual one."""
+    return host.removesuffix(":80").removesuffix(":443")
 
 
 def the_service(request: Request) -> Service:
@@ -74,7 +101,7 @@ def needs(*roles: str) -> Callable[[Request], Awaitable[Caller]]:
 
     # Not a plain function: FastAPI would run that on another thread.
     async def check(request: Request) -> Caller:
-        caller = the_service(request).tokens.caller(request.headers.get("authorization"))
+        caller = await the_service(request).caller(request)
         if missing := caller.lacks(roles):
             raise missing_roles(missing)
         return caller

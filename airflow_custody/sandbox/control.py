@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import requests
@@ -91,6 +92,55 @@ class SandboxControl:
             "jwt": jwt,
         }
         return str(self._call("POST", "/tokens", order))
+
+    def set_token_lifetime(self, seconds: float) -> None:
+        """Say how long the tokens live that the service hands out from now on; half an hour at first."""
+        self._call("PUT", "/token-lifetime", {"seconds": seconds})
+
+    def add_user(
+        self,
+        name: str,
+        roles: list[str],
+        *,
+        user_id: str | None = None,
+        tenant_id: str = "1",
+        password: str | None = None,
+        totp: bool = False,
+        groups: Sequence[str] = (),
+        public_key: str | None = None,
+    ) -> str:
+        """Add a user, or replace the one of this id, and return the id.
+
+        :param user_id: ``1`` is the user of the main token; by default a new one.
+        :param password: what the user signs in with; without it that is not possible.
+        :param totp: ask for a one-time code when signing in.
+        :param groups: the approver groups the user is in.
+        :param public_key: the key that the user's signatures are checked with, P-256 in PEM.
+        """
+        order = {
+            "name": name,
+            "roles": roles,
+            "user_id": user_id,
+            "tenant_id": tenant_id,
+            "password": password,
+            "totp": totp,
+            "groups": list(groups),
+            "public_key": public_key,
+        }
+        return str(self._call("POST", "/users", order))
+
+    def revoke_tokens(self, user_id: str) -> None:
+        """Accept none of a user's tokens any more, but for the main token."""
+        self._call("DELETE", f"/users/{user_id}/tokens")
+
+    def add_api_key(self, user_id: str) -> dict[str, str]:
+        """Make an API key for a user: its `id`, and its `secret` in hex."""
+        result: dict[str, str] = self._call("POST", f"/users/{user_id}/api-keys")
+        return result
+
+    def set_clock_offset(self, seconds: float) -> None:
+        """Make the clock that API keys are checked against go wrong by so many seconds."""
+        self._call("PUT", "/clock-offset", {"seconds": seconds})
 
     def add_webhook(
         self,

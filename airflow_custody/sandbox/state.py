@@ -29,6 +29,12 @@ CREATE TABLE IF NOT EXISTS webhooks (
     url TEXT NOT NULL, status TEXT NOT NULL, secret TEXT NOT NULL, timeout_until TEXT NOT NULL,
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS users (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, tenant_id TEXT NOT NULL, roles TEXT NOT NULL, password TEXT NOT NULL,
+    totp INTEGER NOT NULL, groups TEXT NOT NULL, public_key TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS api_keys (id TEXT PRIMARY KEY, secret TEXT NOT NULL, user_id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS nonces (api_key TEXT, nonce TEXT, PRIMARY KEY (api_key, nonce));
 """
 
 
@@ -100,7 +106,7 @@ class State:
         """Forget everything but the main token."""
         with self._lock:
             self._database.execute("BEGIN")
-            for table in ("settings", "whitelist", "webhooks"):
+            for table in ("settings", "whitelist", "webhooks", "users", "api_keys", "nonces"):
                 self._database.execute(f"DELETE FROM {table}")
             self._database.execute("DELETE FROM tokens WHERE NOT is_main")
             self._database.execute("COMMIT")

@@ -19,7 +19,7 @@ from airflow_custody.sandbox.wire import dumps
 # TPUser and WhitelistedAddressCreator are part of the given interface, the others are published knowledge.
 ROLES = ("TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "Admin")
 
-# How long a JWT lives when nothing is said (published knowledge).
+# How long a JWT lives when nothing else is said (published knowledge).
 _JWT_SECONDS = 30 * 60
 
 
@@ -56,7 +56,7 @@ class Tokens:
     def add(self, *, roles: Sequence[str], tenant_id: str, user_id: str, expires_in: float | None, jwt: bool) -> str:
         """Make a token and accept it from now on."""
         if jwt and expires_in is None:
-            expires_in = _JWT_SECONDS
+            expires_in = self._state.setting("token_lifetime", _JWT_SECONDS)
         expires_at = None if expires_in is None else time.time() + expires_in
         if jwt:
             token = self._sign({"sub": user_id, "tenantId": tenant_id, "exp": int(expires_at or 0)}, roles)
@@ -64,6 +64,20 @@ class Tokens:
             token = secrets.token_urlsafe(24)
         self._keep(token, user_id, tenant_id, roles, expires_at, is_main=False)
         return token
+
+    def of(self, caller: Caller) -> str:
+        """Make a JWT for a caller."""
+        return self.add(
+            roles=caller.roles, tenant_id=caller.tenant_id, user_id=caller.user_id, expires_in=None, jwt=True
+        )
+
+    def set_lifetime(self, seconds: float) -> None:
+        """Say how long the tokens live that users are given from now on."""
+        self._state.set("token_lifetime", seconds)
+
+    def revoke(self, user_id: str) -> None:
+        """Accept no token of a user any more, but for the main token."""
+        self._state.write("DELETE FROM tokens WHERE user_id = ? AND NOT is_main", user_id)
 
     def caller(self, authorization: str | None) -> Caller:
         """Find out who sends this Authorization header, or refuse with 401."""

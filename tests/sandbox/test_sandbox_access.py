@@ -114,7 +114,7 @@ def test_me(api, sandbox):
         "/health/",
         "/health/a/b/c",
         "/users",
-        "/authentication/token",
+        "/authentication",
         "/whitelists",
         "/webhooks/a/b",
     ],

@@ -61,6 +61,25 @@ class NewToken(_Order):
     jwt: bool = False
 
 
+class NewUser(_Order):
+    """Describe a user."""
+
+    name: str
+    roles: list[str]
+    user_id: str | None = None
+    tenant_id: str = "1"
+    password: str | None = None
+    totp: bool = False
+    groups: list[str] = []
+    public_key: str | None = None
+
+
+class Seconds(_Order):
+    """Give a number of seconds."""
+
+    seconds: float
+
+
 class AnyWebhook(_Order):
     """Describe a webhook to put there, whatever its values."""
 
@@ -85,12 +104,6 @@ class WhitelistChange(_Order):
         return self
 
 
-class WhitelistLag(_Order):
-    """Say how old a whitelisting request must be to be shown."""
-
-    seconds: Annotated[float, Field(ge=0)]
-
-
 # Annotations of routes are looked up in the module, so each body gets a name there.
 HealthBody = Annotated[Health, Depends(body_of(Health))]
 HealthAnswerBody = Annotated[HealthAnswer, Depends(body_of(HealthAnswer))]
@@ -100,7 +113,8 @@ VersionBody = Annotated[Version, Depends(body_of(Version))]
 TokenBody = Annotated[NewToken, Depends(body_of(NewToken))]
 WebhookBody = Annotated[AnyWebhook, Depends(body_of(AnyWebhook))]
 WhitelistChangeBody = Annotated[WhitelistChange, Depends(body_of(WhitelistChange))]
-WhitelistLagBody = Annotated[WhitelistLag, Depends(body_of(WhitelistLag))]
+UserBody = Annotated[NewUser, Depends(body_of(NewUser))]
+SecondsBody = Annotated[Seconds, Depends(body_of(Seconds))]
 FaultBody = Annotated[Fault, Depends(body_of(Fault))]
 
 
@@ -162,6 +176,39 @@ async def add_token(service: ServiceState, order: TokenBody) -> Response:
     return _done(service.tokens.add(**order.model_dump()))
 
 
+@router.put("/token-lifetime")
+async def set_token_lifetime(service: ServiceState, order: SecondsBody) -> Response:
+    """Say how long tokens live."""
+    service.tokens.set_lifetime(order.seconds)
+    return _done()
+
+
+@router.post("/users")
+async def add_user(service: ServiceState, order: UserBody) -> Response:
+    """Add or replace a user."""
+    return _done(service.users.add(**order.model_dump()))
+
+
+@router.delete("/users/{user_id}/tokens")
+async def revoke_tokens(service: ServiceState, user_id: str) -> Response:
+    """Accept no token of a user any more."""
+    service.tokens.revoke(user_id)
+    return _done()
+
+
+@router.post("/users/{user_id}/api-keys")
+async def add_api_key(service: ServiceState, user_id: str) -> Response:
+    """Make an API key."""
+    return _done(service.api_keys.add(service.users.needed(user_id).id))
+
+
+@router.put("/clock-offset")
+async def set_clock_offset(service: ServiceState, order: SecondsBody) -> Response:
+    """Make the clock that API keys are checked against go wrong."""
+    service.api_keys.set_clock_offset(order.seconds)
+    return _done()
+
+
 @router.post("/webhooks")
 async def add_webhook(service: ServiceState, order: WebhookBody) -> Response:
     """Put a webhook there."""
@@ -191,7 +238,7 @@ async def change_whitelist_request(service: ServiceState, request_id: str, order
 
 
 @router.put("/whitelist-lag")
-async def set_whitelist_lag(service: ServiceState, order: WhitelistLagBody) -> Response:
+async def set_whitelist_lag(service: ServiceState, order: SecondsBody) -> Response:
     """Show whitelisting requests in look-ups only when they are so old."""
     service.whitelist.set_lag(order.seconds)
     return _done()

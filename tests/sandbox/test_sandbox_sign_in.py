@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import base64
+import time
+import uuid
+from typing import Any
+
+import pytest
+import requests
+
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sandbox.api_keys import sign
+
+PASSWORD = "a sandbox password"
+
+
+def user(sandbox: Sandbox, **changes) -> str:
+    return sandbox.control.add_user("ann", ["TPUser"], **{"password": PASSWORD, **changes})
+
+
+def sign_in(api: Any, **changes) -> requests.Response:
+    return type(api)(api.root.removesuffix("/api/rest/v1"), None).post(
+        "/authentication/token", {"username": "ann", "password": PASSWORD, **changes}
+    )
+
+
+def test_a_password_gives_a_token_that_can_be_renewed_and_ends(sandbox: Sandbox, api: Any):
+    number = user(sandbox)
+    token = sign_in(api).json()["result"]
+    me = api.get("/users/me", token=token).json()["result"]
+    assert me == {"id": number, "tenantId": "1", "roles": ["TPUser"], "status": "active"}
+    renewed = api.post("/users/me/token/renew", {}, token=token).json()["result"]
+    assert renewed != token
+    sandbox.control.set_token_lifetime(1)
+    short = sign_in(api).json()["result"]
+    assert api.get("/users/me", token=short).status_code == 200
+    time.sleep(1.1)
+    assert api.get("/users/me", token=short).status_code == 401
+    assert api.post("/users/me/token/renew", {}, token=short).status_code == 401
+    sandbox.control.revoke_tokens(number)
+    assert api.get("/users/me", token=renewed).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"password": "wrong"}, 401),
+        ({"username": "bob"}, 401),
+        ({"username": None}, 400),
+        ({"username": None, "email": "ann"}, 200),
+        ({"password": None}, 400),
+    ],
+)
+def test_other_ways_to_sign_in(sandbox: Sandbox, api: Any, changes, status):
+    user(sandbox)
+    assert sign_in(api, **changes).status_code == status
+
+
+def test_a_one_time_code_is_asked_for(sandbox: Sandbox, api: Any):
+    user(sandbox, totp=True)
+    answer = sign_in(api)
+    assert answer.status_code == 401
+    assert "one-time code" in answer.json()["message"]
+    assert sign_in(api, totp="123456").status_code == 200
+
+
+def test_a_user_without_a_password_does_not_sign_in(sandbox: Sandbox, api: Any):
+    user(sandbox, password=None)
+    assert sign_in(api, password="").status_code == 401
+
+
+# --- API keys ----------------------------------------------------------------------------------------------
+
+VECTOR = ["api-key-id", "nonce-1", "10"]
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "content_type", "body", "signature"),
+    [
+        ("GET", "", "", b"", "aFKP2oy2IXAONlBbGQDvT8DVjryhl2J8ZAcLMADl0kE="),
+        ("GET", "limit=1&statuses=PENDING", "", b"", "3mX69Af51iO81BQ6NsBpnyNgVSvjfgSz9lu1a9q84+Q="),
+        (
+            "POST",
+            "",
+            "application/json; charset=utf-8",
+            b'{"walletId":"1"}',
+            "JzsbyoTlQoN8QpG46w+qtPFFeXpIlS5Sn+Jlkutlz5A=",
+        ),
+    ],
+)
+def test_published_vectors(method, query, content_type, body, signature):
+    parts = [*VECTOR, method, "api.example.test", "/api/rest/v1/wallets", query, content_type]
+    assert base64.b64encode(sign("0badc0de" * 4, parts, body)).decode() == signature
+
+
+class Key:
+    """Sign calls by hand."""
+
+    def __init__(self, sandbox: Sandbox, api: Any) -> None:
+        self.made = sandbox.control.add_api_key(user(sandbox))
+        self.api = type(api)(api.root.removesuffix("/api/rest/v1"), None)
+        self.host = sandbox.url.removeprefix("http://")
+
+    def call(self, path: str = "/users/me", query: str = "", **changes: str) -> requests.Response:
+        fields = {
+            "ApiKey": self.made["id"],
+            "Nonce": str(uuid.uuid4()),
+            "Timestamp": str(round(time.time() * 1000)),
+            **changes,
+        }
+        parts = [*fields.values(), "GET", self.host, f"/api/rest/v1{path}", query, ""][:8]
+        signature = base64.b64encode(sign(self.made["secret"], parts[:3] + parts[-5:], b"")).decode()
+        fields = {**fields, "Signature": signature, **changes}
+        header = "TPV1-HMAC-SHA256 " + " ".join(f"{name}={value}" for name, value in fields.items() if value)
+        return self.api.get(path + (f"?{query}" if query else ""), headers={"Authorization": header})
+
+
+@pytest.fixture
+def key(sandbox: Sandbox, api: Any) -> Key:
+    return Key(sandbox, api)
+
+
+def test_a_signed_call_is_its_users(key: Key):
+    assert key.call().json()["result"]["roles"] == ["TPUser"]
+    assert key.call("/whitelists/addresses", "limit=1&query=a%20b").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ApiKey": "unknown"},
+        {"Signature": base64.b64encode(b"x" * 32).decode()},
+        {"Signature": "?"},
+        {"Nonce": ""},
+        {"Timestamp": "10"},
+        {"Timestamp": "soon"},
+    ],
+)
+def test_a_call_that_is_signed_wrongly_is_refused(key: Key, changes):
+    assert key.call(**changes).status_code == 401
+
+
+def test_a_nonce_is_good_for_one_call(key: Key):
+    assert key.call(Nonce="once").status_code == 200
+    answer = key.call(Nonce="once")
+    assert answer.status_code == 401
+    assert "nonce" in answer.json()["message"]
+
+
+def test_clocks_must_agree(sandbox: Sandbox, key: Key):
+    sandbox.control.set_clock_offset(60)
+    assert "clock" in key.call().json()["message"]
+    sandbox.control.set_clock_offset(-20)
+    assert key.call().status_code == 200
