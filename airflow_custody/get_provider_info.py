@@ -41,15 +41,30 @@ def get_provider_info() -> dict[str, Any]:
                 "hook-name": "Custody",
                 "hook-class-name": "airflow_custody.hooks.custody.CustodyHook",
                 "ui-field-behaviour": {
-                    "hidden-fields": ["login", "schema"],
-                    "relabeling": {"host": "Base URL", "password": "API token"},
+                    "hidden-fields": ["schema"],
+                    "relabeling": {
+                        "host": "Base URL",
+                        "login": "User name (to sign in with a password)",
+                        "password": "API token, or password, or secret of the API key",
+                    },
                     "placeholders": {
                         "host": "https://custody.example.com",
+                        "login": "empty for an API token or an API key",
                         "port": "only if the base URL does not name it",
                     },
                 },
                 # Unset is null everywhere: the form saves every field, and the client has the defaults.
                 "conn-fields": {
+                    "auth": {
+                        "label": "Sign in by",
+                        "description": "bearer, password or api_key. Default: what is filled in decides.",
+                        "schema": {"type": ["string", "null"], "enum": ["bearer", "password", "api_key", None]},
+                    },
+                    "api_key_id": {
+                        "label": "API key id",
+                        "description": "Id of the API key whose secret is in the password field.",
+                        "schema": {"type": ["string", "null"]},
+                    },
                     "timeout": {
                         "label": "Time-out",
                         "description": "Seconds for one whole call. Default: 30.",

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
         CustodyUnhealthyError,
     )
     from airflow_custody.client.models import HealthCheck, HealthReport, WhitelistRequest
+    from airflow_custody.client.sign_in import ApiKey, PasswordSignIn
 
 __all__ = [
+    "ApiKey",
     "CustodyAuthenticationError",
     "CustodyClient",
     "CustodyConfigurationError",
@@ -42,14 +44,17 @@ __all__ = [
     "CustodyUnhealthyError",
     "HealthCheck",
     "HealthReport",
+    "PasswordSignIn",
     "WhitelistEnvelope",
     "WhitelistRequest",
 ]
 
 _HOMES = {
+    "ApiKey": "sign_in",
     "CustodyClient": "client",
     "HealthCheck": "models",
     "HealthReport": "models",
+    "PasswordSignIn": "sign_in",
     "WhitelistEnvelope": "envelopes",
     "WhitelistRequest": "models",
 }

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from airflow_custody.client.auth import BearerToken
+from airflow_custody.client.auth import Authentication
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
     CustodyConflictError,
@@ -41,7 +41,7 @@ def _reader(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def check_status(operation: Operation, answer: Answer, auth: BearerToken) -> None:
+def check_status(operation: Operation, answer: Answer, auth: Authentication) -> None:
     """
     Raise the error that an answer's status stands for.
 
@@ -70,8 +70,8 @@ def check_status(operation: Operation, answer: Answer, auth: BearerToken) -> Non
         raise operation.unanswered(text, **facts)
     advice = operation.hints.get(answer.status)
     if answer.status == 401:
-        advice = f"The token is wrong, withdrawn or has expired; it comes from {auth.origin}."
-    elif answer.status == 403:
+        advice = auth.advice
+    elif answer.status == 403 and operation.roles:
         facts["required_roles"] = operation.roles
         advice = f"The token's user needs the role{'s'[: len(operation.roles) > 1]} {' and '.join(operation.roles)}."
     elif answer.retry_after is not None:
@@ -79,7 +79,7 @@ def check_status(operation: Operation, answer: Answer, auth: BearerToken) -> Non
     raise operation.failed(_KINDS.get(answer.status, CustodyRequestError), text, **facts, advice=advice)
 
 
-def read_body(operation: Operation, answer: Answer, shape: type[T], auth: BearerToken) -> T:
+def read_body(operation: Operation, answer: Answer, shape: type[T], auth: Authentication) -> T:
     """
     Read the body of a 2xx answer.
 
@@ -101,7 +101,7 @@ def read_body(operation: Operation, answer: Answer, shape: type[T], auth: Bearer
     raise not_this_service(operation, answer, auth, why)
 
 
-def check_acknowledged(operation: Operation, answer: Answer, auth: BearerToken) -> None:
+def check_acknowledged(operation: Operation, answer: Answer, auth: Authentication) -> None:
     """
     Accept a 2xx answer that needs no body: an empty one or a JSON object.
 
@@ -114,7 +114,7 @@ def check_acknowledged(operation: Operation, answer: Answer, auth: BearerToken) 
 
 
 def not_this_service(
-    operation: Operation, answer: Answer, auth: BearerToken, why: str, retryable: bool | None = None
+    operation: Operation, answer: Answer, auth: Authentication, why: str, retryable: bool | None = None
 ) -> CustodyError:
     """Return the error for a 2xx answer that is not this service's: another program's, or a piece of one."""
     beginning = auth.shown(_text(answer.body), 120)
@@ -132,7 +132,7 @@ def is_empty_object(answer: Answer) -> bool:
     return bool(_json(answer.body) == {})
 
 
-def _what_was_said(answer: Answer, auth: BearerToken) -> tuple[str, str | None, bool]:
+def _what_was_said(answer: Answer, auth: Authentication) -> tuple[str, str | None, bool]:
     """
     Return the message of an error's body, its error code, and whether it is JSON.
 

@@ -1,4 +1,4 @@
-"""The token, and how it travels."""
+"""Who sends a request, and how the service is shown that. Part of the given interface: the bearer token."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from requests import PreparedRequest
 from requests.auth import AuthBase
@@ -13,14 +14,56 @@ from requests.auth import AuthBase
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyConfigurationError
 from airflow_custody.client.text import readable
 
+if TYPE_CHECKING:
+    from airflow_custody.client.transport import Transport
+
 _REDACTED = "***"
 # Shorter texts turn up by chance in anything that the service says.
 _SHORTEST_REDACTED = 4
 
 
-class BearerToken(AuthBase):
+class Authentication(AuthBase):
     """
-    Put a bearer token on requests, and keep it out of everything else.
+    Put on requests what shows who sends them, and keep the secrets behind it out of everything else.
+
+    The base of all ways to sign in.
+
+    :param origin: where the user finds the secret, for error messages.
+    """
+
+    #: What to tell the user when the service does not accept it.
+    advice = ""
+
+    def __init__(self, *, origin: str) -> None:
+        self.origin = origin
+        self._secrets: list[str] = []
+
+    def use(self, transport: Transport) -> None:
+        """Get to know the transport of the client that this belongs to."""
+
+    def again(self, request: PreparedRequest) -> str | None:
+        """Return a new ``Authorization`` for a request that is sent once more; None if the old one will do."""
+        return None
+
+    def renew(self, request: PreparedRequest) -> bool:
+        """Tell whether a request that was answered with 401 may have another try, with something newer."""
+        return False
+
+    def shown(self, text: object, limit: int = 300) -> str:
+        """Return text from outside fit to be shown: secrets replaced should they be echoed, then cut to size."""
+        whole = str(text)
+        for secret in self._secrets:
+            if len(secret) >= _SHORTEST_REDACTED:
+                whole = whole.replace(secret, _REDACTED)
+        return readable(whole, limit)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({_REDACTED})"
+
+
+class BearerToken(Authentication):
+    """
+    Send a bearer token.
 
     :param token: the token; never shown by this class.
     :param origin: where the user finds the token, for error messages.
@@ -28,26 +71,11 @@ class BearerToken(AuthBase):
     """
 
     def __init__(self, token: str, *, origin: str) -> None:
-        if not isinstance(token, str) or not token:
-            raise CustodyConfigurationError("the API token is missing", setting="token")
-        if any(character.isspace() or not character.isprintable() for character in token):
-            raise CustodyConfigurationError(
-                "the API token holds a line break, white space or a control character; it must be the bare "
-                "token, without 'Bearer' (its value is not shown here)",
-                setting="token",
-            )
-        try:
-            token.encode("iso-8859-1")
-        except UnicodeEncodeError:
-            # "from None": the original error quotes the token.
-            raise CustodyConfigurationError(
-                "the API token holds a character that can not be sent in an HTTP header (outside "
-                "ISO-8859-1; its value is not shown here)",
-                setting="token",
-            ) from None
-        self._token = token
+        super().__init__(origin=origin)
+        self._token = checked_token(token)
+        self._secrets = [token]
         self._expires = jwt_expiry(token)
-        self.origin = origin
+        self.advice = f"The token is wrong, withdrawn or has expired; it comes from {origin}."
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         """
@@ -63,15 +91,27 @@ class BearerToken(AuthBase):
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
-    def shown(self, text: object, limit: int = 300) -> str:
-        """Return text from outside fit to be shown: the token replaced should it be echoed, then cut to size."""
-        whole = str(text)
-        if len(self._token) >= _SHORTEST_REDACTED:
-            whole = whole.replace(self._token, _REDACTED)
-        return readable(whole, limit)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({_REDACTED})"
+def checked_token(token: object) -> str:
+    """Return a token that can be sent in a header, or refuse it without showing it."""
+    if not isinstance(token, str) or not token:
+        raise CustodyConfigurationError("the API token is missing", setting="token")
+    if any(character.isspace() or not character.isprintable() for character in token):
+        raise CustodyConfigurationError(
+            "the API token holds a line break, white space or a control character; it must be the bare "
+            "token, without 'Bearer' (its value is not shown here)",
+            setting="token",
+        )
+    try:
+        token.encode("iso-8859-1")
+    except UnicodeEncodeError:
+        # "from None": the original error quotes the token.
+        raise CustodyConfigurationError(
+            "the API token holds a character that can not be sent in an HTTP header (outside "
+            "ISO-8859-1; its value is not shown here)",
+            setting="token",
+        ) from None
+    return token
 
 
 def jwt_expiry(token: str) -> datetime | None:

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING, Literal
 
 from airflow_custody import __version__
 from airflow_custody.client import operations
-from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError, CustodyResponseError
 from airflow_custody.client.models import (
     HealthCheck,
     WhitelistRequest,
     WireCreateAnswer,
     WireHealthListing,
+    WireUser,
+    WireUserAnswer,
 )
 from airflow_custody.client.text import has_unprintable, readable
 
 if TYPE_CHECKING:
+    from airflow_custody.client.auth import Authentication
     from airflow_custody.client.envelopes import WhitelistEnvelope
     from airflow_custody.client.operations import Operation
 
@@ -47,7 +50,9 @@ class CustodyClient:
 
     :param base_url: where the service is, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP
         is refused except to this machine.
-    :param token: the API token, without ``Bearer``.
+    :param token: the API token, without ``Bearer``; part of the given interface.
+    :param auth: another way to sign in, instead of a token: :class:`PasswordSignIn` or :class:`ApiKey` (published
+        knowledge).
     :param timeout: seconds for one whole exchange: connecting, sending, waiting, and reading an answer that
         trickles in. A repeat has the same time again. Default 30.
     :param verify: whether to check the service's TLS certificate; or the path of a CA bundle to check it with.
@@ -65,8 +70,9 @@ class CustodyClient:
     def __init__(
         self,
         base_url: str,
-        token: str,
+        token: str | None = None,
         *,
+        auth: Authentication | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         verify: bool | str = True,
         client_cert: str | tuple[str, str] | None = None,
@@ -81,7 +87,9 @@ class CustodyClient:
         from airflow_custody.client.auth import BearerToken
         from airflow_custody.client.transport import Transport
 
-        self._auth = BearerToken(token, origin=token_origin)
+        if auth is not None and token is not None:
+            raise CustodyConfigurationError("either 'token' or 'auth' must be given, not both", setting="auth")
+        self._auth = auth if auth is not None else BearerToken(token or "", origin=token_origin)
         self._transport = Transport(
             base_url,
             self._auth,
@@ -225,6 +233,25 @@ class CustodyClient:
                 retryable=True,
             )
 
+    def get_current_user(self) -> WireUser:
+        """
+        Get the user that the client signs in as.
+
+        Published knowledge, not part of the given interface: ``GET /users/me``.
+
+        :return: ``id``, ``tenantId``, ``roles`` and ``status``, as far as the service shows them.
+        :raises CustodyError: as the types say; a service that does not offer it answers 404, 403 or 405.
+        """
+        from airflow_custody.client import answers
+
+        operation = operations.SHOW_CURRENT_USER
+        answer = self._transport.exchange(operation)
+        answers.check_status(operation, answer, self._auth)
+        user = answers.read_body(operation, answer, WireUserAnswer, self._auth).get("result")
+        if not user:
+            raise answers.not_this_service(operation, answer, self._auth, "it has no 'result'")
+        return user
+
     def set_webhook_status(self, webhook_id: str, status: WebhookStatus) -> None:
         """
         Enable or disable a webhook configuration.
@@ -291,7 +318,7 @@ class CustodyClient:
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._transport.base_url!r}, token=***)"
+        return f"{type(self).__name__}({self._transport.base_url!r}, {self._auth!r})"
 
 
 # The most that the service lists at once (published knowledge).

@@ -150,6 +150,21 @@ def _fault(error: Mapping[str, Any]) -> str:
     return f"{name} must be {wanted}"
 
 
+# --- users -------------------------------------------------------------------------------------------------
+
+
+class WireUser(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(coerce_numbers_to_str=True)  # type: ignore[misc]
+    id: str | None
+    tenantId: str | None
+    roles: list[str] | None
+    status: str | None
+
+
+class WireUserAnswer(TypedDict, total=False):
+    result: WireUser | None
+
+
 # --- health ------------------------------------------------------------------------------------------------
 
 # TypedDicts, not models: pydantic validates a listing from bytes into them as fast as json.loads parses it, and

@@ -94,6 +94,10 @@ CREATE_WHITELIST_REQUEST = Operation(
 # Published knowledge, the role included: a service may not offer it.
 FIND_WHITELIST_REQUESTS = Operation("find whitelisting requests", "GET", "/whitelists/addresses", roles=("TPUser",))
 
+# Published knowledge. A second token does no harm.
+SIGN_IN = Operation("sign in", "POST", "/authentication/token", roles=())
+SHOW_CURRENT_USER = Operation("show current user", "GET", "/users/me", roles=("TPUser",))
+
 # The roles for webhooks are published knowledge, not part of the given interface.
 _NO_SUCH_WEBHOOK = "No webhook configuration has this id: it was deleted, or the id is of another service."
 

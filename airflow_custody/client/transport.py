@@ -31,7 +31,7 @@ from urllib3.response import BaseHTTPResponse
 from urllib3.util import Timeout, parse_url
 from urllib3.util.retry import Retry
 
-from airflow_custody.client.auth import BearerToken
+from airflow_custody.client.auth import Authentication
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyConnectionError, CustodyError
 from airflow_custody.client.operations import API_ROOT, Operation
 from airflow_custody.client.text import readable
@@ -74,7 +74,7 @@ class Transport:
     def __init__(
         self,
         base_url: str,
-        auth: BearerToken,
+        auth: Authentication,
         *,
         timeout: float,
         verify: bool | str,
@@ -87,6 +87,7 @@ class Transport:
     ) -> None:
         self.base_url = _checked_base_url(base_url)
         self.auth = auth
+        auth.use(self)
         self.timeout = _checked_number("timeout", timeout, at_least=0.001, at_most=86_400)
         self._max_bytes = int(_checked_number("max_response_bytes", max_response_bytes, at_least=1))
         retries = int(_checked_number("max_retries", max_retries, at_least=0, at_most=20, whole=True))
@@ -113,17 +114,21 @@ class Transport:
         query: Mapping[str, str | Sequence[str]] | None = None,
         body: Any = None,
         before_send: Callable[[], None] | None = None,
+        anonymous: bool = False,
     ) -> Answer:
         """
         Send one request and return its answer, whatever its status.
+
+        A 401 gets one more try if there is something newer to sign in with: it was refused, not carried out.
 
         :param operation: what is asked for; says whether it may be repeated.
         :param query: query parameters; a list becomes the same parameter several times.
         :param body: JSON data to send; None: no body.
         :param before_send: called on the open connection right before the request's first byte leaves; what it
             raises comes out of here unchanged, and nothing was sent.
+        :param anonymous: send it without saying who sends it.
         :return: the answer, its body not larger than ``max_response_bytes``.
-        :raises CustodyAuthenticationError: if the token has expired; nothing was sent.
+        :raises CustodyAuthenticationError: if the token has expired, or there is none to be had; nothing was sent.
         :raises CustodyConnectionError: if there was no connection, or no answer to what is repeatable.
         :raises CustodyOutcomeUnknownError: if there was no answer to what is not repeatable.
         """
@@ -132,22 +137,37 @@ class Transport:
             self.base_url + API_ROOT + operation.path,
             params=dict(query or {}),
             json=body,
-            auth=self.auth,
+            auth=None if anonymous else self.auth,
             headers={"Content-Type": "application/json"},
         )
+        prepared = self._prepare(operation, request)
+        answer = self._send(operation, prepared, before_send, anonymous)
+        if answer.status == 401 and not anonymous and self.auth.renew(prepared):
+            answer = self._send(operation, self._prepare(operation, request), before_send, anonymous)
+        return answer
+
+    def _prepare(self, operation: Operation, request: requests.Request) -> requests.PreparedRequest:
         try:
-            prepared = self._session.prepare_request(request)
+            return self._session.prepare_request(request)
         except CustodyError as error:
-            error.operation = operation.name
+            error.operation = error.operation or operation.name
             raise
         except (requests.RequestException, ValueError):
             raise CustodyConfigurationError("the base URL can not be used", setting="base_url") from None
+
+    def _send(
+        self,
+        operation: Operation,
+        prepared: requests.PreparedRequest,
+        before_send: Callable[[], None] | None,
+        anonymous: bool,
+    ) -> Answer:
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
         earlier = sys.exc_info()[1]
         started = monotonic()
         stopped: _Stopped | None = None
         failure: CustodyError | None = None
-        last_word = _last_word.set(before_send)
+        sending = _sending.set(_Sending(before_send, None if anonymous else lambda: self.auth.again(prepared)))
         try:
             response = self._session.send(
                 prepared,
@@ -176,7 +196,7 @@ class Transport:
             )
             return answer
         finally:
-            _last_word.reset(last_word)
+            _sending.reset(sending)
         # Raised out here so that it does not carry the requests exception, whose request holds the token.
         raise stopped.why if stopped is not None else cast("CustodyError", failure)
 
@@ -481,8 +501,22 @@ class _Response(http.client.HTTPResponse):
 #: Set on an exception that was raised before any part of the request could have been sent.
 _NOT_SENT = "_custody_not_sent"
 
-#: What to call before the first byte of the request that this thread is sending.
-_last_word: ContextVar[Callable[[], None] | None] = ContextVar("_last_word", default=None)
+
+@dataclass(frozen=True)
+class _Sending:
+    """
+    Say what to ask at each sending of a request, repeats included.
+
+    :param last_word: called before its first byte.
+    :param authorize: what signs it anew.
+    """
+
+    last_word: Callable[[], None] | None = None
+    authorize: Callable[[], str | None] | None = None
+
+
+#: The request that this thread is sending.
+_sending: ContextVar[_Sending] = ContextVar("_sending", default=_Sending())  # noqa: B039 - it is frozen
 
 
 class _Stopped(Exception):
@@ -505,9 +539,22 @@ class _Connection(HTTPConnection):
             setattr(exception, _NOT_SENT, True)
             raise
 
+    def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        headers: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        authorize = _sending.get().authorize
+        if authorize is not None and (authorization := authorize()) is not None:
+            headers = {**(headers or {}), "Authorization": authorization}
+        super().request(method, url, body, headers, **kwargs)
+
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
         # Headers are held back until here. A proxy's tunnel does not come this way: connect() makes it.
-        if (last_word := _last_word.get()) is not None:
+        if (last_word := _sending.get().last_word) is not None:
             if self.sock is None:
                 self.connect()
             try:

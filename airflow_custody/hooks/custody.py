@@ -16,9 +16,23 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.health import HealthCriteria, HealthVerdict
+    from airflow_custody.client.models import WireUser
 
 # How the client's settings are called in a connection, where the name differs.
-_IN_THE_FORM = {"base_url": "Host", "token": "Password"}
+_IN_THE_FORM = {
+    "base_url": "Host",
+    "token": "Password",
+    "password": "Password",
+    "secret": "Password",
+    "username": "Login",
+}
+# What the operators need, for the test of a connection. Those for webhooks are published knowledge.
+_ROLES = {
+    "TPUser": "everything",
+    "WhitelistedAddressCreator": "creating whitelisting requests",
+    "Admin": "webhooks",
+}
+_NOT_OFFERED = (403, 404, 405, 501)
 
 
 class CustodyHook(BaseHook):
@@ -26,7 +40,10 @@ class CustodyHook(BaseHook):
     Connect to a custody service as an Airflow connection of type ``custody`` says.
 
     Host is the base URL (``https://custody.example.com``, a path prefix is allowed; a bare host with Schema and
-    Port works too, ``https`` by default), Password is the API token. Extras: ``timeout``, ``verify``,
+    Port works too, ``https`` by default). There are three ways to sign in, and what is filled in decides: Password
+    alone is the API token; Login and Password are a user's; the extra ``api_key_id`` with Password is an API key and
+    its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) says which it must be. All but the token
+    are published knowledge, not part of the given interface. Extras: ``timeout``, ``verify``,
     ``client_cert``, ``proxy``, ``max_retries``, ``max_response_bytes``, ``allow_http``; they are those of
     :class:`~airflow_custody.client.CustodyClient` and have its defaults.
 
@@ -60,11 +77,22 @@ class CustodyHook(BaseHook):
         if self._client is None or settings != self._client_settings:
             self.close()
             try:
-                self._client = CustodyClient(**settings)
+                self._client = CustodyClient(**self._with_credentials(**settings))
             except CustodyConfigurationError as error:
                 raise self._wrong(str(error), str(error.setting)) from None
             self._client_settings = settings
         return self._client
+
+    def _with_credentials(self, *, auth: str, name: str, secret: str, **settings: Any) -> dict[str, Any]:
+        """Turn how to sign in into what the client takes."""
+        origin = f"the Airflow connection {self.custody_conn_id!r}"
+        if auth == "bearer":
+            return {**settings, "token": secret, "token_origin": f"the Password of {origin}"}
+        from airflow_custody.client import ApiKey, PasswordSignIn
+
+        if auth == "password":
+            return {**settings, "auth": PasswordSignIn(name, secret, origin=origin, on_token=_mask)}
+        return {**settings, "auth": ApiKey(name, secret, origin=origin)}
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
         """
@@ -80,19 +108,33 @@ class CustodyHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """
-        Make one authenticated call that changes nothing: the health listing.
+        Make authenticated calls that change nothing: the health listing, and who the user is.
 
-        :return: whether it succeeded, and what to tell the user.
+        The latter is published knowledge; where it is not offered, the listing alone decides.
+
+        :return: whether they succeeded, and what to tell the user: also which roles are missing.
         """
+        good, user = True, None
         try:
-            checks = self.get_conn().list_health_checks()
-        except CustodyNotFoundError as error:
-            return False, f"{error} The token could not be tested."
+            client = self.get_conn()
+            try:
+                words = (
+                    f"The service accepted the connection and lists {len(client.list_health_checks())} health checks."
+                )
+            except CustodyNotFoundError as error:
+                good, words = False, str(error)
+            try:
+                user = client.get_current_user()
+            except CustodyError as error:
+                if error.status not in _NOT_OFFERED:
+                    raise
         except CustodyError as error:
             return False, str(error)
         finally:
             self.close()
-        return True, f"The service accepted the token and lists {len(checks)} health checks."
+        if user is not None:
+            return good, f"{words} {_roles_in_words(user)}"
+        return good, words if good else f"{words} The token could not be tested."
 
     def close(self) -> None:
         """Close the client's connections; the next call opens new ones."""
@@ -144,17 +186,12 @@ class CustodyHook(BaseHook):
             ) from None
         if connection.conn_type != self.conn_type:
             raise self._wrong(f"must be {self.conn_type!r}, not {connection.conn_type!r}", "Connection Type")
-        token = connection.password or ""
-        if not token:
-            raise self._wrong("the API token is missing", "token")
-        _mask(token)
         settings: dict[str, Any] = {
             "base_url": self._base_url(connection),
-            "token": token,
-            "token_origin": f"the Password of the Airflow connection {self.custody_conn_id!r}",
             "user_agent": _airflow_user_agent(),
         }
         extras = self._extras(connection)
+        settings.update(self._sign_in(connection, extras.pop("auth", None), extras.pop("api_key_id", None)))
         readers: dict[str, Callable[[Any], Any]] = {
             "timeout": _number,
             "verify": _switch,
@@ -181,6 +218,29 @@ class CustodyHook(BaseHook):
                 ", ".join(sorted(extras)),
             )
         return settings
+
+    def _sign_in(self, connection: Connection, auth: Any, api_key_id: Any) -> dict[str, str]:
+        """Return how to sign in: what is filled in decides, and must be what ``auth`` says if it says anything."""
+        login, password = connection.login or "", connection.password or ""
+        if password:
+            _mask(password)
+        if login and api_key_id:
+            raise self._wrong("a user name and an API key's id are filled in: leave one of them empty", "auth")
+        filled_in = "password" if login else "api_key" if api_key_id else "bearer"
+        auth = auth or filled_in
+        if auth not in ("bearer", "password", "api_key"):
+            raise self._wrong("must be bearer, password or api_key", "auth")
+        if auth != filled_in:
+            needed = {
+                "bearer": "neither a user name nor an API key's id",
+                "password": "the user name in Login",
+                "api_key": "the id in 'api_key_id'",
+            }
+            raise self._wrong(f"is {auth}, which needs {needed[auth]}", "auth")
+        if not password:
+            missing = {"bearer": "the API token", "password": "the password", "api_key": "the API key's secret"}
+            raise self._wrong(f"{missing[auth]} is missing", "token")
+        return {"auth": auth, "name": login or str(api_key_id or ""), "secret": password}
 
     def _base_url(self, connection: Connection) -> str:
         host = (connection.host or "").strip()
@@ -225,6 +285,15 @@ class CustodyHook(BaseHook):
 def _connection_type() -> dict[str, Any]:
     found: dict[str, Any] = get_provider_info()["connection-types"][0]
     return found
+
+
+def _roles_in_words(user: WireUser) -> str:
+    """Name a user's roles, and those that the operators need and the user lacks."""
+    roles = user.get("roles") or []
+    own = {role.casefold() for role in roles}
+    missing = [f"{role} ({what})" for role, what in _ROLES.items() if role.casefold() not in own]
+    words = f"User {user.get('id')} has the roles: {', '.join(roles) or 'none'}."
+    return f"{words} Missing: {', '.join(missing)}." if missing else words
 
 
 def _number(value: Any) -> Any:

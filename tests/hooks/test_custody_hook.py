@@ -141,15 +141,39 @@ class TestTestConnection:
         good, text = define(monkeypatch, connection_json(sandbox)).test_connection()
         assert good, text
         assert [(each["method"], each["path"]) for each in sandbox.control.received()] == [
-            ("GET", "/api/rest/v1/health")
+            ("GET", "/api/rest/v1/health"),
+            ("GET", "/api/rest/v1/users/me"),
         ]
+        assert "User 1 has the roles: TPUser, WhitelistedAddressCreator" in text
+        assert "Missing" not in text
+
+    def test_names_the_roles_that_are_missing(self, monkeypatch, sandbox: Sandbox):
+        token = sandbox.control.add_token(roles=["tpuser"])
+        connection = json.loads(connection_json(sandbox)) | {"password": token}
+        good, text = define(monkeypatch, connection).test_connection()
+        assert good
+        assert "Missing: WhitelistedAddressCreator (creating whitelisting requests), Admin (webhooks)." in text
+
+    @pytest.mark.parametrize("status", [403, 404, 405])
+    def test_does_without_the_user_where_that_is_not_offered(self, monkeypatch, sandbox: Sandbox, status):
+        sandbox.control.order_fault("status", path="/users/me", status=status)
+        good, text = define(monkeypatch, connection_json(sandbox)).test_connection()
+        assert good
+        assert "health checks" in text
+
+    def test_an_older_service_is_no_success_but_knows_its_user(self, monkeypatch, sandbox: Sandbox):
+        sandbox.control.set_version("3.13")
+        good, text = define(monkeypatch, connection_json(sandbox)).test_connection()
+        assert not good
+        assert "3.14" in text
+        assert "User 1 has the roles" in text
 
     @pytest.mark.parametrize(
         ("fault", "said"),
         [
             ({"answer": "status", "status": 401}, "token is wrong"),
             ({"answer": "status", "status": 403}, "TPUser"),
-            ({"answer": "status", "status": 404}, "3.14.*could not be tested"),
+            ({"answer": "status", "status": 404, "times": 2}, "3.14.*could not be tested"),
             ({"answer": "html"}, "not an answer of the custody service"),
             ({"answer": "status", "status": 200, "body": {"status": "UP"}}, "not an answer of the custody service"),
             ({"answer": "redirect", "location": "https://elsewhere.example/"}, "elsewhere.example"),
@@ -185,3 +209,63 @@ class TestTestConnection:
         ).test_connection()
         assert not good
         assert "TLS" in text
+
+
+class TestSigningIn:
+    def test_a_user_name_and_a_password(self, monkeypatch, sandbox: Sandbox, task_log):
+        ann = sandbox.control.add_user("ann", ["TPUser"], password="ann-s-password")
+        connection = json.loads(connection_json(sandbox)) | {"login": "ann", "password": "ann-s-password"}
+        hook = define(monkeypatch, connection)
+        assert len(hook.get_conn().list_health_checks()) > 0
+        assert hook.get_conn() is hook.get_conn()
+        hook.close()
+        sandbox.control.add_user("ann", ["TPUser"], user_id=ann, password="another")
+        good, text = define(monkeypatch, connection).test_connection()
+        assert not good
+        assert "come from the Airflow connection" in text
+        assert "ann-s-password" not in text + task_log.text
+
+    def test_an_api_key(self, monkeypatch, sandbox: Sandbox):
+        made = sandbox.control.add_api_key(sandbox.control.add_user("ann", ["TPUser"]))
+        connection = json.loads(connection_json(sandbox, api_key_id=made["id"])) | {"password": made["secret"]}
+        good, text = define(monkeypatch, connection).test_connection()
+        assert good, text
+        (call, _) = sandbox.control.received()
+        assert call["headers"]["authorization"].startswith("TPV1-HMAC-SHA256 ")
+
+    @pytest.mark.parametrize("auth", ["bearer", "password", "api_key"])
+    @pytest.mark.parametrize("filled_in", ["bearer", "password", "api_key"])
+    def test_what_is_said_and_what_is_filled_in_must_agree(self, monkeypatch, auth, filled_in):
+        connection = {**BASE, "password": "abcdef", "extra": {"auth": auth}}
+        if filled_in == "password":
+            connection["login"] = "ann"
+        if filled_in == "api_key":
+            connection["extra"]["api_key_id"] = "key-1"
+        if auth == filled_in:
+            with define(monkeypatch, connection).get_conn() as client:
+                assert (
+                    type(client._auth).__name__
+                    == {
+                        "bearer": "BearerToken",
+                        "password": "PasswordSignIn",
+                        "api_key": "ApiKey",
+                    }[auth]
+                )
+        else:
+            with pytest.raises(CustodyConfigurationError, match=f"auth: is {auth}, which needs"):
+                define(monkeypatch, connection).get_conn()
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"login": "ann", "extra": {"api_key_id": "k"}}, "leave one of them empty"),
+            ({"extra": {"auth": "magic"}}, "bearer, password or api_key"),
+            ({"password": "", "login": "ann"}, "the password is missing"),
+            ({"password": "", "extra": {"api_key_id": "k"}}, "the API key's secret is missing"),
+            ({"password": "not-hex-at-all", "extra": {"api_key_id": "k"}}, "Password: the API key's secret is not hex"),
+        ],
+    )
+    def test_what_is_ambiguous_or_missing_is_refused(self, monkeypatch, change, said):
+        with pytest.raises(CustodyConfigurationError, match=said) as caught:
+            define(monkeypatch, {**BASE, **change}).get_conn()
+        assert "not-hex-at-all" not in str(caught.value)
