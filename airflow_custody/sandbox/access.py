@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from airflow_custody.sandbox.api_keys import SCHEME, ApiKeys
+from airflow_custody.sandbox.approval import Approvals
 from airflow_custody.sandbox.errors import missing_roles
 from airflow_custody.sandbox.faults import FaultBook
 from airflow_custody.sandbox.health import HealthBoard
@@ -38,6 +39,7 @@ class Service:
         self.api_keys = ApiKeys(state)
         self.health = HealthBoard(state)
         self.whitelist = WhitelistBook(state)
+        self.approvals = Approvals(state, self.users, self.whitelist)
         self.webhooks = WebhookBook(state)
         self.faults = FaultBook()
         self.pauses = Pauses()

@@ -179,6 +179,23 @@ class SandboxControl:
         """
         self._call("PUT", f"/whitelist-requests/{request_id}", {"status": status})
 
+    def set_approvers(self, parallel: list[dict[str, Any]] | None) -> None:
+        """Say who must sign the requests that are created from now on.
+
+        :param parallel: ``[{"sequential": [{"externalGroupID": ..., "minimumSignatures": ...}, ...]}, ...]``: every
+            branch must be signed, in each one group after the other. None: one of the group ``approvers``, two for
+            a request with both linked lists.
+        """
+        self._call("PUT", "/approvers", {"parallel": parallel})
+
+    def change_whitelist_request(self, request_id: str, **fields: Any) -> None:
+        """Change a request's fields (wire names) behind everybody's back: its payload and hash change."""
+        self._call("PUT", f"/whitelist-requests/{request_id}", {"fields": fields})
+
+    def set_whitelist_metadata(self, request_id: str, **metadata: Any) -> None:
+        """Show a request with this ``hash`` or ``payloadAsString``, whatever that makes of it; None removes it."""
+        self._call("PUT", f"/whitelist-requests/{request_id}", {"metadata": metadata})
+
     def set_whitelist_age(self, request_id: str, seconds: float) -> None:
         """Make a whitelisting request look as if it had been created so many seconds ago."""
         self._call("PUT", f"/whitelist-requests/{request_id}", {"age": seconds})

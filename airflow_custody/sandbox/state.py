@@ -22,7 +22,11 @@ CREATE TABLE IF NOT EXISTS tokens (
 CREATE TABLE IF NOT EXISTS whitelist (
     id INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, user_id TEXT NOT NULL, status TEXT NOT NULL,
     blockchain TEXT NOT NULL, network TEXT NOT NULL, label TEXT NOT NULL, address TEXT NOT NULL,
-    fields TEXT NOT NULL, body BLOB NOT NULL, created_at TEXT NOT NULL
+    fields TEXT NOT NULL, body BLOB NOT NULL, created_at TEXT NOT NULL, approvers TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS signatures (
+    request_id INTEGER NOT NULL, user_id TEXT NOT NULL, group_id TEXT NOT NULL, signature TEXT NOT NULL,
+    comment TEXT NOT NULL, hashes TEXT NOT NULL, signed_at TEXT NOT NULL, PRIMARY KEY (request_id, user_id)
 );
 CREATE TABLE IF NOT EXISTS webhooks (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, tenant_id TEXT NOT NULL, type TEXT NOT NULL,
@@ -106,7 +110,7 @@ class State:
         """Forget everything but the main token."""
         with self._lock:
             self._database.execute("BEGIN")
-            for table in ("settings", "whitelist", "webhooks", "users", "api_keys", "nonces"):
+            for table in ("settings", "whitelist", "signatures", "webhooks", "users", "api_keys", "nonces"):
                 self._database.execute(f"DELETE FROM {table}")
             self._database.execute("DELETE FROM tokens WHERE NOT is_main")
             self._database.execute("COMMIT")

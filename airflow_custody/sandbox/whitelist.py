@@ -15,15 +15,20 @@ from airflow_custody.sandbox.errors import invalid, not_found
 from airflow_custody.sandbox.received import readable
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.tokens import Caller
-from airflow_custody.sandbox.wire import MAX_ID, dumps, is_number, present, same_text, stamp
+from airflow_custody.sandbox.wire import MAX_ID, dumps, is_number, present, same_text, stamp, without_none
 
 DEFAULT_CURRENCIES = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
 
 # The words of `status` and of the trail's `action` are not published: these are guesses.
 WAITING = "waiting"
+#: Signed by enough people.
+EFFECTIVE = "active"
+#: Shown only where those that wait are shown too, and by its id.
+REJECTED = "rejected"
 #: Not shown by any look-up, as if it was deleted; kept because its id must not be given again.
 REMOVED = "removed"
 _CREATED = "created"
+_APPROVED = "approved"
 
 _FIRST_ID = 3711
 _DEFAULT_LIMIT = 20
@@ -83,6 +88,11 @@ class Search(BaseModel):
     waiting_too: bool = False
     waiting_only: bool = False
 
+    @property
+    def page_size(self) -> int:
+        """Tell how many come at once."""
+        return self.limit or _DEFAULT_LIMIT
+
 
 class WhitelistBook:
     """Create whitelisting requests and find them again."""
@@ -97,27 +107,49 @@ class WhitelistBook:
             raise invalid(f"the address does not follow the rules of {chain}")
         fields = asked.model_dump(by_alias=True, exclude_none=True)
         number = self._state.insert(
-            "INSERT INTO whitelist SELECT coalesce(max(id) + 1, ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM whitelist",
+            "INSERT INTO whitelist SELECT coalesce(max(id) + 1, ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM whitelist",
             *(_FIRST_ID, caller.tenant_id, caller.user_id, WAITING, chain, asked.network or ""),
             *(asked.label, asked.address, json.dumps(fields), body, stamp()),
+            json.dumps(self._state.setting("approvers", None) or _approvers(fields)),
         )
         return str(number)
 
     def get(self, caller: Caller, request_id: str) -> dict[str, Any]:
         """Show one request of the caller's tenant."""
+        return self.envelope(self.row(caller, request_id))
+
+    def row(self, caller: Caller, request_id: str) -> sqlite3.Row:
+        """Find one request of the caller's tenant."""
         found = self._state.rows(
             f"SELECT * FROM whitelist WHERE id = ? AND {self._SHOWN}", _number(request_id), *self._shown_to(caller)
         )
         if not found:
             raise not_found(f"whitelisted address {request_id}")
-        return _envelope(found[0])
+        return found[0]
 
     def find(self, caller: Caller, search: Search) -> dict[str, Any]:
         """List requests of the caller's tenant, page by page, in the order of their ids (a guess)."""
-        where, values = [self._SHOWN], [*self._shown_to(caller)]
-        if search.waiting_only or not search.waiting_too:
-            where.append(f"status {'=' if search.waiting_only else '!='} ?")
+        condition, values = self._condition(caller, search)
+        (total,) = self._state.rows(f"SELECT count(*) FROM whitelist WHERE {condition}", *values)[0]
+        rows = self._state.rows(
+            f"SELECT * FROM whitelist WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
+            *(*values, search.page_size, search.offset),
+        )
+        return present(result=[self.envelope(row) for row in rows], totalItems=str(total) if total else "")
+
+    def rows(self, caller: Caller, search: Search) -> list[sqlite3.Row]:
+        """Find all requests that a search is for, whatever its page."""
+        condition, values = self._condition(caller, search)
+        return self._state.rows(f"SELECT * FROM whitelist WHERE {condition} ORDER BY id", *values)
+
+    def _condition(self, caller: Caller, search: Search) -> tuple[str, list[Any]]:
+        where, values = [self._SHOWN], list[Any](self._shown_to(caller))
+        if search.waiting_only:
+            where.append("status = ?")
             values.append(WAITING)
+        elif not search.waiting_too:
+            where.append("status NOT IN (?, ?)")
+            values += [WAITING, REJECTED]
         if search.ids:
             where.append("id IN (SELECT value FROM json_each(?))")
             values.append(json.dumps([_number(one) for one in search.ids]))
@@ -133,13 +165,54 @@ class WhitelistBook:
         if search.query:
             where.append("instr(lower(label || char(10) || address), lower(?))")
             values.append(search.query)
-        condition = " AND ".join(where)
-        (total,) = self._state.rows(f"SELECT count(*) FROM whitelist WHERE {condition}", *values)[0]
-        rows = self._state.rows(
-            f"SELECT * FROM whitelist WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
-            *(*values, search.limit or _DEFAULT_LIMIT, search.offset),
+        return " AND ".join(where), values
+
+    def signatures(self, row: sqlite3.Row) -> list[sqlite3.Row]:
+        """List who has signed a request."""
+        return self._state.rows("SELECT * FROM signatures WHERE request_id = ? ORDER BY rowid", row["id"])
+
+    def envelope(self, row: sqlite3.Row) -> dict[str, Any]:
+        """Wrap a request the way look-ups show it (published knowledge)."""
+        fields = json.loads(row["fields"])
+        payload = _payload(row["blockchain"], fields)
+        text = dumps(payload)
+        metadata = {"hash": hashlib.sha256(text.encode()).hexdigest(), "payloadAsString": text, "payload": payload}
+        metadata.update(self._state.setting(f"metadata {row['id']}", {}))
+        signatures = self.signatures(row)
+        created = {"id": "1", "userId": row["user_id"], "action": _CREATED, "date": row["created_at"]}
+        return present(
+            id=str(row["id"]),
+            tenantId=row["tenant_id"],
+            status=row["status"],
+            action="create",
+            blockchain=row["blockchain"],
+            network=row["network"],
+            metadata=without_none(metadata),
+            signedAddress=_signed(text, signatures),
+            approvers={"parallel": json.loads(row["approvers"])},
+            trails=[created, *(_signed_trail(number, each) for number, each in enumerate(signatures, start=2))],
+            visibilityGroupID=fields.get("visibilityGroupID", ""),
         )
-        return present(result=[_envelope(row) for row in rows], totalItems=str(total) if total else "")
+
+    def change(self, request_id: str, fields: dict[str, Any]) -> None:
+        """Change a request behind everybody's back, so that its payload and hash change."""
+        found = self._state.rows("SELECT * FROM whitelist WHERE id = ?", _number(request_id))
+        if not found:
+            raise not_found(f"whitelisted address {request_id}")
+        (row,) = found
+        changed = {**json.loads(row["fields"]), **fields}
+        self._state.write(
+            "UPDATE whitelist SET fields = ?, label = ?, address = ? WHERE id = ?",
+            *(json.dumps(changed), changed["label"], changed["address"], row["id"]),
+        )
+
+    def set_metadata(self, request_id: str, metadata: dict[str, Any]) -> None:
+        """Show a request with this in its metadata, whatever that makes of it."""
+        self._state.set(f"metadata {_number(request_id)}", metadata)
+
+    def set_approvers(self, branches: list[dict[str, Any]] | None) -> None:
+        """Say who must sign the requests that are created from now on."""
+        self._state.set("approvers", branches)
 
     def everything(self) -> list[dict[str, Any]]:
         """List all requests with what was received, for tests."""
@@ -199,27 +272,29 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _envelope(row: sqlite3.Row) -> dict[str, Any]:
-    """Wrap a request the way look-ups show it (published knowledge)."""
-    fields = json.loads(row["fields"])
-    payload = _payload(row["blockchain"], fields)
-    text = dumps(payload)
-    return present(
-        id=str(row["id"]),
-        tenantId=row["tenant_id"],
-        status=row["status"],
-        action="create",
-        blockchain=row["blockchain"],
-        network=row["network"],
-        metadata={
-            "hash": hashlib.sha256(text.encode()).hexdigest(),
-            "payloadAsString": text,
-            "payload": payload,
-        },
-        approvers={"parallel": [{"sequential": [_approvers(fields)]}]},
-        trails=[{"id": "1", "userId": row["user_id"], "action": _CREATED, "date": row["created_at"]}],
-        visibilityGroupID=fields.get("visibilityGroupID", ""),
-    )
+def _signed(payload: str, signatures: list[sqlite3.Row]) -> dict[str, Any] | None:
+    if not signatures:
+        return None
+    return {
+        "payload": payload,
+        "signatures": [
+            {
+                "signature": {"userId": each["user_id"], "signature": each["signature"], "comment": each["comment"]},
+                "hashes": json.loads(each["hashes"]),
+            }
+            for each in signatures
+        ],
+    }
+
+
+def _signed_trail(number: int, signature: sqlite3.Row) -> dict[str, Any]:
+    return {
+        "id": str(number),
+        "userId": signature["user_id"],
+        "action": _APPROVED,
+        "comment": signature["comment"],
+        "date": signature["signed_at"],
+    }
 
 
 def _payload(blockchain: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +323,7 @@ def _payload(blockchain: str, fields: dict[str, Any]) -> dict[str, Any]:
     return payload
 
 
-def _approvers(fields: dict[str, Any]) -> dict[str, Any]:
+def _approvers(fields: dict[str, Any]) -> list[dict[str, Any]]:
     # That other thresholds apply with both linked lists is published knowledge, the numbers are guesses.
     both = fields.get("linkedInternalAddressIds") and fields.get("linkedWalletIds")
-    return {"externalGroupID": "approvers", "minimumSignatures": 2 if both else 1}
+    return [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2 if both else 1}]}]

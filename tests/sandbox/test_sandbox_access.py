@@ -123,11 +123,6 @@ def test_unknown_route(api, refused, path):
     refused(api.get(path), 404)
 
 
-@pytest.mark.parametrize("path", ["/approve", "/reject", "/delete"])
-def test_operations_of_a_later_step(api, refused, path):
-    assert api.post(f"/whitelists/addresses{path}", {}).status_code in (404, 405)
-
-
 def test_paths_outside_the_service(api, sandbox, refused):
     refused(api.session.get(sandbox.url + "/"), 404)
     refused(api.session.get(sandbox.url + "/sandboxes"), 404)

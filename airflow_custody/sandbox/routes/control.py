@@ -74,10 +74,31 @@ class NewUser(_Order):
     public_key: str | None = None
 
 
+class Group(BaseModel):
+    """Say how many of a group must sign."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    externalGroupID: str
+    minimumSignatures: Annotated[int, Field(ge=1)]
+
+
 class Seconds(_Order):
     """Give a number of seconds."""
 
     seconds: float
+
+
+class Branch(_Order):
+    """List groups of approvers, one after the other."""
+
+    sequential: list[Group]
+
+
+class Approvers(_Order):
+    """Say who must sign; None goes back to what it was at first."""
+
+    parallel: list[Branch] | None
 
 
 class AnyWebhook(_Order):
@@ -96,11 +117,13 @@ class WhitelistChange(_Order):
 
     status: str | None = None
     age: Annotated[float, Field(ge=0)] | None = None
+    fields: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _check_some_change(self) -> WhitelistChange:
-        if self.status is None and self.age is None:
-            raise ValueError("nothing to change: give status or age")
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("nothing to change")
         return self
 
 
@@ -114,6 +137,7 @@ TokenBody = Annotated[NewToken, Depends(body_of(NewToken))]
 WebhookBody = Annotated[AnyWebhook, Depends(body_of(AnyWebhook))]
 WhitelistChangeBody = Annotated[WhitelistChange, Depends(body_of(WhitelistChange))]
 UserBody = Annotated[NewUser, Depends(body_of(NewUser))]
+ApproversBody = Annotated[Approvers, Depends(body_of(Approvers))]
 SecondsBody = Annotated[Seconds, Depends(body_of(Seconds))]
 FaultBody = Annotated[Fault, Depends(body_of(Fault))]
 
@@ -229,11 +253,22 @@ async def whitelist_requests(service: ServiceState) -> Response:
 
 @router.put("/whitelist-requests/{request_id}")
 async def change_whitelist_request(service: ServiceState, request_id: str, order: WhitelistChangeBody) -> Response:
-    """Change the status or the age of a whitelisting request."""
+    """Change how a whitelisting request looks."""
     if order.status is not None:
         service.whitelist.set_status(request_id, order.status)
     if order.age is not None:
         service.whitelist.set_age(request_id, order.age)
+    if order.fields is not None:
+        service.whitelist.change(request_id, order.fields)
+    if order.metadata is not None:
+        service.whitelist.set_metadata(request_id, order.metadata)
+    return _done()
+
+
+@router.put("/approvers")
+async def set_approvers(service: ServiceState, order: ApproversBody) -> Response:
+    """Say who must sign the requests that are created from now on."""
+    service.whitelist.set_approvers(order.model_dump()["parallel"])
     return _done()
 
 

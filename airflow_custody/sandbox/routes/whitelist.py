@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_custody.sandbox.access import ServiceState, answer, body_of, needs
+from airflow_custody.sandbox.approval import Approval, Deletion, Rejection
 from airflow_custody.sandbox.tokens import Caller
 from airflow_custody.sandbox.whitelist import MAX_LIMIT, NewAddress, Search
 
@@ -16,6 +17,11 @@ router = APIRouter(prefix="/whitelists/addresses")
 Creator = Annotated[Caller, Depends(needs("WhitelistedAddressCreator", "TPUser"))]
 Reader = Annotated[Caller, Depends(needs("TPUser"))]
 
+Approver = Annotated[Caller, Depends(needs("WhitelistedAddressApprover", "TPUser"))]
+
+ApprovalBody = Annotated[Approval, Depends(body_of(Approval))]
+RejectionBody = Annotated[Rejection, Depends(body_of(Rejection))]
+DeletionBody = Annotated[Deletion, Depends(body_of(Deletion))]
 AddressBody = Annotated[NewAddress, Depends(body_of(NewAddress))]
 # The most is published knowledge; that more is refused, and how many come when nothing is said, is a guess.
 Limit = Annotated[int, Query(ge=0, le=MAX_LIMIT)]
@@ -71,7 +77,7 @@ async def find_for_approval(
     query: str | None = None,
     already_signed: AlreadySigned = False,
 ) -> Response:
-    """List what waits for signatures (published knowledge); nothing is signed here, so that is all of it."""
+    """List what the caller may sign (published knowledge)."""
     search = Search(
         limit=limit,
         offset=offset,
@@ -81,7 +87,27 @@ async def find_for_approval(
         query=query,
         waiting_only=True,
     )
-    return answer(service.whitelist.find(caller, search))
+    return answer(service.approvals.find(caller, search, signed_too=already_signed))
+
+
+@router.post("/approve")
+async def approve(service: ServiceState, caller: Approver, asked: ApprovalBody) -> Response:
+    """Sign requests (published knowledge)."""
+    return answer({"signatures": str(service.approvals.approve(caller, asked))})
+
+
+@router.post("/reject")
+async def reject(service: ServiceState, caller: Approver, asked: RejectionBody) -> Response:
+    """Reject requests (published knowledge)."""
+    service.approvals.reject(caller, asked)
+    return answer({})
+
+
+@router.post("/delete")
+async def delete(service: ServiceState, caller: Creator, asked: DeletionBody) -> Response:
+    """Delete a request (published knowledge)."""
+    service.approvals.delete(caller, asked)
+    return answer({"result": {"id": asked.id}})
 
 
 @router.get("/{request_id}")
