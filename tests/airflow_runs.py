@@ -65,6 +65,7 @@ def _dag_file(body: str) -> Iterator[ModuleType]:
         "from airflow_custody.operators.health import *\n"
         "from airflow_custody.operators.webhook import *\n"
         "from airflow_custody.operators.whitelist import *\n"
+        "from airflow_custody.operators.whitelist_approval import *\n"
         "from airflow_custody.sensors.health import *\n"
         f"with DAG({name!r}, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc), schedule=None) as dag:\n"
         + "".join(f"    {line}\n" for line in body.strip().splitlines())
@@ -92,6 +93,10 @@ class FakeTaskInstance:
     def __init__(self, try_number: int = 1, max_tries: int = 0) -> None:
         self.try_number = try_number
         self.max_tries = max_tries
+        self.pushed: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
 
 
 def execute(make: Callable[[], Any], **context: Any) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody import __version__
 from airflow_custody.client import operations
@@ -189,9 +189,6 @@ class CustodyClient:
             it was read (it is retryable then); or if an answer is not understood.
         :raises CustodyError: as the types say.
         """
-        from airflow_custody.client import answers
-        from airflow_custody.client.envelopes import WhitelistEnvelope, WireEnvelopes
-
         operation = operations.FIND_WHITELIST_REQUESTS
         filters: dict[str, str | list[str]] = {}
         if ids is not None:
@@ -205,33 +202,110 @@ class CustodyClient:
             raise operation.failed(CustodyRequestError, "a filter is empty; nothing was sent")
         if include_waiting:
             filters["includeForApproval"] = "true"
-        seen: set[str] = set()
-        offset = 0
-        while True:
-            answer = self._transport.exchange(operation, query={**filters, "limit": str(_PAGE), "offset": str(offset)})
-            answers.check_status(operation, answer, self._auth)
-            page = answers.read_body(operation, answer, WireEnvelopes, self._auth)
-            if not page.keys() & {"result", "totalItems"} and not answers.is_empty_object(answer):
-                raise answers.not_this_service(operation, answer, self._auth, "it has no 'result'")
-            rows = page.get("result") or []
-            for row in rows:
-                if not row.get("id"):
-                    raise answers.not_this_service(operation, answer, self._auth, "a row has no 'id'")
-                if row["id"] not in seen:
-                    seen.add(row["id"])
-                    yield WhitelistEnvelope(row)
-            offset += len(rows)
-            total = page.get("totalItems")
-            if total and not (total.isascii() and total.isdigit()):
-                raise answers.not_this_service(operation, answer, self._auth, "its 'totalItems' is not a number")
-            if not rows or (offset >= int(total) if total else len(rows) < _PAGE):
-                break
-        if total and len(seen) != int(total):
-            raise operation.failed(
-                CustodyResponseError,
-                f"{len(seen)} requests were listed and {total} announced: some came or went in between",
-                retryable=True,
-            )
+        yield from self._pages(operation, filters)
+
+    def find_whitelist_requests_for_approval(
+        self, *, ids: Iterable[str] | None = None, include_already_signed: bool = False
+    ) -> Iterator[WhitelistEnvelope]:
+        """
+        Find the whitelisting requests that the client's user may approve now, page by page.
+
+        Published knowledge, not part of the given interface: ``GET /whitelists/addresses/for-approval``.
+
+        :param ids: only these requests.
+        :param include_already_signed: whether to list also those that the user has signed and that still wait.
+            Default False.
+        :return: the requests, each once. A page is fetched when it is needed.
+        :raises CustodyError: as :meth:`find_whitelist_requests` does.
+        """
+        operation = operations.FIND_FOR_APPROVAL
+        filters: dict[str, str | list[str]] = {}
+        if ids is not None:
+            filters["ids"] = [str(identifier) for identifier in ids]
+            if not filters["ids"]:
+                raise operation.failed(CustodyRequestError, "a filter is empty; nothing was sent")
+        if include_already_signed:
+            filters["includeAlreadySignedByUser"] = "true"
+        yield from self._pages(operation, filters)
+
+    def get_whitelist_request(self, request_id: str) -> WhitelistEnvelope:
+        """
+        Get one whitelisting request, waiting or not.
+
+        Published knowledge, not part of the given interface: ``GET /whitelists/addresses/{id}``.
+
+        :param request_id: the request's id, a decimal number.
+        :return: the request.
+        :raises CustodyRequestError: if the id is not a number; nothing was sent.
+        :raises CustodyNotFoundError: if there is no such request.
+        :raises CustodyError: as the types say.
+        """
+        from airflow_custody.client import answers
+        from airflow_custody.client.envelopes import WhitelistEnvelope, WireEnvelopeAnswer
+
+        operation = operations.GET_WHITELIST_REQUEST.on(_checked_id(operations.GET_WHITELIST_REQUEST, request_id))
+        answer = self._transport.exchange(operation)
+        answers.check_status(operation, answer, self._auth)
+        envelope = answers.read_body(operation, answer, WireEnvelopeAnswer, self._auth).get("result")
+        if not envelope or envelope.get("id") != str(request_id):
+            raise answers.not_this_service(operation, answer, self._auth, "its 'result' is not this request")
+        return WhitelistEnvelope(envelope)
+
+    def approve_whitelist_requests(self, ids: Sequence[str], signature: str, comment: str) -> int:
+        """
+        Send an approval. :class:`~airflow_custody.client.approval.Approving` makes one safely.
+
+        Published knowledge, not part of the given interface: ``POST /whitelists/addresses/approve``.
+
+        :param ids: the requests' ids in ascending numeric order.
+        :param signature: what the user's key says to their current hashes: 64 bytes ``r || s`` in base64.
+        :param comment: what the requests' trail will say.
+        :return: the number of signatures that the service says it took.
+        :raises CustodyOutcomeUnknownError: if it was sent and its answer is missing, cut, unreadable or a 5xx.
+        :raises CustodyError: of another type if it was refused: all of it.
+        """
+        from airflow_custody.client import answers
+        from airflow_custody.client.envelopes import WireSignatures
+
+        operation = operations.APPROVE_WHITELIST_REQUESTS
+        body = {
+            "ids": [_checked_id(operation, identifier) for identifier in ids],
+            "signature": signature,
+            "comment": comment,
+        }
+        answer = self._transport.exchange(operation, body=body)
+        answers.check_status(operation, answer, self._auth)
+        count = answers.read_body(operation, answer, WireSignatures, self._auth).get("signatures") or ""
+        if not (count.isascii() and count.isdigit() and int(count)):
+            raise answers.not_this_service(operation, answer, self._auth, "it has no number of 'signatures'")
+        return int(count)
+
+    def reject_whitelist_requests(self, ids: Sequence[str], comment: str) -> None:
+        """
+        Reject whitelisting requests.
+
+        Published knowledge, not part of the given interface: ``POST /whitelists/addresses/reject``.
+
+        :param ids: the requests' ids.
+        :param comment: why; not empty.
+        :raises CustodyError: as the types say.
+        """
+        operation = operations.REJECT_WHITELIST_REQUESTS
+        self._do(operation, {"ids": [_checked_id(operation, each) for each in ids], "comment": comment})
+
+    def delete_whitelist_request(self, request_id: str, comment: str) -> None:
+        """
+        Delete a whitelisting request.
+
+        Published knowledge, not part of the given interface: ``POST /whitelists/addresses/delete``.
+
+        :param request_id: the request's id.
+        :param comment: why; not empty.
+        :raises CustodyNotFoundError: if there is no such request.
+        :raises CustodyError: as the types say.
+        """
+        operation = operations.DELETE_WHITELIST_REQUEST
+        self._do(operation, {"id": _checked_id(operation, request_id), "comment": comment})
 
     def get_current_user(self) -> WireUser:
         """
@@ -285,7 +359,39 @@ class CustodyClient:
         """
         self._do(_on_webhook(operations.DELETE_WEBHOOK, webhook_id))
 
-    def _do(self, operation: Operation, body: dict[str, str] | None = None) -> None:
+    def _pages(self, operation: Operation, filters: dict[str, str | list[str]]) -> Iterator[WhitelistEnvelope]:
+        from airflow_custody.client import answers
+        from airflow_custody.client.envelopes import WhitelistEnvelope, WireEnvelopes
+
+        seen: set[str] = set()
+        offset = 0
+        while True:
+            answer = self._transport.exchange(operation, query={**filters, "limit": str(_PAGE), "offset": str(offset)})
+            answers.check_status(operation, answer, self._auth)
+            page = answers.read_body(operation, answer, WireEnvelopes, self._auth)
+            if not page.keys() & {"result", "totalItems"} and not answers.is_empty_object(answer):
+                raise answers.not_this_service(operation, answer, self._auth, "it has no 'result'")
+            rows = page.get("result") or []
+            for row in rows:
+                if not row.get("id"):
+                    raise answers.not_this_service(operation, answer, self._auth, "a row has no 'id'")
+                if row["id"] not in seen:
+                    seen.add(row["id"])
+                    yield WhitelistEnvelope(row)
+            offset += len(rows)
+            total = page.get("totalItems")
+            if total and not (total.isascii() and total.isdigit()):
+                raise answers.not_this_service(operation, answer, self._auth, "its 'totalItems' is not a number")
+            if not rows or (offset >= int(total) if total else len(rows) < _PAGE):
+                break
+        if total and len(seen) != int(total):
+            raise operation.failed(
+                CustodyResponseError,
+                f"{len(seen)} requests were listed and {total} announced: some came or went in between",
+                retryable=True,
+            )
+
+    def _do(self, operation: Operation, body: dict[str, Any] | None = None) -> None:
         from airflow_custody.client import answers
 
         answer = self._transport.exchange(operation, body=body)
@@ -333,6 +439,18 @@ def _checked_tenant(operation: Operation, tenant_id: object) -> str:
             f"the tenant id must be a tenant's number, not {readable(repr(tenant_id), 40)}; nothing was sent",
         )
     return tenant
+
+
+def _checked_id(operation: Operation, request_id: object) -> str:
+    """Return the id of a whitelisting request: only a number may become part of a path or a signed batch."""
+    text = str(request_id)
+    if isinstance(request_id, bool) or not text.isascii() or not text.isdigit():
+        raise operation.failed(
+            CustodyRequestError,
+            f"the id of a whitelisting request must be a number, not {readable(repr(request_id), 40)}; nothing was "
+            "sent",
+        )
+    return text
 
 
 def _on_webhook(operation: Operation, webhook_id: object) -> Operation:

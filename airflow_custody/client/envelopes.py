@@ -48,6 +48,19 @@ class WireTrail(TypedDict, total=False):
     date: str | None
 
 
+class WireSignature(TypedDict, total=False):
+    __pydantic_config__ = _LENIENT  # type: ignore[misc]
+    userId: str | None
+
+
+class WireSigning(TypedDict, total=False):
+    signature: WireSignature | None
+
+
+class WireSignedAddress(TypedDict, total=False):
+    signatures: list[WireSigning] | None
+
+
 class WireEnvelope(TypedDict, total=False):
     __pydantic_config__ = _LENIENT  # type: ignore[misc]
     id: str
@@ -57,6 +70,7 @@ class WireEnvelope(TypedDict, total=False):
     blockchain: str | None
     network: str | None
     metadata: WireMetadata | None
+    signedAddress: WireSignedAddress | None
     trails: list[WireTrail] | None
     visibilityGroupID: str | None
 
@@ -65,6 +79,15 @@ class WireEnvelopes(TypedDict, total=False):
     __pydantic_config__ = _LENIENT  # type: ignore[misc]
     result: list[WireEnvelope] | None
     totalItems: str | None
+
+
+class WireEnvelopeAnswer(TypedDict, total=False):
+    result: WireEnvelope | None
+
+
+class WireSignatures(TypedDict, total=False):
+    __pydantic_config__ = _LENIENT  # type: ignore[misc]
+    signatures: str | None
 
 
 class WhitelistEnvelope:
@@ -94,6 +117,12 @@ class WhitelistEnvelope:
     def hash(self) -> str | None:
         """The hash that approvers sign."""
         return (self.wire.get("metadata") or {}).get("hash")
+
+    @property
+    def signed_by(self) -> frozenset[str]:
+        """The ids of the users who have signed it."""
+        signings = (self.wire.get("signedAddress") or {}).get("signatures") or ()
+        return frozenset(filter(None, ((each.get("signature") or {}).get("userId") for each in signings)))
 
     @property
     def created_at(self) -> datetime | None:

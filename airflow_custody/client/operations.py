@@ -94,6 +94,25 @@ CREATE_WHITELIST_REQUEST = Operation(
 # Published knowledge, the role included: a service may not offer it.
 FIND_WHITELIST_REQUESTS = Operation("find whitelisting requests", "GET", "/whitelists/addresses", roles=("TPUser",))
 
+# Published knowledge. Rejecting and deleting twice does no harm.
+GET_WHITELIST_REQUEST = Operation("get whitelisting request", "GET", "/whitelists/addresses", roles=("TPUser",))
+FIND_FOR_APPROVAL = Operation(
+    "find whitelisting requests for approval", "GET", "/whitelists/addresses/for-approval", roles=("TPUser",)
+)
+_APPROVER = ("WhitelistedAddressApprover",)
+APPROVE_WHITELIST_REQUESTS = Operation(
+    "approve whitelisting requests", "POST", "/whitelists/addresses/approve", roles=_APPROVER, repeatable=False
+)
+REJECT_WHITELIST_REQUESTS = Operation(
+    "reject whitelisting requests", "POST", "/whitelists/addresses/reject", roles=_APPROVER
+)
+DELETE_WHITELIST_REQUEST = Operation(
+    "delete whitelisting request",
+    "POST",
+    "/whitelists/addresses/delete",
+    roles=("WhitelistedAddressCreator",),
+)
+
 # Published knowledge. A second token does no harm.
 SIGN_IN = Operation("sign in", "POST", "/authentication/token", roles=())
 SHOW_CURRENT_USER = Operation("show current user", "GET", "/users/me", roles=("TPUser",))

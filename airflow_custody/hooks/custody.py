@@ -26,10 +26,11 @@ _IN_THE_FORM = {
     "secret": "Password",
     "username": "Login",
 }
-# What the operators need, for the test of a connection. Those for webhooks are published knowledge.
+# What the operators need, for the test of a connection. The last two are published knowledge.
 _ROLES = {
     "TPUser": "everything",
     "WhitelistedAddressCreator": "creating whitelisting requests",
+    "WhitelistedAddressApprover": "approving them",
     "Admin": "webhooks",
 }
 _NOT_OFFERED = (403, 404, 405, 501)
@@ -91,7 +92,7 @@ class CustodyHook(BaseHook):
         from airflow_custody.client import ApiKey, PasswordSignIn
 
         if auth == "password":
-            return {**settings, "auth": PasswordSignIn(name, secret, origin=origin, on_token=_mask)}
+            return {**settings, "auth": PasswordSignIn(name, secret, origin=origin, on_token=mask)}
         return {**settings, "auth": ApiKey(name, secret, origin=origin)}
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
@@ -209,7 +210,7 @@ class CustodyHook(BaseHook):
         if not isinstance(settings.get("allow_http", False), bool):
             raise self._wrong("must be true or false", "allow_http")
         if settings.get("proxy"):
-            _mask(settings["proxy"])
+            mask(settings["proxy"])
         if extras:
             # Names only: whoever mistypes one may have put a secret behind it.
             self.log.warning(
@@ -223,7 +224,7 @@ class CustodyHook(BaseHook):
         """Return how to sign in: what is filled in decides, and must be what ``auth`` says if it says anything."""
         login, password = connection.login or "", connection.password or ""
         if password:
-            _mask(password)
+            mask(password)
         if login and api_key_id:
             raise self._wrong("a user name and an API key's id are filled in: leave one of them empty", "auth")
         filled_in = "password" if login else "api_key" if api_key_id else "bearer"
@@ -318,7 +319,7 @@ def _paths(value: Any) -> Any:
     return tuple(parts) if isinstance(parts, (list, tuple)) and len(parts) != 1 else value
 
 
-def _mask(secret: str) -> None:
+def mask(secret: str) -> None:
     """Register a secret with Airflow's masker, wherever this Airflow has it."""
     try:
         from airflow.sdk.log import mask_secret

@@ -77,7 +77,8 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
         is this task's. Default True.
     :param lookup_wait: seconds that the service may take to show in a look-up what it has created. Default 30.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: the request's id, a string.
+    :return: the request's id, a string. XCom also gets, under the key ``request``, what was asked for: the fields
+        that were given, and ``id``.
     :raises AirflowFailException: if the request is wrong or refused, or if it can not be known whether it exists.
     """
 
@@ -133,7 +134,7 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
         with failing_the_task(self):
             request = self._request()
             with CustodyHook(self.custody_conn_id).get_conn() as client:
-                return CreateOnce(
+                request_id = CreateOnce(
                     context,
                     _WhitelistRequestCreation(client, request),
                     self.log,  # type: ignore[arg-type]
@@ -141,6 +142,9 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
                     look_before_create=self.look_before_create,
                     lookup_wait=self.lookup_wait,
                 ).run()
+            # What was asked for, so that whoever approves can compare it with what the service shows.
+            context["ti"].xcom_push(key="request", value={"id": request_id, **request.model_dump(exclude_none=True)})
+            return request_id
 
     def _request(self) -> WhitelistRequest:
         from airflow_custody.client import WhitelistRequest

@@ -152,7 +152,7 @@ class TestTestConnection:
         connection = json.loads(connection_json(sandbox)) | {"password": token}
         good, text = define(monkeypatch, connection).test_connection()
         assert good
-        assert "Missing: WhitelistedAddressCreator (creating whitelisting requests), Admin (webhooks)." in text
+        assert "Missing: WhitelistedAddressCreator (creating whitelisting requests), WhitelistedAddressApprover" in text
 
     @pytest.mark.parametrize("status", [403, 404, 405])
     def test_does_without_the_user_where_that_is_not_offered(self, monkeypatch, sandbox: Sandbox, status):

@@ -1,0 +1,132 @@
+"""
+Keys that sign approvals.
+
+Published knowledge, not part of the given interface: ECDSA on P-256 with SHA-256, as 64 bytes ``r || s``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from airflow_custody.client.errors import CustodyConfigurationError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+_HALF = 32
+
+
+class Signer(Protocol):
+    """
+    Sign messages with a P-256 key: implement this for a KMS or an HSM.
+
+    A signer that also has a method ``check()`` is asked, before anything is read or sent, to raise
+    :class:`CustodyConfigurationError` if its key can not be used.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the log calls the key; never the key."""
+
+    def sign(self, message: bytes) -> bytes:
+        """
+        Sign a message.
+
+        :param message: the bytes to hash with SHA-256 and sign.
+        :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian. :func:`raw_signature` makes them from DER.
+        """
+
+
+class PemSigner:
+    """
+    Sign with a private key in PEM.
+
+    The key is loaded when it is needed, and not kept. Needs the extra ``signing``.
+
+    :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``.
+    :param name: what the log calls the key.
+    :param password: what the key is encrypted with; None (default): it is not.
+    """
+
+    def __init__(self, load: Callable[[], str | bytes], *, name: str, password: str | None = None) -> None:
+        self._load = load
+        self._password = password
+        self.name = name
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, password: str | None = None) -> PemSigner:
+        """
+        Make a signer from a file.
+
+        :param path: the file's path; also the signer's name.
+        :param password: what the key is encrypted with; None (default): it is not.
+        :return: the signer.
+        """
+        return cls(Path(path).read_bytes, name=str(path), password=password)
+
+    def check(self) -> None:
+        """
+        Make sure that the key can be used.
+
+        :raises CustodyConfigurationError: if it can not be loaded, or is no P-256 key.
+        """
+        self._key()
+
+    def sign(self, message: bytes) -> bytes:
+        """
+        Sign a message.
+
+        :param message: the bytes to hash with SHA-256 and sign.
+        :return: 64 bytes ``r || s``.
+        :raises CustodyConfigurationError: if the key can not be loaded, or is no P-256 key.
+        """
+        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        return raw_signature(self._key().sign(message, ECDSA(SHA256())))
+
+    def _key(self) -> EllipticCurvePrivateKey:
+        try:
+            from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
+            from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        except ImportError:
+            raise self._unusable("it needs: pip install 'airflow-provider-custody[signing]'") from None
+        try:
+            pem = self._load()
+        except OSError as error:
+            raise self._unusable(f"it can not be read: {error.strerror or type(error).__name__}") from None
+        try:
+            key = load_pem_private_key(
+                pem.encode() if isinstance(pem, str) else pem, self._password.encode() if self._password else None
+            )
+        except (TypeError, ValueError):
+            # "from None": nothing of the key may come along.
+            raise self._unusable("it is no private key in PEM, or its password is wrong or missing") from None
+        if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
+            raise self._unusable("it is no P-256 (secp256r1) key")
+        return key
+
+    def _unusable(self, why: str) -> CustodyConfigurationError:
+        return CustodyConfigurationError(f"the signing key {self.name!r} can not be used: {why}", setting="signer")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def raw_signature(der: bytes) -> bytes:
+    """
+    Turn a signature in DER, as AWS KMS and most libraries give it, into what the service wants.
+
+    :param der: a P-256 signature in DER.
+    :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian.
+    :raises ValueError: if it is not DER, or not of a P-256 key.
+    """
+    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+    r, s = decode_dss_signature(der)
+    try:
+        return r.to_bytes(_HALF, "big") + s.to_bytes(_HALF, "big")
+    except OverflowError:
+        raise ValueError("the signature is not of a P-256 key") from None

@@ -1,0 +1,37 @@
+"""Approvers for tests: users of the sandbox with a key of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from airflow_custody.sandbox import Sandbox
+
+ROLES = ["TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover"]
+
+
+def pem_of(key: Any, password: str | None = None) -> str:
+    """Write a private key the way a file holds it."""
+    encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
+
+
+class Person:
+    """A user of the sandbox who is in some groups and has a P-256 key."""
+
+    def __init__(self, sandbox: Sandbox, name: str, *groups: str) -> None:
+        self._sandbox = sandbox
+        self.name = name
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.pem = pem_of(self.key)
+        public = self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        self.id = sandbox.control.add_user(name, ROLES, groups=groups, public_key=public)
+        self.token = sandbox.control.add_token(roles=ROLES, user_id=self.id)
