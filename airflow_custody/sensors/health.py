@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import (
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    AirflowTaskTimeout,
-    BaseSensorOperator,
     PokeReturnValue,
     conf,
 )
 from airflow.triggers.base import StartTriggerArgs
 
-from airflow_custody.client.errors import TRANSIENT_ERRORS, CustodyError
+from airflow_custody.client.errors import TRANSIENT_ERRORS
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
+from airflow_custody.waiting import CustodySensor
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -29,14 +22,9 @@ if TYPE_CHECKING:
     from airflow_custody.triggers.health import CustodyHealthTrigger
 
 _TRIGGER = "airflow_custody.triggers.health.CustodyHealthTrigger"
-# Airflow's own time-out of a deferral is a backstop for a triggerer that is down. It must not come before the
-# trigger's, which knows what was seen last.
-_BACKSTOP = timedelta(minutes=5)
-# How Airflow 2 and 3 say that a deferral timed out.
-_DEFERRAL_TIMEOUTS = ("Trigger/execution timeout", "Trigger timeout")
 
 
-class CustodyHealthSensor(BaseSensorOperator):
+class CustodyHealthSensor(CustodySensor):
     """
     Wait until the custody service is healthy.
 
@@ -80,6 +68,7 @@ class CustodyHealthSensor(BaseSensorOperator):
         "healthy_statuses",
     )
     ui_color = "#dcecf5"
+    awaited = "healthy"
 
     start_trigger_args = StartTriggerArgs(
         trigger_cls=_TRIGGER,
@@ -105,11 +94,7 @@ class CustodyHealthSensor(BaseSensorOperator):
         start_from_trigger: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        use_custody_retry_policy(self)
-        if self.never_fail or self.silent_fail:
-            raise ValueError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
-        self.custody_conn_id = custody_conn_id
+        super().__init__(custody_conn_id=custody_conn_id, deferrable=deferrable, **kwargs)
         self.tenant_id = tenant_id
         self.groups = groups
         self.components = components
@@ -117,7 +102,6 @@ class CustodyHealthSensor(BaseSensorOperator):
         self.require_results = require_results
         self.healthy_statuses = healthy_statuses
         self.require_fresh = require_fresh
-        self.deferrable = deferrable
         self.start_from_trigger = deferrable and start_from_trigger
         if self.start_from_trigger:
             # Replaced, not changed: the class attribute belongs to all sensors. The deadline is the scheduler's
@@ -129,12 +113,6 @@ class CustodyHealthSensor(BaseSensorOperator):
                 next_kwargs=None,
                 timeout=timedelta(seconds=self.timeout),
             )
-        self._last_seen = ""
-
-    @cached_property
-    def hook(self) -> CustodyHook:
-        """The hook, kept for as long as the sensor pokes."""
-        return CustodyHook(self.custody_conn_id)
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
         """Look once: True with the verdict if the service is healthy, False if it is not yet."""
@@ -157,64 +135,9 @@ class CustodyHealthSensor(BaseSensorOperator):
         self.log.info("Custody: %s", self._last_seen)
         return PokeReturnValue(is_done=True, xcom_value=verdict.to_json())
 
-    def execute(self, context: Context) -> Any:
-        """Wait in the worker, or look once and wait in the triggerer."""
-        with self._endings():
-            if not self.deferrable:
-                return super().execute(context)
-            started = time.time()
-            looked = self.poke(context)
-            if isinstance(looked, PokeReturnValue):
-                return looked.xcom_value
-            if time.time() - started > self.timeout:
-                raise AirflowSensorTimeout(f"Not healthy within {self.timeout:g} s.")
-            self.defer(
-                trigger=self._trigger(deadline=started + self.timeout),
-                method_name="execute_complete",
-                timeout=timedelta(seconds=self.timeout + self.poke_interval) + _BACKSTOP,
-            )
-
-    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Take what the trigger found: return the verdict, or raise what ended the wait."""
-        status = (event or {}).get("status")
-        if event is not None and status == "healthy":
-            result: dict[str, Any] = event["result"]
-            self.log.info("Custody: the service is healthy: all %s checks are.", result["total"])
-            return result
-        if event is not None and status == "timeout":
-            self._last_seen = event["message"]
-            raise AirflowSensorTimeout(f"Not healthy within {self.timeout:g} s.")
-        if event is not None and status == "error":
-            raise CustodyError.from_json(event["error"])
-        raise CustodyError(f"the trigger sent an event that is not understood: {event!r}", retryable=True)
-
-    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Come back from the triggerer; a deferral that Airflow itself timed out is a time-out like any other."""
-        with self._endings():
-            if next_method == "__fail__" and (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS:
-                raise AirflowSensorTimeout(f"Not healthy within {self.timeout:g} s.")
-            return super().resume_execution(next_method, next_kwargs, context)
-
-    @contextmanager
-    def _endings(self) -> Iterator[None]:
-        """
-        End the task the same way in every mode.
-
-        Airflow's own handling of ``soft_fail`` differs between them: it skips on failures in poke mode, and on
-        every error after a deferral. So it does not get to see the setting.
-        """
-        soft_fail, self.soft_fail = self.soft_fail, False
-        try:
-            with failing_the_task(self):
-                yield
-        except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
-            message = f"{timeout} Last seen: {self._last_seen}" if self._last_seen else str(timeout)
-            if soft_fail:
-                raise AirflowSkipException(message) from timeout
-            raise type(timeout)(message) from timeout
-        finally:
-            self.soft_fail = soft_fail
-            self.hook.close()
+    def told(self, result: dict[str, Any]) -> str:
+        """Say what the trigger found."""
+        return f"Custody: the service is healthy: all {result['total']} checks are."
 
     def _trigger(self, deadline: float) -> CustodyHealthTrigger:
         from airflow_custody.triggers.health import CustodyHealthTrigger
