@@ -34,8 +34,18 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
-        "sensors": [{"integration-name": "Custody", "python-modules": ["airflow_custody.sensors.health"]}],
-        "triggers": [{"integration-name": "Custody", "python-modules": ["airflow_custody.triggers.health"]}],
+        "sensors": [
+            {
+                "integration-name": "Custody",
+                "python-modules": ["airflow_custody.sensors.health", "airflow_custody.sensors.whitelist"],
+            }
+        ],
+        "triggers": [
+            {
+                "integration-name": "Custody",
+                "python-modules": ["airflow_custody.triggers.health", "airflow_custody.triggers.whitelist"],
+            }
+        ],
         "connection-types": [
             {
                 "connection-type": "custody",

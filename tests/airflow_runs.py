@@ -67,6 +67,7 @@ def _dag_file(body: str) -> Iterator[ModuleType]:
         "from airflow_custody.operators.whitelist import *\n"
         "from airflow_custody.operators.whitelist_approval import *\n"
         "from airflow_custody.sensors.health import *\n"
+        "from airflow_custody.sensors.whitelist import *\n"
         f"with DAG({name!r}, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc), schedule=None) as dag:\n"
         + "".join(f"    {line}\n" for line in body.strip().splitlines())
     )

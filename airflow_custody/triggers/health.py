@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow.triggers.base import TriggerEvent
-
-from airflow_custody.client.errors import TRANSIENT_ERRORS, CustodyError
+from airflow_custody.client.errors import CustodyError
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.polling import after_error, event, first_event, pause, unforeseen
 
 try:
     from airflow.triggers.base import BaseEventTrigger
@@ -21,12 +20,11 @@ except ImportError:  # Airflow 2: no event-driven scheduling, no shared polls
     from airflow.triggers.base import BaseTrigger as BaseEventTrigger  # type: ignore[assignment]
 
 if TYPE_CHECKING:
+    from airflow.triggers.base import TriggerEvent
+
     from airflow_custody.client import HealthCheck
     from airflow_custody.client.health import HealthCriteria, HealthVerdict
 
-# While the service fails, polls become rarer up to this many seconds (or the interval, if that is longer).
-_LONGEST_BACKOFF = 300.0
-_LONGEST_RETRY_AFTER = 3600.0
 _STATE_KEY = "custody_health"
 
 FireOn = Literal["healthy", "unhealthy", "change"]
@@ -48,11 +46,6 @@ class Look:
         if criteria not in self._verdicts:
             self._verdicts[criteria] = judge(self.checks, criteria, self.at)
         return self._verdicts[criteria]
-
-    @property
-    def may_pass(self) -> bool:
-        """True if the error is one that a wait sits out."""
-        return isinstance(self.error, TRANSIENT_ERRORS) and self.error.retryable
 
 
 class CustodyHealthTrigger(BaseEventTrigger):
@@ -165,7 +158,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
                 polls += 1
                 failures = failures + 1 if look.error else 0
                 yield look
-                await asyncio.sleep(_pause(interval, kwargs, polls, failures, look.error))
+                await asyncio.sleep(pause(interval, kwargs, polls, failures, look.error))
         finally:
             hook.close()
 
@@ -176,62 +169,41 @@ class CustodyHealthTrigger(BaseEventTrigger):
         try:
             criteria = HealthCriteria.of(self)
         except CustodyError as error:
-            yield _event("error", error=error.to_json())
+            yield event("error", error=error.to_json())
             return
-        events = self._wait(criteria, shared_stream) if self.fire_on is None else self._watch(criteria, shared_stream)
-        async for event in events:
-            yield event
+        if self.fire_on is None:
+            yield await first_event(
+                shared_stream,
+                partial(self._meaning, criteria),
+                deadline=self.deadline,
+                interval=float(self.poke_interval),
+                log=self.log,
+            )
+            return
+        async for each in self._watch(criteria, shared_stream):
+            yield each
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll alone, where the triggerer cannot share polls."""
         stream = self.open_shared_stream(self.serialize()[1])
         try:
-            async for event in self.filter_shared_stream(stream):
-                yield event
+            async for each in self.filter_shared_stream(stream):
+                yield each
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
 
     # --- what a look means ----------------------------------------------------------------------------------
 
-    async def _wait(self, criteria: HealthCriteria, looks: AsyncIterator[Look]) -> AsyncIterator[TriggerEvent]:
-        """Fire once: healthy, timed out, or an error that ends the wait."""
-        seen = "the service has not been looked at yet"
-        while True:
-            try:
-                look = await asyncio.wait_for(anext(looks), self._patience())
-            except asyncio.TimeoutError:
-                yield _event("timeout", message=seen)
-                return
-            except Exception as exception:
-                yield _event("error", error=_unforeseen(exception).to_json())
-                return
-            if look.error is not None and not look.may_pass:
-                yield _event("error", error=look.error.to_json())
-                return
-            if look.error is None:
-                verdict = look.verdict(criteria)
-                if verdict.healthy:
-                    self.log.info("Custody: %s", verdict.summary())
-                    yield _event("healthy", result=verdict.to_json())
-                    return
-                seen = verdict.summary()
-            else:
-                seen = str(look.error)
-            self.log.info("Not yet: %s", seen)
-            if self.deadline is not None and time.time() > self.deadline:
-                yield _event("timeout", message=seen)
-                return
-
-    def _patience(self) -> float | None:
-        """
-        Return how long to wait for the next look.
-
-        As in poke mode, the first look after the deadline still counts; should none come, the wait ends.
-        """
-        if self.deadline is None:
-            return None
-        return max(0.0, self.deadline - time.time()) + float(self.poke_interval) + 1.0
+    def _meaning(self, criteria: HealthCriteria, look: Look) -> TriggerEvent | str:
+        """Return what a look ends the wait with, or what was seen if it does not."""
+        if look.error is not None:
+            return after_error(look.error)
+        verdict = look.verdict(criteria)
+        if not verdict.healthy:
+            return verdict.summary()
+        self.log.info("Custody: %s", verdict.summary())
+        return event("healthy", result=verdict.to_json())
 
     async def _watch(self, criteria: HealthCriteria, looks: AsyncIterator[Look]) -> AsyncIterator[TriggerEvent]:
         """Fire whenever the service turns the way that is asked for."""
@@ -245,7 +217,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
             self.log.info("Custody turned %s: %s", now, reason)
             if self.fire_on in (now, "change"):
                 result = verdict.to_json() if verdict is not None else None
-                yield _event(now, result=result, reason=reason)
+                yield event(now, result=result, reason=reason)
             # After the event: a triggerer that dies in between fires once more rather than not at all.
             await self._remember(now)
             before = now
@@ -272,31 +244,7 @@ def _look(hook: CustodyHook, tenant_id: str | None) -> Look:
     except CustodyError as error:
         return Look(error=error)
     except Exception as exception:
-        return Look(error=_unforeseen(exception))
-
-
-def _unforeseen(exception: Exception) -> CustodyError:
-    """Wrap what is not an error of ours, say of a secrets backend: the task's retries may mend it."""
-    return CustodyError(f"{type(exception).__name__}: {exception}", operation="look at the health", retryable=True)
-
-
-def _event(status: str, **facts: Any) -> TriggerEvent:
-    return TriggerEvent({"status": status, **facts})  # type: ignore[no-untyped-call]
-
-
-def _pause(interval: float, kwargs: dict[str, Any], polls: int, failures: int, error: CustodyError | None) -> float:
-    """Return the seconds until the next poll."""
-    pause = interval
-    if kwargs.get("exponential_backoff"):
-        pause = interval * 2.0 ** min(polls - 1, 30)
-        pause = min(pause, kwargs.get("max_wait") or float("inf"))
-        if kwargs.get("deadline"):
-            pause = max(interval, min(pause, kwargs["deadline"] - time.time()))
-    if failures > 1:
-        pause = max(pause, min(interval * 2.0 ** min(failures - 1, 30), max(interval, _LONGEST_BACKOFF)))
-    if error is not None and error.retry_after:
-        pause = max(pause, min(error.retry_after, _LONGEST_RETRY_AFTER))
-    return pause
+        return Look(error=unforeseen(exception, "look at the health"))
 
 
 def _plain(names: Iterable[str] | None) -> Any:

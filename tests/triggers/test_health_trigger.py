@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from airflow_custody.polling import pause
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers.health import CustodyHealthTrigger, Look, _pause
+from airflow_custody.triggers.health import CustodyHealthTrigger, Look
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -224,12 +225,12 @@ def test_polls_become_rarer_while_the_service_fails():
     from airflow_custody.client import CustodyRateLimitError, CustodyServerError
 
     error = CustodyServerError("down")
-    pauses = [_pause(10, {}, polls, polls, error) for polls in range(1, 9)]
+    pauses = [pause(10, {}, polls, polls, error) for polls in range(1, 9)]
     assert pauses[0] == 10
     assert pauses == sorted(pauses)
     assert pauses[-1] == 300
-    assert _pause(10, {}, 1, 0, None) == 10
-    assert _pause(600, {}, 9, 9, error) == 600
-    assert _pause(10, {}, 1, 1, CustodyRateLimitError("slow", retry_after=42)) == 42
-    grown = [_pause(1, {"exponential_backoff": True, "max_wait": 5}, polls, 0, None) for polls in (1, 2, 3, 9)]
+    assert pause(10, {}, 1, 0, None) == 10
+    assert pause(600, {}, 9, 9, error) == 600
+    assert pause(10, {}, 1, 1, CustodyRateLimitError("slow", retry_after=42)) == 42
+    grown = [pause(1, {"exponential_backoff": True, "max_wait": 5}, polls, 0, None) for polls in (1, 2, 3, 9)]
     assert grown == [1, 2, 4, 5]

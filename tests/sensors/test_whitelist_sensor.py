@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    TaskDeferred,
+)
+from airflow_runs import execute, run_tasks
+
+from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sensors import whitelist
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+
+pytestmark = pytest.mark.usefixtures("connection")
+MODES = ["poke", "reschedule", "deferrable"]
+
+
+@pytest.fixture(autouse=True)
+def moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whitelist, "_MOMENT", 0.2)
+
+
+@pytest.fixture
+def number(sandbox: Sandbox) -> str:
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        made = client.create_whitelist_request(WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH"))
+    sandbox.control.clear_received()
+    return made
+
+
+def wait(number: str, **kwargs: Any) -> Any:
+    arguments = {"task_id": "wait", "poke_interval": 0.2, "timeout": 5, "deferrable": False, **kwargs}
+    return execute(lambda: CustodyWhitelistRequestSensor(request_id=number, **arguments))
+
+
+def task(mode: str, **kwargs: Any) -> str:
+    how = {"deferrable": True} if mode == "deferrable" else {"mode": mode, "deferrable": False}
+    arguments = {"task_id": "wait", "poke_interval": 0.2, "timeout": 8, **how, **kwargs}
+    return f"CustodyWhitelistRequestSensor(**{arguments!r})"
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", MODES)
+class TestInARun:
+    """The same in every mode, in real Airflow."""
+
+    def test_waits_until_it_has_taken_effect(self, sandbox: Sandbox, number: str, mode: str):
+        # The first look sees it waiting, the second fails, and then it has taken effect.
+        sandbox.control.order_fault("status", status=200, body={})
+        sandbox.control.order_fault(
+            "status",
+            status=200,
+            body={"result": [{"id": number, "status": "waiting"}], "totalItems": "1"},
+        )
+        sandbox.control.order_fault("status", status=503)
+        sandbox.control.set_whitelist_status(number, "active")
+        run = run_tasks(task(mode, request_id=number))
+        assert run.state_of("wait") == "success"
+        assert run.xcom("wait") == {"id": number, "state": "effective", "status": "active", "signatures": 0}
+        assert len(sandbox.control.received()) == 4
+
+    def test_times_out(self, number: str, mode: str):
+        assert run_tasks(task(mode, request_id=number, timeout=0.5)).state_of("wait") == "failed"
+
+    def test_a_time_out_is_skipped_with_soft_fail(self, number: str, mode: str):
+        run = run_tasks(task(mode, request_id=number, timeout=0.5, soft_fail=True))
+        assert run.state_of("wait") == "skipped"
+
+    @pytest.mark.parametrize("status", ["rejected", "removed"])
+    def test_fails_at_once_when_it_was_rejected_or_has_gone(self, sandbox, number: str, mode: str, status: str):
+        sandbox.control.order_fault("status", status=500)
+        sandbox.control.set_whitelist_status(number, status)
+        run = run_tasks(task(mode, request_id=number, soft_fail=True, retries=2))
+        assert run.state_of("wait") == "failed"
+        assert run.tries["wait", -1] == 1
+
+    def test_a_service_without_the_lookup_fails_at_once(self, sandbox: Sandbox, number: str, mode: str):
+        sandbox.control.order_fault("status", status=500)
+        sandbox.control.order_fault("status", status=404, times=None)
+        assert run_tasks(task(mode, request_id=number, soft_fail=True)).state_of("wait") == "failed"
+
+
+def test_status_words_can_be_asked_for(sandbox: Sandbox, number: str):
+    sandbox.control.set_whitelist_status(number, "Signed")
+    assert wait(number, effective_statuses=["SIGNED"])["status"] == "Signed"
+    with pytest.raises(AirflowSensorTimeout, match="waits for approval"):
+        wait(number, effective_statuses=["active"], timeout=0.1)
+    with pytest.raises(AirflowFailException, match="was rejected"):
+        wait(number, rejected_statuses="signed")
+
+
+def test_what_was_seen_last_is_told(number: str):
+    with pytest.raises(AirflowSkipException, match=f"{number} waits for approval"):
+        wait(number, timeout=0.1, soft_fail=True)
+
+
+def test_a_request_that_shows_up_late_has_not_gone(sandbox: Sandbox, number: str):
+    sandbox.control.set_whitelist_status(number, "active")
+    sandbox.control.order_fault("status", status=200, body={}, times=2)
+    assert wait(number)["state"] == "effective"
+
+
+@pytest.mark.parametrize("bad", ["", "None", "1/2", "x", None])
+def test_what_is_no_id_is_refused(sandbox: Sandbox, bad: Any):
+    with pytest.raises(AirflowFailException, match="not the id"):
+        wait(bad)
+    assert sandbox.control.received() == []
+
+
+def test_looks_once_before_it_defers(sandbox: Sandbox, number: str):
+    with pytest.raises(TaskDeferred) as caught:
+        wait(number, deferrable=True)
+    path, arguments = caught.value.trigger.serialize()
+    assert path == "airflow_custody.triggers.whitelist.CustodyWhitelistRequestTrigger"
+    assert sandbox.token not in repr(arguments)
+    sandbox.control.set_whitelist_status(number, "active")
+    assert wait(number, deferrable=True)["state"] == "effective"
+
+
+def test_errors_are_not_hidden():
+    with pytest.raises(ValueError, match="never_fail"):
+        CustodyWhitelistRequestSensor(task_id="wait", request_id="1", never_fail=True)
