@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shlex
@@ -12,6 +13,9 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
+
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from airflow_custody.sandbox import SandboxControl
 
@@ -131,3 +135,28 @@ class SandboxProcess:
             if line.startswith("export "):
                 self.connection = shlex.split(line)[1].partition("=")[2]
                 return
+
+
+def approver_connections(sandbox: SandboxProcess) -> dict[str, str]:
+    """
+    Make two users who must sign one after the other, each with a key.
+
+    :return: the connections that the example of a complete whitelisting needs, as environment variables.
+    """
+    service = json.loads(sandbox.connection)
+    variables = {}
+    groups = []
+    for name, person in (("first", "bob"), ("second", "carol")):
+        key = ec.generate_private_key(ec.SECP256R1())
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        roles = ["TPUser", "WhitelistedAddressApprover"]
+        user = sandbox.control.add_user(person, roles, groups=[name], public_key=public)
+        token = sandbox.control.add_token(roles=roles, user_id=user)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        groups.append({"externalGroupID": name, "minimumSignatures": 1})
+        variables[f"AIRFLOW_CONN_CUSTODY_{name.upper()}_APPROVER"] = json.dumps({**service, "password": token})
+        variables[f"AIRFLOW_CONN_CUSTODY_{name.upper()}_KEY"] = json.dumps(
+            {"conn_type": "generic", "extra": {"private_key": private}}
+        )
+    sandbox.control.set_approvers([{"sequential": groups}])
+    return variables

@@ -20,7 +20,15 @@ from typing import Any
 
 import psutil
 import requests
-from _environment import SandboxProcess, airflow_environment, free_ports, fresh_home, require_airflow, shown
+from _environment import (
+    SandboxProcess,
+    airflow_environment,
+    approver_connections,
+    free_ports,
+    fresh_home,
+    require_airflow,
+    shown,
+)
 
 PATIENCE = 180.0
 GRACE = 10.0
@@ -86,6 +94,7 @@ def _environment(
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_logs),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_logs),
+        **approver_connections(sandbox),
     }
     return airflow_environment(home, sandbox, **settings)
 

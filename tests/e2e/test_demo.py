@@ -19,7 +19,16 @@ def test_the_main_job_end_to_end():
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     told = done.stdout
-    steps = ["is not healthy", "gate      open", "request   created: id 3711", "Approve", "webhook   set to enabled"]
+    steps = [
+        "is not healthy",
+        "gate      open",
+        "request   created: id 3711",
+        "answers: Approve",
+        "bob's key has signed",
+        "carol's key has signed",
+        "effect    the whitelisting has taken effect",
+        "notice    Request 3711 has taken effect; decided by alice",
+    ]
     assert [step for step in steps if step not in told] == []
     assert [told.index(step) for step in steps] == sorted(told.index(step) for step in steps)
     assert told.rstrip().splitlines()[-1].startswith("demo: ok")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from airflow_runs import AIRFLOW, DAGS, load, run_dag
+from people import Person
 
 from airflow_custody.sandbox import Sandbox
 
@@ -64,6 +65,40 @@ def test_mapping(sandbox: Sandbox, example):
         label: label for label in report
     }
     assert len(requests) == 3
+
+
+class TestCompleteWhitelisting:
+    """With the decision made beforehand; the demo plays it with a person who is asked."""
+
+    @pytest.fixture
+    def people(self, sandbox: Sandbox, monkeypatch) -> None:
+        monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
+        groups = []
+        for name in ("first", "second"):
+            person = Person(sandbox, name, name)
+            service = json.loads(sandbox.connection()) | {"password": person.token}
+            key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
+            monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_APPROVER", json.dumps(service))
+            monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_KEY", json.dumps(key))
+            groups.append({"externalGroupID": name, "minimumSignatures": 1})
+        sandbox.control.set_approvers([{"sequential": groups}])
+
+    def test_yes(self, sandbox: Sandbox, example, people):
+        run = run_dag(example("custody_whitelist_complete").dag, run_conf={"decision": "Approve"})
+        assert run.state == "success", run.states
+        (request,) = sandbox.control.whitelist_requests()
+        assert request["status"] == "active"
+        assert run.state_of("reject") == "skipped"
+        assert "has taken effect" in run.xcom("tell")
+
+    def test_no(self, sandbox: Sandbox, example, people):
+        run = run_dag(example("custody_whitelist_complete").dag)
+        assert run.state == "success", run.states
+        (request,) = sandbox.control.whitelist_requests()
+        assert request["status"] == "rejected"
+        assert run.state_of("sign_first") == run.state_of("wait_until_effective") == "skipped"
+        assert "was rejected" in run.xcom("tell")
+        assert sandbox.control.received(path="/whitelists/addresses/approve") == []
 
 
 def test_webhook_maintenance(sandbox: Sandbox, example, monkeypatch):

@@ -1,0 +1,154 @@
+"""
+Whitelist a destination address, from the request to its effect, with everything that people do in between.
+
+The gate waits until the service is healthy, the request is created once, and a person decides in the Airflow UI
+(*Required Actions*). On yes, two approvers sign one after the other, each with an own user and key; the DAG waits until
+the whitelisting has taken effect, and tells somebody. On no, or if nobody answers in time, the request is rejected at
+the service, and somebody is told that.
+
+What is signed is what the create task asked for: each approver reads the request from the service again, verifies it
+and compares it before signing.
+
+Change: the defaults of the params, who may decide, the body of ``tell``, the schedule. Make these connections: the two
+approvers' users (``custody_first_approver``, ``custody_second_approver``), and a connection of any type for each one's
+P-256 key, in its extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
+
+Deciding in the UI needs Airflow 3.1 or later with ``apache-airflow-providers-standard``. Elsewhere whoever starts
+the run decides beforehand, with ``{"decision": "Approve"}``; any other run, so every scheduled one, rejects its
+request. Approving and rejecting are published knowledge of the service, not part of the interface this package was
+given.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from airflow.providers.common.compat.sdk import DAG, AirflowOptionalProviderFeatureException, Param, task
+
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.operators.whitelist_approval import (
+    CustodyApproveWhitelistRequestsOperator,
+    CustodyRejectWhitelistRequestsOperator,
+)
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.signers import ConnectionSigner
+
+try:
+    from airflow.providers.standard.operators.hitl import HITLOperator
+except (ImportError, AirflowOptionalProviderFeatureException):
+    HITLOperator = None
+
+params = {
+    "label": Param("Treasury cold wallet", type="string", minLength=1),
+    "address": Param("0x52908400098527886E0F7030069857D2E4169EE7", type="string", minLength=1),
+    "blockchain": Param("ETH", type="string", minLength=1),
+}
+if HITLOperator is None:
+    params["decision"] = Param("Reject", enum=["Approve", "Reject"])
+
+with DAG(
+    dag_id="custody_whitelist_complete",
+    schedule="0 9 * * 1",
+    start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
+    catchup=False,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    params=params,
+    tags=["custody", "example"],
+    doc_md=__doc__,
+) as dag:
+    wait_until_healthy = CustodyHealthSensor(
+        task_id="wait_until_healthy", deferrable=True, poke_interval=5, timeout=30 * 60
+    )
+
+    create_request = CustodyCreateWhitelistRequestOperator(
+        task_id="create_request",
+        label="{{ params.label }}",
+        address="{{ params.address }}",
+        blockchain="{{ params.blockchain }}",
+    )
+
+    if HITLOperator is not None:
+        decide = HITLOperator(
+            task_id="decide",
+            subject="Whitelist {{ params.label }} on {{ params.blockchain }}?",
+            body="""
+| | |
+|---|---|
+| Request | {{ ti.xcom_pull(task_ids="create_request") }} |
+| Chain | {{ params.blockchain }} |
+| Address | `{{ params.address }}` |
+| Label | {{ params.label }} |
+""",
+            options=["Approve", "Reject"],
+            # Nobody has answered: that is a no.
+            defaults=["Reject"],
+            response_timeout=timedelta(hours=8),
+        )
+        decision = decide.output
+        create_request >> decide
+    else:
+
+        @task
+        def decide(params: dict | None = None) -> dict:
+            """Take the decision of whoever started the run."""
+            return {"chosen_options": [params["decision"]], "responded_by_user": {"name": "who started the run"}}
+
+        decision = decide()
+        create_request >> decision
+
+    @task.branch
+    def what_was_decided(decision: dict) -> str:
+        """Go on with signing, or with the way back."""
+        return "sign_first" if decision["chosen_options"] == ["Approve"] else "reject"
+
+    # [START howto_operator_custody_approve_whitelist_requests]
+    sign_first = CustodyApproveWhitelistRequestsOperator(
+        task_id="sign_first",
+        custody_conn_id="custody_first_approver",
+        signer=ConnectionSigner("custody_first_key"),
+        request_ids=create_request.output,
+        # What the create task asked for: nothing is signed that differs from it.
+        expected=create_request.output["request"],
+    )
+    # [END howto_operator_custody_approve_whitelist_requests]
+
+    sign_second = CustodyApproveWhitelistRequestsOperator(
+        task_id="sign_second",
+        custody_conn_id="custody_second_approver",
+        signer=ConnectionSigner("custody_second_key"),
+        request_ids=create_request.output,
+        expected=create_request.output["request"],
+    )
+
+    # [START howto_sensor_custody_whitelist_request]
+    wait_until_effective = CustodyWhitelistRequestSensor(
+        task_id="wait_until_effective",
+        request_id=create_request.output,
+        deferrable=True,
+        poke_interval=5,
+        timeout=24 * 60 * 60,
+    )
+    # [END howto_sensor_custody_whitelist_request]
+
+    reject = CustodyRejectWhitelistRequestsOperator(
+        task_id="reject",
+        custody_conn_id="custody_first_approver",
+        request_ids=create_request.output,
+        comment="rejected in Airflow, {{ run_id }}",
+    )
+
+    @task(trigger_rule="none_failed_min_one_success")
+    def tell(request_id: str, decision: dict) -> str:
+        """Tell somebody how it ended. YOUR OWN NOTIFIER GOES HERE."""
+        yes = decision["chosen_options"] == ["Approve"]
+        who = (decision.get("responded_by_user") or {}).get("name") or "nobody in time"
+        message = f"Request {request_id} {'has taken effect' if yes else 'was rejected'}; decided by {who}."
+        print(message)
+        return message
+
+    branch = what_was_decided(decision)
+    told = tell(create_request.output, decision)
+    wait_until_healthy >> create_request
+    branch >> sign_first >> sign_second >> wait_until_effective >> told
+    branch >> reject >> told
