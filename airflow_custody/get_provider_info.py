@@ -29,6 +29,7 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_custody.operators.health",
                     "airflow_custody.operators.webhook",
+                    "airflow_custody.operators.webhook_creation",
                     "airflow_custody.operators.whitelist",
                     "airflow_custody.operators.whitelist_approval",
                 ],

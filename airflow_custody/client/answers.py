@@ -117,7 +117,7 @@ def not_this_service(
     operation: Operation, answer: Answer, auth: Authentication, why: str, retryable: bool | None = None
 ) -> CustodyError:
     """Return the error for a 2xx answer that is not this service's: another program's, or a piece of one."""
-    beginning = auth.shown(_text(answer.body), 120)
+    beginning = "" if operation.confidential else auth.shown(_text(answer.body), 120)
     return operation.not_understood(
         f"this is not an answer of the custody service: {why} (content type {answer.content_type or 'not given'}, "
         f"{len(answer.body)} bytes{', beginning ' + repr(beginning) if beginning else ''})",

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from airflow_custody import __version__
 from airflow_custody.client import operations
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from airflow_custody.client.auth import Authentication
     from airflow_custody.client.envelopes import WhitelistEnvelope
     from airflow_custody.client.operations import Operation
+    from airflow_custody.client.webhooks import WireCall, WireWebhook
 
 log = logging.getLogger(__name__)
+Page = TypeVar("Page")
 
 WebhookStatus = Literal["enabled", "disabled"]
 WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
@@ -306,6 +308,106 @@ class CustodyClient:
         """
         operation = operations.DELETE_WHITELIST_REQUEST
         self._do(operation, {"id": _checked_id(operation, request_id), "comment": comment})
+
+    def create_webhook(
+        self,
+        webhook_type: str,
+        url: str,
+        *,
+        secret: str | None = None,
+        before_send: Callable[[], None] | None = None,
+    ) -> tuple[str, str]:
+        """
+        Create a webhook configuration.
+
+        Published knowledge, not part of the given interface: ``POST /webhooks``. Two calls create two.
+
+        :param webhook_type: what is told of, ``requestStatus.updated`` say.
+        :param url: where to, HTTPS.
+        :param secret: what deliveries are signed with, at most 150 characters; None (default): the service makes one
+            up.
+        :param before_send: as for :meth:`create_whitelist_request`.
+        :return: the webhook's id, and its secret, which the service never shows again.
+        :raises CustodyOutcomeUnknownError: if it was sent and its answer is missing, cut, unreadable or a 5xx.
+        :raises CustodyError: of another type if it was not created.
+        """
+        from airflow_custody.client import answers
+        from airflow_custody.client.webhooks import LONGEST_SECRET, WireCreatedWebhook
+
+        operation = operations.CREATE_WEBHOOK
+        if secret is not None and not 0 < len(secret) <= LONGEST_SECRET:
+            raise operation.failed(
+                CustodyRequestError, f"the secret must have 1 to {LONGEST_SECRET} characters; nothing was sent"
+            )
+        body = {"type": webhook_type, "url": url, **({} if secret is None else {"secret": secret})}
+        answer = self._transport.exchange(operation, body=body, before_send=before_send)
+        answers.check_status(operation, answer, self._auth)
+        created = answers.read_body(operation, answer, WireCreatedWebhook, self._auth)
+        webhook_id = (created.get("webhook") or {}).get("id", "")
+        shown = created.get("secret") or secret
+        if not _UUID.fullmatch(webhook_id) or not shown:
+            raise answers.not_this_service(operation, answer, self._auth, "it has no 'webhook.id' and 'secret'")
+        return webhook_id, shown
+
+    def list_webhooks(self, *, webhook_type: str | None = None, url: str | None = None) -> Iterator[WireWebhook]:
+        """
+        List webhook configurations, page by page.
+
+        Published knowledge, not part of the given interface: ``GET /webhooks``.
+
+        :param webhook_type: only those of this type.
+        :param url: only those that deliver to this URL.
+        :return: the webhooks, each once. A page is fetched when it is needed.
+        :raises CustodyError: as the types say.
+        """
+        from airflow_custody.client.webhooks import WireWebhooks
+
+        filters = {"type": webhook_type, "url": url}
+        for page in self._cursor_pages(operations.LIST_WEBHOOKS, WireWebhooks, filters):
+            yield from page.get("webhooks") or ()
+
+    def list_webhook_calls(
+        self, *, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
+    ) -> Iterator[WireCall]:
+        """
+        List deliveries of webhooks, page by page.
+
+        Published knowledge, not part of the given interface: ``GET /webhooks/calls``.
+
+        :param webhook_id: only those of this webhook.
+        :param event_id: only those of this event.
+        :param status: only those with this status.
+        :return: the calls. A page is fetched when it is needed.
+        :raises CustodyError: as the types say.
+        """
+        from airflow_custody.client.webhooks import WireCalls
+
+        filters = {"webhookID": webhook_id, "eventID": event_id, "status": status}
+        for page in self._cursor_pages(operations.LIST_WEBHOOK_CALLS, WireCalls, filters):
+            yield from page.get("calls") or ()
+
+    def _cursor_pages(self, operation: Operation, shape: type[Page], filters: dict[str, str | None]) -> Iterator[Page]:
+        from airflow_custody.client import answers
+
+        query = {name: value for name, value in filters.items() if value is not None}
+        query.update({"cursor.pageRequest": "FIRST", "cursor.pageSize": str(_PAGE)})
+        names = {"query", "cursor", *shape.__annotations__}
+        pages: set[str] = set()
+        while True:
+            answer = self._transport.exchange(operation, query=query)
+            answers.check_status(operation, answer, self._auth)
+            page = answers.read_body(operation, answer, shape, self._auth)
+            if not names & set(cast("dict[str, Any]", page)) and not answers.is_empty_object(answer):
+                raise answers.not_this_service(operation, answer, self._auth, "it is no listing")
+            yield page
+            cursor = cast("dict[str, Any]", page).get("cursor") or {}
+            name = cursor.get("currentPage")
+            if not cursor.get("hasNext"):
+                return
+            if not name or name in pages:
+                raise answers.not_this_service(operation, answer, self._auth, "its cursor leads nowhere")
+            pages.add(name)
+            query.update({"cursor.pageRequest": "NEXT", "cursor.currentPage": name})
 
     def get_current_user(self) -> WireUser:
         """

@@ -28,6 +28,7 @@ class Operation:
     :param roles: roles that the token's user needs.
     :param repeatable: whether sending it twice does no harm. What is not repeatable is sent again only if the
         connection was never made.
+    :param confidential: whether its answer holds a secret, so that nothing of it may be shown.
     :param hints: what to tell the user for a status code, beyond what holds for every operation.
     """
 
@@ -36,6 +37,7 @@ class Operation:
     path: str
     roles: tuple[str, ...]
     repeatable: bool = True
+    confidential: bool = False
     hints: Mapping[int, str] = field(default_factory=dict)
 
     def on(self, identifier: str) -> Operation:
@@ -94,6 +96,11 @@ CREATE_WHITELIST_REQUEST = Operation(
 # Published knowledge, the role included: a service may not offer it.
 FIND_WHITELIST_REQUESTS = Operation("find whitelisting requests", "GET", "/whitelists/addresses", roles=("TPUser",))
 
+# Published knowledge.
+CREATE_WEBHOOK = Operation("create webhook", "POST", "/webhooks", roles=("Admin",), repeatable=False, confidential=True)
+LIST_WEBHOOKS = Operation("list webhooks", "GET", "/webhooks", roles=("Admin",))
+LIST_WEBHOOK_CALLS = Operation("list webhook calls", "GET", "/webhooks/calls", roles=("Admin",))
+
 # Published knowledge. Rejecting and deleting twice does no harm.
 GET_WHITELIST_REQUEST = Operation("get whitelisting request", "GET", "/whitelists/addresses", roles=("TPUser",))
 FIND_FOR_APPROVAL = Operation(
@@ -114,7 +121,7 @@ DELETE_WHITELIST_REQUEST = Operation(
 )
 
 # Published knowledge. A second token does no harm.
-SIGN_IN = Operation("sign in", "POST", "/authentication/token", roles=())
+SIGN_IN = Operation("sign in", "POST", "/authentication/token", roles=(), confidential=True)
 SHOW_CURRENT_USER = Operation("show current user", "GET", "/users/me", roles=("TPUser",))
 
 # The roles for webhooks are published knowledge, not part of the given interface.

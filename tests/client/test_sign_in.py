@@ -120,6 +120,7 @@ def test_bad_days_at_the_sign_in_send_nothing_else(sandbox: Sandbox, client: Cus
     with pytest.raises(kind) as caught:
         client.create_whitelist_request(REQUEST)
     assert PASSWORD not in str(caught.value)
+    assert "two words" not in str(caught.value)
     assert len(sandbox.control.received()) == 1
     assert client.create_whitelist_request(REQUEST) == "3711"
 

@@ -1,0 +1,185 @@
+"""Creating and listing webhooks, and verifying what they deliver."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyOutcomeUnknownError,
+    CustodyRequestError,
+    CustodyResponseError,
+)
+from airflow_custody.client.webhooks import verify_delivery
+from airflow_custody.sandbox import Sandbox
+
+TYPE, URL = "requestStatus.updated", "https://hooks.example.com/custody"
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=0) as made:
+        yield made
+
+
+def test_create_shows_the_secret_once(sandbox: Sandbox, client: CustodyClient):
+    number, secret = client.create_webhook(TYPE, URL)
+    assert len(secret) > 20
+    assert client.create_webhook(TYPE, URL, secret="my own")[1] == "my own"
+    found = list(client.list_webhooks(webhook_type=TYPE, url=URL))
+    assert found[0]["id"] == number
+    assert secret not in repr(found)
+
+
+def test_lists_all_pages(sandbox: Sandbox, client: CustodyClient):
+    made = [sandbox.control.add_webhook(url=f"https://h{number % 2}.example.com")["id"] for number in range(205)]
+    assert [each["id"] for each in client.list_webhooks()] == made
+    assert len(sandbox.control.received()) == 3
+    assert len(list(client.list_webhooks(url="https://h1.example.com"))) == 102
+    assert list(client.list_webhooks(webhook_type="currencyStatus.updated")) == []
+
+
+def test_lists_calls(sandbox: Sandbox, client: CustodyClient):
+    body = {"calls": [{"id": 7, "status": "failed"}], "cursor": {"currentPage": "a", "hasNext": True}}
+    sandbox.control.order_fault("status", status=200, body=body)
+    sandbox.control.order_fault("status", status=200, body={"calls": [{"id": "8"}], "cursor": {"currentPage": "b"}})
+    calls = list(client.list_webhook_calls(webhook_id="w", event_id="e", status="failed"))
+    assert [each["id"] for each in calls] == ["7", "8"]
+    first, second = sandbox.control.received(path="/webhooks/calls")
+    assert first["query"]["webhookID"] == ["w"]
+    assert second["query"]["cursor.currentPage"] == ["a"]
+    assert list(client.list_webhook_calls()) == []
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        [{"status": "UP"}],
+        [{"webhooks": [], "cursor": {"hasNext": True}}],
+        [{"webhooks": [], "cursor": {"hasNext": True, "currentPage": "a"}}] * 2,
+    ],
+)
+def test_listings_that_lead_nowhere(sandbox: Sandbox, client: CustodyClient, bodies):
+    for body in bodies:
+        sandbox.control.order_fault("status", status=200, body=body)
+    with pytest.raises(CustodyResponseError):
+        list(client.list_webhooks())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"answer": "cut_body", "keep": 230},
+        {"answer": "status", "status": 200, "body": {"secret": "shh-shh-shh"}},
+        {"answer": "status", "status": 200, "body": '{"secret": "shh-shh-shh"'},
+        {"answer": "status", "status": 500},
+    ],
+    ids=str,
+)
+def test_a_lost_answer_is_unknown_and_shows_no_secret(sandbox: Sandbox, client: CustodyClient, fault):
+    sandbox.control.order_fault(method="POST", **fault)
+    with pytest.raises(CustodyOutcomeUnknownError) as caught:
+        client.create_webhook(TYPE, URL, secret="shh-shh-shh")
+    assert "shh" not in str(caught.value)
+
+
+@pytest.mark.parametrize("secret", ["", "x" * 151])
+def test_a_secret_that_is_no_secret_is_refused(sandbox: Sandbox, client: CustodyClient, secret):
+    with pytest.raises(CustodyRequestError, match="1 to 150"):
+        client.create_webhook(TYPE, URL, secret=secret)
+    assert sandbox.control.received() == []
+
+
+# --- deliveries --------------------------------------------------------------------------------------------
+
+SECRET = "not a real secret"
+NOW = 1_790_000_000
+
+
+def delivery(body: bytes = b"{}", secret: str = SECRET, number: str = "evt-1", at: int = NOW) -> dict[str, str]:
+    digest = hmac.digest(secret.encode(), f"{number}.{at}.".encode() + body, hashlib.sha256)
+    return {
+        "X-Webhook-Id": number,
+        "X-Webhook-Timestamp": str(at),
+        "X-Webhook-Signature": "v1," + base64.b64encode(digest).decode(),
+    }
+
+
+def verify(headers: dict[str, str], body: bytes = b"{}", **kwargs: Any) -> str:
+    return verify_delivery(headers, body, SECRET, **{"now": NOW, **kwargs})
+
+
+@given(st.binary(), st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1))
+def test_what_the_service_signs_is_accepted(body: bytes, number: str):
+    assert verify(delivery(body, number=number), body) == number
+
+
+@given(st.binary(), st.binary())
+def test_another_body_is_not(body: bytes, other: bytes):
+    if body != other:
+        with pytest.raises(CustodyRequestError, match="no signature fits"):
+            verify(delivery(body), other)
+
+
+def test_one_good_signature_among_others_is_enough():
+    headers = delivery()
+    headers["X-Webhook-Signature"] = f"v2,abcd v1,?? {headers['X-Webhook-Signature']} v1,"
+    assert verify(headers) == "evt-1"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"X-Webhook-Signature": ""}, "no signature"),
+        ({"X-Webhook-Signature": "v1,"}, "no signature"),
+        ({"X-Webhook-Id": "evt-2"}, "no signature"),
+        ({"X-Webhook-Timestamp": str(NOW + 1)}, "no signature"),
+    ],
+)
+def test_what_was_tampered_with_is_refused(change, said):
+    with pytest.raises(CustodyRequestError, match=said):
+        verify({**delivery(), **change})
+
+
+@pytest.mark.parametrize("name", ["X-Webhook-Id", "X-Webhook-Timestamp", "X-Webhook-Signature"])
+def test_a_missing_header_is_named(name: str):
+    headers = {key: value for key, value in delivery().items() if key != name}
+    with pytest.raises(CustodyRequestError, match=name.lower()):
+        verify(headers)
+
+
+@pytest.mark.parametrize("at", [NOW - 301, NOW + 301, 0])
+def test_an_old_delivery_is_refused(at: int):
+    with pytest.raises(CustodyRequestError, match="300 s"):
+        verify(delivery(at=at))
+    assert verify(delivery(at=NOW - 299)) == "evt-1"
+    assert verify(delivery(at=at), tolerance=float("inf")) == "evt-1"
+
+
+def test_another_secret_is_refused_and_never_shown():
+    with pytest.raises(CustodyRequestError) as caught:
+        verify(delivery(secret="somebody else's"))
+    assert SECRET not in str(caught.value)
+
+
+def test_a_replay_is_refused_and_only_good_deliveries_are_remembered():
+    seen: set[str] = set()
+
+    def first_time(number: str) -> bool:
+        new = number not in seen
+        seen.add(number)
+        return new
+
+    with pytest.raises(CustodyRequestError):
+        verify(delivery(secret="wrong"), first_time=first_time)
+    assert verify(delivery(), first_time=first_time) == "evt-1"
+    with pytest.raises(CustodyRequestError, match="seen before"):
+        verify(delivery(), first_time=first_time)
