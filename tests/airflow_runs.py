@@ -32,6 +32,9 @@ class Run:
     def state_of(self, task_id: str, map_index: int = -1) -> str:
         return self.states[task_id, map_index]
 
+    def pushed(self, task_id: str, key: str) -> Any:
+        return self._instances[task_id, -1].xcom_pull(task_ids=task_id, key=key)
+
     def xcom(self, task_id: str, map_index: int = -1) -> Any:
         instance = self._instances[task_id, map_index]
         return instance.xcom_pull(task_ids=task_id, map_indexes=None if map_index < 0 else map_index)

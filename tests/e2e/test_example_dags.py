@@ -11,6 +11,7 @@ import pytest
 from airflow_runs import AIRFLOW, DAGS, load, run_dag
 from people import Person
 
+from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.sandbox import Sandbox
 
 EXAMPLES = Path(__file__).parent.parent.parent / "example_dags"
@@ -33,7 +34,7 @@ def example(request):
 
     yield get
     for path in linked:
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
@@ -67,23 +68,92 @@ def test_mapping(sandbox: Sandbox, example):
     assert len(requests) == 3
 
 
+@pytest.fixture
+def people(sandbox: Sandbox, monkeypatch) -> list[dict]:
+    """The two approvers of the examples; returns their groups."""
+    groups = []
+    for name in ("first", "second"):
+        person = Person(sandbox, name, name)
+        service = json.loads(sandbox.connection()) | {"password": person.token}
+        key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_APPROVER", json.dumps(service))
+        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_KEY", json.dumps(key))
+        groups.append({"externalGroupID": name, "minimumSignatures": 1})
+    return groups
+
+
+class TestBatch:
+    def run(self, example, **conf):
+        return run_dag(
+            example("custody_whitelist_batch").dag, run_conf={"file": str(EXAMPLES / "addresses.csv"), **conf}
+        )
+
+    def test_one_signature_for_all(self, sandbox: Sandbox, example, people):
+        sandbox.control.set_approvers([{"sequential": people[:1]}])
+        run = self.run(example)
+        assert run.state == "success", run.states
+        requests = {request["id"]: request for request in sandbox.control.whitelist_requests()}
+        assert {request["status"] for request in requests.values()} == {"active"}
+        assert {label: requests[number]["label"] for label, number in run.xcom("report").items()} == {
+            request["label"]: request["label"] for request in requests.values()
+        }
+        (call,) = sandbox.control.received(path="/whitelists/addresses/approve")
+        assert len(call["body"]["ids"]) == 3
+
+    def test_a_row_that_is_refused_signs_nothing(self, sandbox: Sandbox, example, people, tmp_path):
+        sandbox.control.set_approvers([{"sequential": people[:1]}])
+        (tmp_path / "some.csv").write_text(
+            f"label,blockchain,address,memo,linked_wallet_ids\ngood,ETH,0x{'a' * 40},,\nbad,ETH,0x12,,\n"
+        )
+        assert self.run(example, file=str(tmp_path / "some.csv")).state == "failed"
+        assert sandbox.control.received(path="/whitelists/addresses/approve") == []
+
+
+class TestReconciliation:
+    def run(self, example):
+        return run_dag(
+            example("custody_whitelist_reconciliation").dag, run_conf={"file": str(EXAMPLES / "addresses.csv")}
+        )
+
+    def test_agrees_after_the_batch_and_fails_on_any_difference(self, sandbox: Sandbox, example, people):
+        sandbox.control.set_approvers([{"sequential": people[:1]}])
+        assert TestBatch().run(example).state == "success"
+        run = self.run(example)
+        assert run.state == "success", run.states
+        assert run.xcom("compare") == 3
+        first, second, _ = (request["id"] for request in sandbox.control.whitelist_requests())
+        sandbox.control.change_whitelist_request(first, label="Renamed", linkedWalletIds=["99"])
+        sandbox.control.set_whitelist_status(second, "removed")
+        with CustodyClient(sandbox.url, sandbox.token) as client:
+            more = client.create_whitelist_request(
+                WhitelistRequest(label="Nobody knows", address="0x" + "c" * 40, blockchain="ETH")
+            )
+        sandbox.control.set_whitelist_status(more, "active")
+        run = self.run(example)
+        assert run.state == "failed"
+        differences = run.pushed("compare", "differences")
+        assert sorted(each["what"] for each in differences) == [
+            "differs in label, linked_wallet_ids",
+            "missing at the service",
+            "not on the list",
+        ]
+
+    def test_what_can_not_be_verified_is_no_agreement(self, sandbox: Sandbox, example, people):
+        sandbox.control.set_approvers([{"sequential": people[:1]}])
+        assert TestBatch().run(example).state == "success"
+        sandbox.control.set_whitelist_metadata("3711", hash="0" * 64)
+        assert self.run(example).state == "failed"
+
+
 class TestCompleteWhitelisting:
     """With the decision made beforehand; the demo plays it with a person who is asked."""
 
-    @pytest.fixture
-    def people(self, sandbox: Sandbox, monkeypatch) -> None:
+    @pytest.fixture(autouse=True)
+    def decided(self, sandbox: Sandbox, people, monkeypatch) -> None:
         monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
-        groups = []
-        for name in ("first", "second"):
-            person = Person(sandbox, name, name)
-            service = json.loads(sandbox.connection()) | {"password": person.token}
-            key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
-            monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_APPROVER", json.dumps(service))
-            monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_KEY", json.dumps(key))
-            groups.append({"externalGroupID": name, "minimumSignatures": 1})
-        sandbox.control.set_approvers([{"sequential": groups}])
+        sandbox.control.set_approvers([{"sequential": people}])
 
-    def test_yes(self, sandbox: Sandbox, example, people):
+    def test_yes(self, sandbox: Sandbox, example):
         run = run_dag(example("custody_whitelist_complete").dag, run_conf={"decision": "Approve"})
         assert run.state == "success", run.states
         (request,) = sandbox.control.whitelist_requests()
@@ -91,7 +161,7 @@ class TestCompleteWhitelisting:
         assert run.state_of("reject") == "skipped"
         assert "has taken effect" in run.xcom("tell")
 
-    def test_no(self, sandbox: Sandbox, example, people):
+    def test_no(self, sandbox: Sandbox, example):
         run = run_dag(example("custody_whitelist_complete").dag)
         assert run.state == "success", run.states
         (request,) = sandbox.control.whitelist_requests()
