@@ -1,11 +1,20 @@
-"""Text that came from elsewhere, made fit for a message or a log line."""
+"""Text that came from elsewhere: what it is, and how it becomes fit for a message or a log line."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 # Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def is_uuid(text: str) -> bool:
+    """Tell whether the text is a UUID."""
+    return _UUID.fullmatch(text) is not None
 
 
 def has_unprintable(text: str) -> bool:
