@@ -75,6 +75,7 @@ class Standalone:
             "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "sqlite_settings.CONNECT_ARGS",
             **environment,
         }
         self._session = requests.Session()
@@ -116,10 +117,12 @@ class Standalone:
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=20)
-        mark = f"AIRFLOW_HOME={self.home}".encode()
+        ours = {str(process.pid) for process in self._processes}
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if mark in (place / "environ").read_bytes().split(b"\0"):
+                # Whatever became of its parent or its name, a process stays in the session it was started in.
+                session = (place / "stat").read_text().rpartition(")")[2].split()[3]
+                if session in ours:
                     os.kill(int(place.name), signal.SIGKILL)
         for process in self._processes:
             process.wait()
@@ -181,6 +184,8 @@ class CeleryCluster(Standalone):
                 **environment,
             },
         )
+        # For SQLite.
+        del self.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"]
         self._stopping = threading.Event()
 
     def start(self) -> None:
