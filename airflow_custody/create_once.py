@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
+from airflow_custody.client.errors import NOT_OFFERED, CustodyError, CustodyOutcomeUnknownError
 from airflow_custody.intents import Intents, digest
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ _LONGEST_PAUSE = 5.0
 # not make a task's own request pass for somebody else's, nor the other way round.
 _OLD_ENOUGH = timedelta(days=1)
 _CLOCKS_DIFFER = timedelta(minutes=5)
-_NOT_OFFERED = (403, 404, 405, 501)
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class CreateOnce:
         try:
             seen = self._look_at(request_id)
         except CustodyError as error:
-            if error.status not in _NOT_OFFERED:
+            if error.status not in NOT_OFFERED:
                 raise
             self.log.warning("Whether %s still exists can not be checked: %s", what, error)
         else:
@@ -175,7 +174,7 @@ class CreateOnce:
         try:
             seen = self._look_at(said)
         except CustodyError as error:
-            if error.status not in _NOT_OFFERED:
+            if error.status not in NOT_OFFERED:
                 raise
             self.log.warning("Whether %s is this task's can not be checked: %s", what, error)
         else:
@@ -207,7 +206,7 @@ class CreateOnce:
         try:
             there = sorted(seen.id for seen in self.creation.look())
         except CustodyError as error:
-            if error.status in _NOT_OFFERED:
+            if error.status in NOT_OFFERED:
                 self.log.warning(
                     "If the answer to the create gets lost, this task can not find out what became of it: %s", error
                 )

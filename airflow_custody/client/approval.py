@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from airflow_custody.client.models import WhitelistRequest
     from airflow_custody.client.signers import Signer
 
-#: The most requests that one signature is made for.
+#: The most requests that one call decides on.
 MOST_AT_ONCE = 100
 _OPERATION = "approve whitelisting requests"
+_NOT_SENT = "; nothing was signed or sent"
 _PAUSE = 1.0
 
 
@@ -54,15 +55,15 @@ def in_order(ids: Iterable[object]) -> list[str]:
     :raises CustodyRequestError: if there is none, one is not a number or there twice, or there are more than 100.
     """
     texts = [str(each) for each in ids]
-    for text in texts:
-        if not text.isascii() or not text.isdigit():
-            raise _refused(f"{readable(repr(text), 40)} is not the id of a whitelisting request")
+    wrong = [text for text in texts if not text.isascii() or not text.isdigit()]
+    if wrong:
+        raise CustodyRequestError(f"{readable(repr(wrong[0]), 40)} is not the id of a whitelisting request{_NOT_SENT}")
     if not texts:
-        raise _refused("there are no ids")
+        raise CustodyRequestError(f"there are no ids{_NOT_SENT}")
     if len({int(text) for text in texts}) != len(texts):
-        raise _refused("an id is there twice")
+        raise CustodyRequestError(f"an id is there twice{_NOT_SENT}")
     if len(texts) > MOST_AT_ONCE:
-        raise _refused(f"{len(texts)} ids are more than the {MOST_AT_ONCE} that can be signed at once")
+        raise CustodyRequestError(f"{len(texts)} ids are more than the {MOST_AT_ONCE} of one batch{_NOT_SENT}")
     return sorted(texts, key=int)
 
 
@@ -115,7 +116,7 @@ class Approving:
             check()
         waiting = self._waiting(wanted)
         if missing := [each for each in wanted if each not in waiting]:
-            if earlier_try and len(missing) == len(wanted) and self._signed_by_me(wanted):
+            if earlier_try and len(missing) == len(wanted) and self._signed_by_me(wanted, expected):
                 self._log.info("An earlier try has signed %s.", ", ".join(wanted))
                 return len(wanted)
             raise self._why_missing(missing)
@@ -133,19 +134,28 @@ class Approving:
         try:
             return self._client.approve_whitelist_requests(wanted, signature, comment)
         except CustodyOutcomeUnknownError as error:
-            return self._after_lost_answer(wanted, error)
+            return self._after_lost_answer(wanted, expected, error)
 
     def _waiting(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
         return {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=ids)}
 
-    def _verified(self, envelope: WhitelistEnvelope, expected: Mapping[str, WhitelistRequest] | None) -> str:
+    def _verified(
+        self,
+        envelope: WhitelistEnvelope,
+        expected: Mapping[str, WhitelistRequest] | None,
+        *,
+        but: str = "nothing was signed",
+    ) -> str:
         """Return a request's hash, once it is certain what is behind it."""
         payload = envelope.payload()
         if expected is not None:
             found = compare(expected[envelope.id], payload)
             if not found.same:
                 named = [*found.differing, *(f"{name} (not clear)" for name in found.unclear)]
-                raise _refused(f"whitelisting request {envelope.id} is not what was asked for: {', '.join(named)}")
+                raise CustodyRequestError(
+                    f"whitelisting request {envelope.id} is not what was asked for: {', '.join(named)}; {but}",
+                    operation=_OPERATION,
+                )
         return str(envelope.hash)
 
     def _sign(self, message: bytes) -> str:
@@ -170,18 +180,25 @@ class Approving:
             operation=_OPERATION,
         )
 
-    def _signed_by_me(self, ids: list[str]) -> bool:
+    def _signed_by_me(self, ids: list[str], expected: Mapping[str, WhitelistRequest] | None) -> bool:
         me = self._client.get_current_user().get("id")
         there = {each.id: each for each in self._client.find_whitelist_requests(ids=ids)}
-        return me is not None and all(each in there and me in there[each].signed_by for each in ids)
+        if me is None or not all(each in there and me in there[each].signed_by for each in ids):
+            return False
+        for each in ids:
+            # The signature may be another task's, or a person's, for something else.
+            self._verified(there[each], expected, but="it was signed before all the same")
+        return True
 
-    def _after_lost_answer(self, ids: list[str], error: CustodyOutcomeUnknownError) -> int:
+    def _after_lost_answer(
+        self, ids: list[str], expected: Mapping[str, WhitelistRequest] | None, error: CustodyOutcomeUnknownError
+    ) -> int:
         self._log.warning("It is not known what became of it: %s. Looking at the service.", error.message.rstrip("."))
         deadline = time.monotonic() + self._lookup_wait
         while True:
             late = time.monotonic() >= deadline
             try:
-                if self._signed_by_me(ids):
+                if self._signed_by_me(ids, expected):
                     self._log.info("The service shows the signatures of this user: the approval was taken.")
                     return len(ids)
                 still_waiting = set(self._waiting(ids)) == set(ids)

@@ -176,6 +176,9 @@ class CustodyUnhealthyError(CustodyError):
     retryable: bool = True
 
 
+#: Statuses with which a service says that it does not offer an operation, or not to this user.
+NOT_OFFERED = (403, 404, 405, 501)
+
 #: What a wait may sit out: the service is away or busy, nothing says that waiting is in vain.
 TRANSIENT_ERRORS: tuple[type[CustodyError], ...] = (
     CustodyConnectionError,

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_custody.client.errors import NOT_OFFERED, CustodyError
 from airflow_custody.client.text import readable
 
 if TYPE_CHECKING:
@@ -27,11 +28,12 @@ class Listed:
     Say where a request was listed.
 
     :param envelope: what was listed; None: nowhere.
-    :param by_default: whether it is listed without asking for those that wait.
+    :param settled: whether it is listed without asking for those that wait, and not among those that wait for the
+        client's user.
     """
 
     envelope: WhitelistEnvelope | None
-    by_default: bool
+    settled: bool
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Progress:
 
 def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, Listed]:
     """
-    Find where requests are listed, in two calls for each hundred of them, or one if all have taken effect.
+    Find where requests are listed, in two calls for each hundred of them, and one more for those that do not wait.
 
     :param client: the client.
     :param ids: the requests' ids.
@@ -83,13 +85,27 @@ def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, Listed]:
     found: dict[str, Listed] = {}
     for start in range(0, len(wanted), _AT_ONCE):
         batch = wanted[start : start + _AT_ONCE]
-        # In this order: what takes effect in between is seen as waiting, and not as gone.
-        for by_default in (True, False):
-            rest = [each for each in batch if each not in found]
-            if rest:
-                rows = client.find_whitelist_requests(ids=rest, include_waiting=not by_default)
-                found.update({row.id: Listed(row, by_default) for row in rows if row.id in rest})
-    return {each: found.get(each, Listed(None, by_default=False)) for each in wanted}
+        rows = {row.id: row for row in client.find_whitelist_requests(ids=batch, include_waiting=False)}
+        waiting = _waiting_for_user(client, [each for each in batch if each in rows])
+        found.update({each: Listed(rows[each], each not in waiting) for each in batch if each in rows})
+        # Last: what takes effect in between is seen as waiting, and not as gone.
+        if rest := [each for each in batch if each not in rows]:
+            found.update({row.id: Listed(row, settled=False) for row in client.find_whitelist_requests(ids=rest)})
+    return {each: found.get(each, Listed(None, settled=False)) for each in wanted}
+
+
+def _waiting_for_user(client: CustodyClient, ids: list[str]) -> set[str]:
+    """Find which requests are among those that wait for the user, whatever other listings say."""
+    if not ids:
+        return set()
+    try:
+        rows = client.find_whitelist_requests_for_approval(ids=ids, include_already_signed=True)
+        return {row.id for row in rows}
+    except CustodyError as error:
+        # For somebody who is no approver nothing waits.
+        if error.status in NOT_OFFERED and not error.from_gateway:
+            return set()
+        raise
 
 
 def judge_progress(
@@ -100,7 +116,7 @@ def judge_progress(
 
     :param listed: where it is listed.
     :param effective_statuses: status words, compared without case, of which one is needed to have taken effect; None:
-        being listed by default is enough.
+        being listed as settled is enough.
     :param rejected_statuses: status words that mean it was rejected.
     :return: the progress.
     """
@@ -111,7 +127,7 @@ def judge_progress(
     signatures = len(listed.envelope.signed_by)
     if word in {each.casefold() for each in rejected_statuses}:
         return Progress("rejected", status, signatures)
-    effective = listed.by_default and (
+    effective = listed.settled and (
         effective_statuses is None or word in {each.casefold() for each in effective_statuses}
     )
     return Progress("effective" if effective else "waiting", status, signatures)

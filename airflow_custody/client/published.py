@@ -6,7 +6,7 @@ A service may not offer them: it answers 404, 403 or 405 then. Nothing of the gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from airflow_custody.client import operations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.envelopes import WhitelistEnvelope
     from airflow_custody.client.operations import Operation
     from airflow_custody.client.transport import Transport
-    from airflow_custody.client.webhooks import WireCall, WireWebhook
+    from airflow_custody.client.webhooks import WireWebhook
 
 Page = TypeVar("Page")
 # The most that the service lists at once (published knowledge).
@@ -63,23 +63,20 @@ class PublishedOperations:
             it was read (it is retryable then); or if an answer is not understood.
         :raises CustodyError: as the types say.
         """
-        operation = operations.FIND_WHITELIST_REQUESTS
-        filters: dict[str, str | list[str]] = {}
-        if ids is not None:
-            filters["ids"] = [str(identifier) for identifier in ids]
-        if addresses is not None:
-            filters["addresses"] = list(addresses)
-        given = {"blockchain": blockchain, "network": network, "query": query}
-        filters.update({name: value for name, value in given.items() if value is not None})
-        if not all(filters.values()):
-            # An empty filter would not be sent, and everything would be found.
-            raise operation.failed(CustodyRequestError, "a filter is empty; nothing was sent")
+        given = {"ids": ids, "addresses": addresses, "blockchain": blockchain, "network": network, "query": query}
+        filters = _given(operations.FIND_WHITELIST_REQUESTS, given)
         if include_waiting:
             filters["includeForApproval"] = "true"
-        yield from self._pages(operation, filters)
+        yield from self._pages(operations.FIND_WHITELIST_REQUESTS, filters)
 
     def find_whitelist_requests_for_approval(
-        self, *, ids: Iterable[str] | None = None, include_already_signed: bool = False
+        self,
+        *,
+        ids: Iterable[str] | None = None,
+        blockchain: str | None = None,
+        network: str | None = None,
+        query: str | None = None,
+        include_already_signed: bool = False,
     ) -> Iterator[WhitelistEnvelope]:
         """
         Find the whitelisting requests that the client's user may approve now, page by page.
@@ -87,20 +84,19 @@ class PublishedOperations:
         Published knowledge, not part of the given interface: ``GET /whitelists/addresses/for-approval``.
 
         :param ids: only these requests.
+        :param blockchain: only requests on this chain.
+        :param network: only requests on this network.
+        :param query: only requests that hold this text.
         :param include_already_signed: whether to list also those that the user has signed and that still wait.
             Default False.
         :return: the requests, each once. A page is fetched when it is needed.
         :raises CustodyError: as :meth:`find_whitelist_requests` does.
         """
-        operation = operations.FIND_FOR_APPROVAL
-        filters: dict[str, str | list[str]] = {}
-        if ids is not None:
-            filters["ids"] = [str(identifier) for identifier in ids]
-            if not filters["ids"]:
-                raise operation.failed(CustodyRequestError, "a filter is empty; nothing was sent")
+        given = {"ids": ids, "blockchain": blockchain, "network": network, "query": query}
+        filters = _given(operations.FIND_FOR_APPROVAL, given)
         if include_already_signed:
             filters["includeAlreadySignedByUser"] = "true"
-        yield from self._pages(operation, filters)
+        yield from self._pages(operations.FIND_FOR_APPROVAL, filters)
 
     def get_whitelist_request(self, request_id: str) -> WhitelistEnvelope:
         """
@@ -240,7 +236,7 @@ class PublishedOperations:
 
     def list_webhook_calls(
         self, *, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
-    ) -> Iterator[WireCall]:
+    ) -> Iterator[dict[str, Any]]:
         """
         List deliveries of webhooks, page by page.
 
@@ -249,7 +245,7 @@ class PublishedOperations:
         :param webhook_id: only those of this webhook.
         :param event_id: only those of this event.
         :param status: only those with this status.
-        :return: the calls. A page is fetched when it is needed.
+        :return: the calls, as the service shows them. A page is fetched when it is needed.
         :raises CustodyError: as the types say.
         """
         from airflow_custody.client.webhooks import WireCalls
@@ -331,6 +327,19 @@ class PublishedOperations:
                 f"{len(seen)} requests were listed and {total} announced: some came or went in between",
                 retryable=True,
             )
+
+
+def _given(operation: Operation, filters: Mapping[str, Iterable[str] | None]) -> dict[str, str | list[str]]:
+    """Return the filters that are given, as they travel."""
+    given = {
+        name: value if isinstance(value, str) else [str(each) for each in value]
+        for name, value in filters.items()
+        if value is not None
+    }
+    if not all(given.values()):
+        # An empty filter would not be sent, and everything would be found.
+        raise operation.failed(CustodyRequestError, "a filter is empty; nothing was sent")
+    return given
 
 
 def _checked_id(operation: Operation, request_id: object) -> str:

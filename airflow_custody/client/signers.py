@@ -89,6 +89,7 @@ class PemSigner:
 
     def _key(self) -> EllipticCurvePrivateKey:
         try:
+            from cryptography.exceptions import UnsupportedAlgorithm
             from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
             from cryptography.hazmat.primitives.serialization import load_pem_private_key
         except ImportError:
@@ -104,6 +105,8 @@ class PemSigner:
         except (TypeError, ValueError):
             # "from None": nothing of the key may come along.
             raise self._unusable("it is no private key in PEM, or its password is wrong or missing") from None
+        except UnsupportedAlgorithm:
+            raise self._unusable("it is of a kind that is not supported; it must be P-256 (secp256r1)") from None
         if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
             raise self._unusable("it is no P-256 (secp256r1) key")
         return key

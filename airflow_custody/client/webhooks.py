@@ -13,6 +13,7 @@ import hmac
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pydantic import ConfigDict
 
@@ -55,16 +56,9 @@ class WireCreatedWebhook(TypedDict, total=False):
     secret: str | None
 
 
-class WireCall(TypedDict, total=False):
-    __pydantic_config__ = _LENIENT  # type: ignore[misc]
-    id: str | None
-    eventID: str | None
-    webhookID: str | None
-    status: str | None
-
-
 class WireCalls(TypedDict, total=False):
-    calls: list[WireCall] | None
+    # What a call consists of is not published.
+    calls: list[dict[str, Any]] | None
     cursor: WireCursor | None
 
 

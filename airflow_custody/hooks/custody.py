@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyNotFoundError
+from airflow_custody.client.errors import (
+    NOT_OFFERED,
+    CustodyConfigurationError,
+    CustodyError,
+    CustodyNotFoundError,
+)
 from airflow_custody.get_provider_info import get_provider_info
 
 if TYPE_CHECKING:
@@ -33,7 +38,6 @@ _ROLES = {
     "WhitelistedAddressApprover": "approving them",
     "Admin": "webhooks",
 }
-_NOT_OFFERED = (403, 404, 405, 501)
 
 
 class CustodyHook(BaseHook):
@@ -127,7 +131,7 @@ class CustodyHook(BaseHook):
             try:
                 user = client.get_current_user()
             except CustodyError as error:
-                if error.status not in _NOT_OFFERED:
+                if error.status not in NOT_OFFERED:
                     raise
         except CustodyError as error:
             return False, str(error)

@@ -29,7 +29,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     """
     Wait until a whitelisting request has taken effect.
 
-    It has when the service lists it without being asked for those that wait. It fails at once when the request was
+    It has when the service lists it without being asked for those that wait, and not among those that the
+    connection's user may approve or has approved. It fails at once when the request was
     rejected, or is not there (any more). While it waits, a connection failure, a 5xx or a 429 is "not yet"; a wrong
     token, a missing role or a service that does not offer the look-up ends the wait. ``soft_fail`` turns a time-out
     into a skip, and nothing else. ``never_fail`` and ``silent_fail`` would hide errors and are refused.

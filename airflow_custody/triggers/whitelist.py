@@ -40,8 +40,8 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     ``{"status": "error", "error": ...}``, the last also when it was rejected or is gone. A connection failure, a 5xx or
     a 429 is logged, and polls become rarer until the service answers again.
 
-    All triggers of one connection and interval in a triggerer share one poll, on every version of Airflow: at most
-    two calls for each hundred requests.
+    All triggers of one connection and interval in a triggerer share one poll, on every version of Airflow: two
+    calls for each hundred requests, and one more when some have taken effect.
 
     :param request_id: the request's id.
     :param effective_statuses: see the sensor.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ from airflow_custody.client import (
     CustodyClient,
     CustodyConfigurationError,
     CustodyConflictError,
-    CustodyError,
     CustodyNotFoundError,
     CustodyOutcomeUnknownError,
     CustodyPermissionError,
@@ -315,12 +315,20 @@ def test_where_it_can_not_be_found_out_nothing_is_repeated(desk: Desk):
 # --- keys --------------------------------------------------------------------------------------------------
 
 
+def pem_of_an_unknown_curve() -> str:
+    lines = pem_of(ec.generate_private_key(ec.SECP256R1())).strip().splitlines()
+    der = base64.b64decode("".join(lines[1:-1]))
+    other = der.replace(bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030106"))
+    return "\n".join([lines[0], base64.b64encode(other).decode(), lines[-1], ""])
+
+
 @pytest.mark.parametrize(
     ("pem", "said"),
     [
         (lambda: pem_of(ec.generate_private_key(ec.SECP384R1())), "no P-256"),
         (lambda: pem_of(ec.generate_private_key(ec.SECP256K1())), "no P-256"),
         (lambda: pem_of(ed25519.Ed25519PrivateKey.generate()), "no P-256"),
+        (pem_of_an_unknown_curve, "of a kind that is not supported"),
         (lambda: pem_of(rsa.generate_private_key(65537, 2048)), "no P-256"),
         (lambda: "-----BEGIN PRIVATE KEY-----\nsecretsecret\n-----END PRIVATE KEY-----", "no private key in PEM"),
         (lambda: pem_of(ec.generate_private_key(ec.SECP256R1()), "pw"), "password"),
@@ -410,7 +418,10 @@ def test_what_the_user_has_signed_already_can_be_listed(sandbox: Sandbox, desk: 
     number = desk.create()
     desk.approve()
     assert list(desk.client.find_whitelist_requests_for_approval(ids=[number])) == []
-    (found,) = desk.client.find_whitelist_requests_for_approval(include_already_signed=True)
+    (found,) = desk.client.find_whitelist_requests_for_approval(include_already_signed=True, blockchain="ETH")
     assert found.signed_by == {desk.person.id}
-    with pytest.raises(CustodyError):
-        list(desk.client.find_whitelist_requests_for_approval(ids=[]))
+    for other in ({"blockchain": "BTC"}, {"network": "nowhere"}, {"query": "nothing"}):
+        assert list(desk.client.find_whitelist_requests_for_approval(include_already_signed=True, **other)) == []
+    for empty in ({"ids": []}, {"query": ""}):
+        with pytest.raises(CustodyRequestError, match="a filter is empty"):
+            list(desk.client.find_whitelist_requests_for_approval(**empty))

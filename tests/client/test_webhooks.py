@@ -48,11 +48,12 @@ def test_lists_all_pages(sandbox: Sandbox, client: CustodyClient):
 
 
 def test_lists_calls(sandbox: Sandbox, client: CustodyClient):
-    body = {"calls": [{"id": 7, "status": "failed"}], "cursor": {"currentPage": "a", "hasNext": True}}
+    call = {"id": "7", "status": "failed", "whatever": {"else": 1}}
+    body = {"calls": [call], "cursor": {"currentPage": "a", "hasNext": True}}
     sandbox.control.order_fault("status", status=200, body=body)
     sandbox.control.order_fault("status", status=200, body={"calls": [{"id": "8"}], "cursor": {"currentPage": "b"}})
     calls = list(client.list_webhook_calls(webhook_id="w", event_id="e", status="failed"))
-    assert [each["id"] for each in calls] == ["7", "8"]
+    assert calls == [call, {"id": "8"}]
     first, second = sandbox.control.received(path="/webhooks/calls")
     assert first["query"]["webhookID"] == ["w"]
     assert second["query"]["cursor.currentPage"] == ["a"]

@@ -131,6 +131,8 @@ def test_a_later_try_takes_what_an_earlier_one_has_signed(ann: Person):
     pushed = create()
     approve(pushed["id"], pushed)
     assert approve(pushed["id"], pushed, ti=FakeTaskInstance(try_number=2)) == 1
+    with pytest.raises(AirflowFailException, match="label; it was signed before all the same"):
+        approve(pushed["id"], {**pushed, "label": "Other"}, ti=FakeTaskInstance(try_number=2))
     with pytest.raises(AirflowFailException, match="not waiting for this user") as caught:
         approve(pushed["id"], pushed)
     assert isinstance(caught.value.__cause__, CustodyConflictError)
@@ -174,8 +176,8 @@ def test_reject(sandbox: Sandbox, ann: Person):
             ti=FakeTaskInstance(try_number=try_number),
         )
 
-    for comment, ids in (("", numbers), ("x", []), ("x", "x")):
-        with pytest.raises(AirflowFailException):
+    for comment, ids in (("", numbers), ("x", []), ("x", "x"), ("x", range(101)), ("x", ["1", 1])):
+        with pytest.raises(AirflowFailException, match=r"nothing was (signed or )?sent"):
             reject(comment=comment, ids=ids)
     assert reject() == numbers
     assert {request["status"] for request in sandbox.control.whitelist_requests()} == {"rejected"}

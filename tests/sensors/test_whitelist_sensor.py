@@ -62,7 +62,7 @@ class TestInARun:
         run = run_tasks(task(mode, request_id=number))
         assert run.state_of("wait") == "success"
         assert run.xcom("wait") == {"id": number, "state": "effective", "status": "active", "signatures": 0}
-        assert len(sandbox.control.received()) == 4
+        assert len(sandbox.control.received()) == 5
 
     def test_times_out(self, number: str, mode: str):
         assert run_tasks(task(mode, request_id=number, timeout=0.5)).state_of("wait") == "failed"
