@@ -102,11 +102,11 @@ class PemSigner:
             key = load_pem_private_key(
                 pem.encode() if isinstance(pem, str) else pem, self._password.encode() if self._password else None
             )
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, UnsupportedAlgorithm):
             # "from None": nothing of the key may come along.
-            raise self._unusable("it is no private key in PEM, or its password is wrong or missing") from None
-        except UnsupportedAlgorithm:
-            raise self._unusable("it is of a kind that is not supported; it must be P-256 (secp256r1)") from None
+            raise self._unusable(
+                "it is no private key in PEM of a kind that is known, or its password is wrong or missing"
+            ) from None
         if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
             raise self._unusable("it is no P-256 (secp256r1) key")
         return key
