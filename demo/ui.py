@@ -40,8 +40,11 @@ Sandbox:  {sandbox}  (stands in for the custody service)
 Webhook:  {webhook}
 
 To try (a DAG that is switched on for the first time also makes up for its last scheduled run):
-- Trigger custody_whitelist_approval, with the webhook above as webhook_id if you like. It waits for you under
-  "Required Actions": approve or reject, and look at the task sign.
+- Trigger custody_whitelist_complete. It waits for you under "Required Actions": approve, and it signs twice and waits
+  for the effect; or reject. custody_whitelist_approval leaves the signing to a signer of your own, and enables the
+  webhook above if you give it as webhook_id.
+- Trigger custody_whitelist_batch (three addresses of a file, one signature), then custody_whitelist_reconciliation:
+  the log of its task compare has a table of what the file and the service do not agree on.
 - Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.
 - Make the service unhealthy: gates wait, and custody_unhealthy_watcher, already on, starts by itself within 10 s.
     curl -X PATCH {sandbox}/sandbox/health -H 'Content-Type: application/json' \\
