@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Before the first import of Airflow: it reads its settings once.
 for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
@@ -23,6 +24,10 @@ os.environ.update(
 )
 
 from airflow_custody.sandbox import Sandbox  # noqa: E402
+
+# How fast a machine is fails no test.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
