@@ -312,6 +312,17 @@ def test_where_it_can_not_be_found_out_nothing_is_repeated(desk: Desk):
     assert desk.sent == 1
 
 
+def test_what_neither_waits_nor_is_signed_afterwards_is_not_repeated(desk: Desk):
+    desk.create()
+    desk.sandbox.control.order_fault("drop", **APPROVE)
+    # Both readings before the approval find it, and then it is gone.
+    desk.sandbox.control.order_fault("status", **FOR_APPROVAL, skip=2, times=None, status=200, body={})
+    with pytest.raises(CustodyOutcomeUnknownError) as caught:
+        desk.approve()
+    assert not caught.value.retryable
+    assert "Trying again is safe" not in str(caught.value)
+
+
 # --- keys --------------------------------------------------------------------------------------------------
 
 
