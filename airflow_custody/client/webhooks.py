@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 
 if sys.version_info >= (3, 12):
     from typing import TypedDict
@@ -85,13 +85,17 @@ def verify_delivery(
     :return: the delivery's id.
     :raises CustodyRequestError: if a header is missing, no signature fits, the time is too far off, or it was seen
         before.
+    :raises CustodyConfigurationError: if the secret is empty.
     """
+    if not secret:
+        # Everybody knows the empty one.
+        raise CustodyConfigurationError("the webhook's secret is missing", setting="secret")
     given = {name.lower(): value for name, value in headers.items()}
     try:
         identifier, timestamp, signatures = (given[f"x-webhook-{name}"] for name in ("id", "timestamp", "signature"))
     except KeyError as missing:
         raise _refused(f"the header {missing.args[0]} is missing") from None
-    text = f"{identifier}.{timestamp}.".encode() + body
+    text = f"{identifier}.{timestamp}.".encode("utf-8", "surrogateescape") + body
     wanted = hmac.digest(secret.encode(), text, hashlib.sha256)
     # All are compared, so that the time it takes does not tell which one fits.
     fits = [hmac.compare_digest(_decoded(each), wanted) for each in signatures.split()]

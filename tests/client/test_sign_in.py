@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import requests
@@ -68,6 +69,32 @@ def test_a_token_is_replaced_before_it_ends(sandbox: Sandbox, client: CustodyCli
     client.list_health_checks()
     assert sign_ins(sandbox) == 2
     assert {call["status"] for call in sandbox.control.received()} == {200}
+
+
+@pytest.mark.parametrize(("lifetime", "margin"), [(1000, 60), (100, 10)])
+def test_a_token_is_not_used_in_its_last_moments(sandbox: Sandbox, client, monkeypatch, lifetime: int, margin: int):
+    sandbox.control.set_token_lifetime(lifetime)
+    client.list_health_checks()
+    now = time.time()
+    for later, tokens in ((lifetime - margin - 5, 1), (lifetime - margin + 1, 2)):
+        monkeypatch.setattr(
+            "airflow_custody.client.sign_in.time", SimpleNamespace(time=lambda later=later: now + later)
+        )
+        client.list_health_checks()
+        assert sign_ins(sandbox) == tokens
+
+
+def test_an_old_token_that_was_refused_late_does_not_end_a_new_one(sandbox: Sandbox, ann: str):
+    auth = PasswordSignIn("ann", PASSWORD)
+    with client_of(sandbox, auth) as client:
+        client.list_health_checks()
+        old = auth(requests.Request("GET", sandbox.url).prepare())
+        sandbox.control.revoke_tokens(ann)
+        client.list_health_checks()
+        # As a second thread, whose answer came later, would do.
+        assert auth.renew(old)
+        client.list_health_checks()
+    assert sign_ins(sandbox) == 2
 
 
 @pytest.mark.parametrize("call", ["read", "create"])

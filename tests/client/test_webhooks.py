@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import (
     CustodyClient,
+    CustodyConfigurationError,
     CustodyOutcomeUnknownError,
     CustodyRequestError,
     CustodyResponseError,
@@ -142,12 +143,24 @@ def test_one_good_signature_among_others_is_enough():
         ({"X-Webhook-Signature": ""}, "no signature"),
         ({"X-Webhook-Signature": "v1,"}, "no signature"),
         ({"X-Webhook-Id": "evt-2"}, "no signature"),
+        ({"X-Webhook-Id": "\udcff"}, "no signature"),
         ({"X-Webhook-Timestamp": str(NOW + 1)}, "no signature"),
     ],
 )
 def test_what_was_tampered_with_is_refused(change, said):
     with pytest.raises(CustodyRequestError, match=said):
         verify({**delivery(), **change})
+
+
+def test_a_signature_of_another_version_does_not_count():
+    headers = delivery()
+    with pytest.raises(CustodyRequestError, match="no signature fits"):
+        verify({**headers, "X-Webhook-Signature": headers["X-Webhook-Signature"].replace("v1,", "v2,")})
+
+
+def test_without_a_secret_nothing_is_accepted():
+    with pytest.raises(CustodyConfigurationError, match="secret is missing"):
+        verify_delivery(delivery(secret=""), b"{}", "", now=NOW)
 
 
 @pytest.mark.parametrize("name", ["X-Webhook-Id", "X-Webhook-Timestamp", "X-Webhook-Signature"])

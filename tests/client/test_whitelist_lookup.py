@@ -83,6 +83,8 @@ def order(sandbox: Sandbox, *bodies: object) -> None:
         ([page(1, "2", total=2)], ["1", "2"]),
         ([page("1")], ["1"]),
         ([page("1", total="2"), page("2", total="2")], ["1", "2"]),
+        # A row moved to the next page meanwhile.
+        ([page("1", "2", total="3"), page("2", "3", total="3")], ["1", "2", "3"]),
     ],
 )
 def test_lawful_listings(sandbox: Sandbox, client: CustodyClient, bodies, ids):
