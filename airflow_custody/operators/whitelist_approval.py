@@ -38,7 +38,8 @@ class CustodyApproveWhitelistRequestsOperator(BaseOperator):
     :param request_ids: one id or several, at most 100. (templated)
     :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
         (``create.output["request"]``), a list of these, or the same fields by hand. ``None`` must be said
-        explicitly, and signs whatever the requests ask for; a template that comes to nothing is refused. (templated)
+        explicitly, and signs whatever the requests ask for; a template that comes to nothing is refused, and so is
+        None in a mapped task, which can not tell them apart. (templated)
     :param signer: what signs: a :class:`~airflow_custody.client.signers.PemSigner`, a
         :class:`~airflow_custody.signers.ConnectionSigner`, or your own for a KMS or HSM.
     :param comment: what the requests' trail will say. (templated)
@@ -71,7 +72,7 @@ class CustodyApproveWhitelistRequestsOperator(BaseOperator):
         self.comment = comment
         self.lookup_wait = lookup_wait
         self.custody_conn_id = custody_conn_id
-        # None from a template or an XCom is not None that a person wrote. A mapped task can not tell them apart.
+        # None from a template or an XCom is not None that a person wrote.
         self._signs_anything = expected is None and not getattr(self, "_BaseOperator__from_mapped", False)
 
     def execute(self, context: Context) -> int:

@@ -122,6 +122,21 @@ def test_a_template_that_comes_to_nothing_is_not_none_that_somebody_wrote(sandbo
     assert approve(number, None) == 1
 
 
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("how", ["expected=None).expand(request_ids=[{0!r}])", ").expand_kwargs([{1}])"])
+def test_a_mapped_task_takes_none_for_nothing(sandbox: Sandbox, ann: Person, how: str):
+    number = create()["id"]
+    mapped = how.format(number, {"request_ids": number, "expected": None})
+    run = run_tasks(
+        f"""
+from airflow_custody.signers import ConnectionSigner
+CustodyApproveWhitelistRequestsOperator.partial(task_id="a", signer=ConnectionSigner("signing_key"), {mapped}
+"""
+    )
+    assert run.states == {("a", 0): "failed"}
+    assert sandbox.control.received(path="/whitelists/addresses/approve") == []
+
+
 def test_what_is_expected_must_be_said():
     with pytest.raises(Exception, match="expected"):
         CustodyApproveWhitelistRequestsOperator(task_id="a", request_ids="1", signer=ConnectionSigner("k"))
@@ -184,6 +199,9 @@ def test_reject(sandbox: Sandbox, ann: Person):
     with pytest.raises(AirflowFailException):
         reject()
     assert reject(try_number=2) == numbers
+    waiting = create(label="d")["id"]
+    with pytest.raises(AirflowFailException):
+        reject(try_number=2, ids=[*numbers, waiting])
     approved = create(label="c")
     approve(approved["id"], approved)
     with pytest.raises(AirflowFailException):
