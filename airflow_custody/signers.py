@@ -36,7 +36,10 @@ class ConnectionSigner(PemSigner):
             pem = None
         if not isinstance(pem, str) or not pem:
             raise self._unusable("the connection has no extra 'private_key'")
-        mask(pem)
+        # Line by line: a log has one or several, or writes the ends of lines in its own way.
+        for line in pem.split():
+            if "-----" not in line:
+                mask(line)
         self._password = connection.password or None
         if self._password:
             mask(self._password)

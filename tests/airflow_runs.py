@@ -40,6 +40,15 @@ class Run:
         return instance.xcom_pull(task_ids=task_id, map_indexes=None if map_index < 0 else map_index)
 
 
+def redacted(text: str) -> str:
+    """Return text as Airflow would log it."""
+    try:
+        from airflow.sdk._shared.secrets_masker import redact
+    except ImportError:
+        from airflow.utils.log.secrets_masker import redact
+    return str(redact(text))
+
+
 def load(path: Path) -> ModuleType:
     """Import a DAG file by its path, anew."""
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow_runs import FakeTaskInstance, execute, run_tasks
+from airflow_runs import FakeTaskInstance, execute, redacted, run_tasks
 from conftest import connection_json
 
 from airflow_custody.operators.webhook_creation import CustodyCreateWebhookOperator
@@ -40,6 +40,7 @@ def test_a_made_up_secret_goes_where_the_user_says(sandbox: Sandbox, task_log):
     number = create(store_secret=kept.__setitem__)
     assert list(kept) == [number]
     assert kept[number] not in task_log.text
+    assert redacted(kept[number]) == "***"
 
 
 @pytest.mark.parametrize("fault", [{"answer": "drop"}, {"answer": "status", "status": 500}], ids=str)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
-from airflow_runs import FakeTaskInstance, execute, run_tasks
+from airflow_runs import FakeTaskInstance, execute, redacted, run_tasks
 from conftest import connection_json
-from people import Person
+from cryptography.hazmat.primitives.asymmetric import ec
+from people import Person, pem_of
 
 from airflow_custody.client import CustodyConflictError, CustodyOutcomeUnknownError
 from airflow_custody.client.signers import PemSigner
@@ -268,3 +269,13 @@ CustodyApproveWhitelistRequestsOperator(
 def test_a_signer_is_shown_by_its_name_only(ann: Person):
     assert repr(ConnectionSigner("signing_key")) == "ConnectionSigner('signing_key')"
     assert repr(PemSigner(lambda: ann.pem, name="n")) == "PemSigner('n')"
+
+
+def test_a_key_from_a_connection_is_masked_line_by_line(ann: Person, monkeypatch):
+    words = "correct-horse"
+    pem = pem_of(ec.generate_private_key(ec.SECP256R1()), words)
+    key = {"conn_type": "generic", "password": words, "extra": {"private_key": pem}}
+    monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps(key))
+    assert len(ConnectionSigner("signing_key").sign(b"message")) == 64
+    for secret in [words, *pem.splitlines()[1:-1]]:
+        assert redacted(f"it is {secret}!") == "it is ***!"

@@ -45,6 +45,8 @@ def test_many_share_one_poll_in_pages_of_a_hundred(sandbox: Sandbox, numbers: li
         sandbox.control.set_whitelist_status(numbers[-1], "removed")
         found = await asyncio.gather(*tasks)
         assert _SharedPoll._running == {}
+        await asyncio.sleep(0.1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
         return found
 
     started = time.monotonic()
