@@ -26,10 +26,10 @@ _LOOPBACK = "127.0.0.1,localhost"
 
 
 def require_airflow() -> str:
-    """Return the version of Airflow, or end the program if it cannot ask a person for an approval."""
+    """Return the version of Airflow, or end the program if it cannot ask a person in a DAG's test run."""
     found = version("apache-airflow")
-    if tuple(int(part) for part in found.split(".")[:2]) < (3, 1):
-        sys.exit(f"demo: failed: it needs Airflow 3.1 or later, for the approval by a person; this is {found}")
+    if tuple(int(part) for part in found.split(".")[:2]) < (3, 3):
+        sys.exit(f"demo: failed: it needs Airflow 3.3 or later, for the approval by a person; this is {found}")
     return found
 
 
