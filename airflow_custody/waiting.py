@@ -18,7 +18,7 @@ from airflow.providers.common.compat.sdk import (
     PokeReturnValue,
 )
 
-from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.errors import TRANSIENT_ERRORS, CustodyError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
 
@@ -54,6 +54,10 @@ class CustodySensor(BaseSensorOperator):
         self._last_seen = ""
 
     @abstractmethod
+    def _look(self) -> PokeReturnValue | bool:
+        """Look once: True with the verdict if what is awaited is there, False if it is not yet."""
+
+    @abstractmethod
     def told(self, result: dict[str, Any]) -> str:
         """Say what the trigger found."""
 
@@ -65,6 +69,17 @@ class CustodySensor(BaseSensorOperator):
     def hook(self) -> CustodyHook:
         """The hook, kept for as long as the sensor pokes."""
         return CustodyHook(self.custody_conn_id)
+
+    def poke(self, context: Context) -> PokeReturnValue | bool:
+        """Look once; a service that is away or busy is "not yet"."""
+        try:
+            return self._look()
+        except TRANSIENT_ERRORS as error:
+            if not error.retryable:
+                raise
+            self._last_seen = str(error)
+            self.log.warning("Not yet: %s", error)
+            return False
 
     def execute(self, context: Context) -> Any:
         """Wait in the worker, or look once and wait in the triggerer."""

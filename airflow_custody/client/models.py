@@ -150,19 +150,12 @@ def _fault(error: Mapping[str, Any]) -> str:
     return f"{name} must be {wanted}"
 
 
-# --- users -------------------------------------------------------------------------------------------------
+class WireCreated(TypedDict, total=False):
+    id: str | int
 
 
-class WireUser(TypedDict, total=False):
-    __pydantic_config__ = ConfigDict(coerce_numbers_to_str=True)  # type: ignore[misc]
-    id: str | None
-    tenantId: str | None
-    roles: list[str] | None
-    status: str | None
-
-
-class WireUserAnswer(TypedDict, total=False):
-    result: WireUser | None
+class WireCreateAnswer(TypedDict, total=False):
+    result: WireCreated | None
 
 
 # --- health ------------------------------------------------------------------------------------------------
@@ -211,14 +204,6 @@ class WireHealthGroup(TypedDict, total=False):
 
 class WireHealthListing(TypedDict, total=False):
     groups: dict[str, WireHealthGroup | None] | None
-
-
-class WireCreated(TypedDict, total=False):
-    id: str | int
-
-
-class WireCreateAnswer(TypedDict, total=False):
-    result: WireCreated | None
 
 
 class HealthReport:

@@ -6,13 +6,20 @@ A service may not offer them: it answers 404, 403 or 405 then. Nothing of the gi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from pydantic import ConfigDict
+
 from airflow_custody.client import operations
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
-from airflow_custody.client.models import WireUser, WireUserAnswer
 from airflow_custody.client.text import is_uuid, readable
+
+if sys.version_info >= (3, 12):
+    from typing import TypedDict
+else:
+    from typing_extensions import TypedDict
 
 if TYPE_CHECKING:
     from airflow_custody.client.auth import Authentication
@@ -24,6 +31,18 @@ if TYPE_CHECKING:
 Page = TypeVar("Page")
 # The most that the service lists at once (published knowledge).
 _PAGE = 100
+
+
+class WireUser(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(coerce_numbers_to_str=True)  # type: ignore[misc]
+    id: str | None
+    tenantId: str | None
+    roles: list[str] | None
+    status: str | None
+
+
+class WireUserAnswer(TypedDict, total=False):
+    result: WireUser | None
 
 
 class PublishedOperations:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.health import HealthCriteria, HealthVerdict
-    from airflow_custody.client.models import WireUser
+    from airflow_custody.client.published import WireUser
 
 # How the client's settings are called in a connection, where the name differs.
 _IN_THE_FORM = {

@@ -12,13 +12,10 @@ from airflow.providers.common.compat.sdk import (
 )
 from airflow.triggers.base import StartTriggerArgs
 
-from airflow_custody.client.errors import TRANSIENT_ERRORS
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.waiting import CustodySensor
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
     from airflow_custody.triggers.health import CustodyHealthTrigger
 
 _TRIGGER = "airflow_custody.triggers.health.CustodyHealthTrigger"
@@ -114,18 +111,10 @@ class CustodyHealthSensor(CustodySensor):
                 timeout=timedelta(seconds=self.timeout),
             )
 
-    def poke(self, context: Context) -> PokeReturnValue | bool:
-        """Look once: True with the verdict if the service is healthy, False if it is not yet."""
+    def _look(self) -> PokeReturnValue | bool:
         from airflow_custody.client.health import HealthCriteria
 
-        try:
-            verdict = self.hook.check_health(HealthCriteria.of(self))
-        except TRANSIENT_ERRORS as error:
-            if not error.retryable:
-                raise
-            self._last_seen = str(error)
-            self.log.warning("Not yet: %s", error)
-            return False
+        verdict = self.hook.check_health(HealthCriteria.of(self))
         self._last_seen = verdict.summary()
         if not verdict.healthy:
             self.log.info("Not yet: %s", self._last_seen)

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
-from airflow_custody.client.errors import TRANSIENT_ERRORS, CustodyConflictError, CustodyRequestError
+from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.waiting import CustodySensor
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
-
     from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 
@@ -80,23 +78,15 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         self.effective_statuses = effective_statuses
         self.rejected_statuses = rejected_statuses
 
-    def poke(self, context: Context) -> PokeReturnValue | bool:
-        """Look once: True with the progress if the request has taken effect, False if it waits."""
+    def _look(self) -> PokeReturnValue | bool:
         from airflow_custody.client.progress import find_listed, judge_progress
 
         number = self._number()
-        try:
+        listed = find_listed(self.hook.get_conn(), [number])[number]
+        if listed.envelope is None:
+            # A service may need a moment to show what was created right before.
+            time.sleep(_MOMENT)
             listed = find_listed(self.hook.get_conn(), [number])[number]
-            if listed.envelope is None:
-                # A service may need a moment to show what was created right before.
-                time.sleep(_MOMENT)
-                listed = find_listed(self.hook.get_conn(), [number])[number]
-        except TRANSIENT_ERRORS as error:
-            if not error.retryable:
-                raise
-            self._last_seen = str(error)
-            self.log.warning("Not yet: %s", error)
-            return False
         progress = judge_progress(
             listed,
             effective_statuses=_words(self.effective_statuses),
