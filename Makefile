@@ -7,19 +7,25 @@ AIRFLOW_2 ?= 2.11.2
 
 VENV := .venv
 VENV_2 := .venv-airflow2
+VENV_LOWEST := .venv-lowest
 VENV_CELERY := .venv-celery
 PIP := -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: help demo demo-ui test test-airflow3 test-airflow2 faults faults-celery lint wheel bench clean
+.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest faults faults-celery lint wheel bench clean
 
 help:
-	@echo "make demo       run the main job end to end on an embedded Airflow"
-	@echo "make demo-ui    start the Airflow UI with the sandbox and the example DAGs"
-	@echo "make test       run all tests: Airflow $(AIRFLOW_3) and $(AIRFLOW_2), lint, types, wheel"
-	@echo "make faults     kill and break things while requests are created, and count them"
-	@echo "make faults-celery  the same on Celery; needs redis-server and postgresql"
-	@echo "make bench      compare speed and memory side by side"
-	@echo "make clean      remove what the other targets made"
+	@echo "make demo           run the main job end to end on an embedded Airflow"
+	@echo "make demo-ui        start the Airflow UI with the sandbox and the example DAGs"
+	@echo "make test           everything from here to 'make wheel' (twelve minutes)"
+	@echo "make lint           check format, style and types"
+	@echo "make test-airflow3  run the tests on Airflow $(AIRFLOW_3) and measure coverage"
+	@echo "make test-airflow2  run the tests on Airflow $(AIRFLOW_2)"
+	@echo "make test-lowest    run the tests with the oldest versions that the package allows"
+	@echo "make faults         kill and break things while requests are created, and count them"
+	@echo "make wheel          build the wheel and check it in a clean environment"
+	@echo "make faults-celery  the faults on Celery; needs redis-server and postgresql"
+	@echo "make bench          compare speed and memory side by side"
+	@echo "make clean          remove what the other targets made"
 
 demo: $(VENV)/.ready
 	@$(VENV)/bin/python demo/run.py
@@ -27,7 +33,7 @@ demo: $(VENV)/.ready
 demo-ui: $(VENV)/.ready
 	@$(VENV)/bin/python demo/ui.py
 
-test: lint test-airflow3 test-airflow2 faults wheel
+test: lint test-airflow3 test-airflow2 test-lowest faults wheel
 	@echo "all tests passed"
 
 lint: $(VENV)/.ready
@@ -35,14 +41,25 @@ lint: $(VENV)/.ready
 	@$(VENV)/bin/ruff format --check --quiet . || (echo "ruff format would change files: run $(VENV)/bin/ruff format"; exit 1)
 	@$(VENV)/bin/ruff check --quiet .
 	@$(VENV)/bin/mypy
+	@$(VENV)/bin/mypy tests/faults/run.py
 
 test-airflow3: $(VENV)/.ready
 	@echo "--- tests on Airflow $(AIRFLOW_3)"
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m pytest
+	@$(VENV)/bin/coverage erase
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/coverage run -m pytest
+	@$(VENV)/bin/coverage combine --quiet
+	@$(VENV)/bin/coverage report > .coverage-report || { cat .coverage-report; exit 1; }
+	@echo "coverage of lines and branches: $$($(VENV)/bin/coverage report --format=total) %"
 
 test-airflow2: $(VENV_2)/.ready
 	@echo "--- tests on Airflow $(AIRFLOW_2)"
 	@PATH="$(CURDIR)/$(VENV_2)/bin:$$PATH" $(VENV_2)/bin/python -m pytest
+
+# The end-to-end tests add nothing here: they run what the others test.
+test-lowest: $(VENV_LOWEST)/.ready
+	@echo "--- tests with the lower bounds of pyproject.toml"
+	@$(VENV_LOWEST)/bin/python tests/lowest.py --check
+	@PATH="$(CURDIR)/$(VENV_LOWEST)/bin:$$PATH" $(VENV_LOWEST)/bin/python -m pytest --ignore=tests/e2e
 
 faults: $(VENV)/.ready
 	@echo "--- faults on Airflow $(AIRFLOW_3), LocalExecutor (two minutes)"
@@ -64,7 +81,7 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/python $(PIP) install --upgrade pip
 	@$(VENV)/bin/python $(PIP) install "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
-		apache-airflow-providers-http -e '.[sandbox]' --group test
+		apache-airflow-providers-http -e '.[sandbox]' --group test --group lint
 	@touch $@
 
 $(VENV_2)/.ready: pyproject.toml
@@ -72,6 +89,14 @@ $(VENV_2)/.ready: pyproject.toml
 	@$(PYTHON_AIRFLOW_2) -m venv --clear $(VENV_2)
 	@$(VENV_2)/bin/python $(PIP) install --upgrade pip
 	@$(VENV_2)/bin/python $(PIP) install "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
+	@touch $@
+
+$(VENV_LOWEST)/.ready: pyproject.toml tests/lowest.py
+	@echo "--- installing the lower bounds of pyproject.toml into $(VENV_LOWEST) (a minute or two)"
+	@$(PYTHON_AIRFLOW_2) -m venv --clear $(VENV_LOWEST)
+	@$(VENV_LOWEST)/bin/python $(PIP) install --upgrade pip packaging tomli
+	@$(VENV_LOWEST)/bin/python tests/lowest.py > $(VENV_LOWEST)/lowest.txt
+	@$(VENV_LOWEST)/bin/python $(PIP) install --requirement $(VENV_LOWEST)/lowest.txt --group test
 	@touch $@
 
 # Celery 5.7 lacks what the Celery provider imports.
@@ -84,4 +109,4 @@ $(VENV_CELERY)/.ready: pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_2) $(VENV_CELERY) .demo build dist
+	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) .demo build dist .coverage*

@@ -1,4 +1,4 @@
-"""What Airflow asks a provider package for. Loaded whenever Airflow is: imports nothing."""
+"""The provider metadata. Loaded whenever Airflow is, so it imports nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 def get_provider_info() -> dict[str, Any]:
     """
-    Describe this provider to Airflow.
+    Return the provider metadata.
 
-    :return: the provider metadata, as Airflow's ``provider.yaml`` schema has it.
+    :return: the metadata, in the form of Airflow's ``provider.yaml`` schema.
     """
     return {
         "package-name": "airflow-provider-custody",
@@ -29,7 +29,6 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [
                     "airflow_custody.operators.health",
                     "airflow_custody.operators.webhook",
-                    "airflow_custody.operators.webhook_creation",
                     "airflow_custody.operators.whitelist",
                     "airflow_custody.operators.whitelist_approval",
                 ],
@@ -56,55 +55,64 @@ def get_provider_info() -> dict[str, Any]:
                     "hidden-fields": ["schema"],
                     "relabeling": {
                         "host": "Base URL",
-                        "login": "User name (to sign in with a password)",
-                        "password": "API token, or password, or secret of the API key",
+                        "login": "User name",
+                        "password": "API token, password or API key secret",
                     },
                     "placeholders": {
                         "host": "https://custody.example.com",
-                        "login": "empty for an API token or an API key",
-                        "port": "only if the base URL does not name it",
+                        "login": "only to sign in with a password",
+                        "port": "only if the base URL does not contain it",
                     },
                 },
-                # Unset is null everywhere: the form saves every field, and the client has the defaults.
+                # The form saves every field, an unset one as null; the client's settings have the defaults.
                 "conn-fields": {
                     "auth": {
-                        "label": "Sign in by",
-                        "description": "bearer, password or api_key. Default: what is filled in decides.",
-                        "schema": {"type": ["string", "null"], "enum": ["bearer", "password", "api_key", None]},
+                        "label": "Authentication method",
+                        "description": "Automatic: decided by the fields that are filled in.",
+                        "schema": {
+                            "type": ["string", "null"],
+                            "enum": [None, "bearer", "password", "api_key"],
+                            "values_display": {
+                                "null": "Automatic",
+                                "bearer": "API token",
+                                "password": "User name and password",
+                                "api_key": "API key",
+                            },
+                        },
                     },
                     "api_key_id": {
-                        "label": "API key id",
-                        "description": "Id of the API key whose secret is in the password field.",
+                        "label": "API key ID",
+                        "description": "Only for an API key; its secret goes into the field of the API token.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "timeout": {
-                        "label": "Time-out",
-                        "description": "Seconds for one whole call. Default: 30.",
+                        "label": "Timeout (seconds)",
+                        "description": "For one whole exchange; a retry has the same time again. Default: 30.",
                         "schema": {"type": ["number", "null"], "minimum": 0.001, "maximum": 86400},
                     },
                     "verify": {
-                        "label": "Verify TLS",
+                        "label": "TLS verification",
                         "description": "true, false, or the path of a CA bundle. Default: true.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "client_cert": {
                         "label": "Client certificate",
-                        "description": "Path of a PEM file with certificate and key, or two paths joined by a comma.",
+                        "description": "Path of a PEM file with certificate and key, or both paths, comma-separated.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "proxy": {
                         "label": "Proxy",
-                        "description": "URL of a proxy. Default: as HTTPS_PROXY and NO_PROXY say.",
+                        "description": "URL of a proxy. Default: from HTTPS_PROXY and NO_PROXY, for HTTPS only.",
                         "schema": {"type": ["string", "null"]},
                     },
                     "max_retries": {
-                        "label": "Repeats of a call",
-                        "description": "How often a call that is safe to repeat is repeated at most. Default: 3.",
+                        "label": "Retries",
+                        "description": "Maximum number of retries of a call that is safe to repeat. Default: 3.",
                         "schema": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
                     },
                     "max_response_bytes": {
-                        "label": "Greatest answer",
-                        "description": "Size in bytes above which an answer is refused. Default: 67108864 (64 MiB).",
+                        "label": "Maximum response size (bytes)",
+                        "description": "A larger response is refused. Default: 67108864 (64 MiB).",
                         "schema": {"type": ["integer", "null"], "minimum": 1},
                     },
                     "allow_http": {

@@ -1,41 +1,64 @@
-"""Which failures are worth another try, and when. Needs Airflow 3.3: earlier versions have no retry policies."""
+"""Which failures are retried, and how a task fails: the one place for that rule."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import RetryDecision, RetryPolicy
+from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
+
+try:
+    from airflow.sdk import RetryDecision, RetryPolicy
+except ImportError:  # Airflow before 3.3 has no retry policies.
+    RetryPolicy = object  # type: ignore[assignment, misc]
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseOperator
     from airflow.sdk import Context
+
+
+class CustodyFailException(AirflowFailException):
+    """
+    Raised when a task fails in a way that a retry would not help.
+
+    :param error: what went wrong at the service.
+    """
+
+    def __init__(self, error: CustodyError) -> None:
+        super().__init__(f"{error.reason} (not retried)")
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.error,)
 
 
 class CustodyRetryPolicy(RetryPolicy):
     """
-    Decide by what went wrong at the custody service.
+    A retry policy that decides by what went wrong at the custody service (Airflow 3.3).
 
-    A wrong setting, token, role or request fails at once: trying again would not mend it. When the service says how
+    A wrong setting, token, role or request fails at once: a retry would not help. When the service says how
     long to wait (429 and 503 with ``Retry-After``), the next try comes then. Everything else is left to the task's
-    own ``retries`` and ``retry_delay``. A policy can not give a task more tries than its ``retries``.
+    own ``retries`` and ``retry_delay``. A policy cannot give a task more tries than its ``retries``.
 
-    All operators and the sensor use it unless they are given another policy; ``retry_policy=None`` does not switch
-    it off, because that is what Airflow hands to a mapped task that was given none.
+    All operators and sensors use it unless they are given another policy; ``retry_policy=None`` does not switch
+    it off, because that is what Airflow gives to a mapped task without one.
 
-    :param shortest_delay: least time to the next try where the service asks for one. Default 1 second.
-    :param longest_delay: most time to the next try where the service asks for one. Default 1 hour.
+    :param min_delay: minimum time to the next try where the service asks for one. Default 1 second.
+    :param max_delay: maximum time to the next try where the service asks for one. Default 1 hour.
     """
 
     def __init__(
         self,
         *,
-        shortest_delay: timedelta = timedelta(seconds=1),
-        longest_delay: timedelta = timedelta(hours=1),
+        min_delay: timedelta = timedelta(seconds=1),
+        max_delay: timedelta = timedelta(hours=1),
     ) -> None:
-        self.shortest_delay = shortest_delay
-        self.longest_delay = longest_delay
+        self.min_delay = min_delay
+        self.max_delay = max_delay
 
     def evaluate(
         self,
@@ -48,21 +71,61 @@ class CustodyRetryPolicy(RetryPolicy):
         Decide what happens after a failure.
 
         :param exception: what the task failed with; only a :class:`CustodyError` is judged.
-        :param try_number: number of the try that failed; not looked at.
-        :param max_tries: most tries of the task; not looked at.
-        :param context: context of the task; not looked at.
+        :param try_number: the try that failed; not used.
+        :param max_tries: the task's maximum number of tries; not used.
+        :param context: the task's context; not used.
         :return: to fail, to try again after a certain time, or Airflow's default.
         """
         if not isinstance(exception, CustodyError):
             return RetryDecision.default()
         if not exception.retryable:
-            return RetryDecision.fail(f"trying again would not mend it: {exception}"[:500])
+            return RetryDecision.fail(f"a retry would not help: {exception.reason}"[:500])
         if exception.retry_after is not None and exception.status in (429, 503):
             # Compared as numbers: what the service asks for may be more than a timedelta holds.
-            bounds = self.shortest_delay.total_seconds(), self.longest_delay.total_seconds()
+            bounds = self.min_delay.total_seconds(), self.max_delay.total_seconds()
             seconds = min(max(exception.retry_after, bounds[0]), bounds[1])
             return RetryDecision.retry(
                 timedelta(seconds=seconds),
                 f"status {exception.status}, the service asks to wait {exception.retry_after:g} s",
             )
         return RetryDecision.default()
+
+
+_DEFAULT_POLICY = None if RetryPolicy is object else CustodyRetryPolicy()
+
+
+def use_default_retry_policy(operator: BaseOperator) -> None:
+    """
+    Give an operator the retry policy for failures of the service, unless it was given one.
+
+    Call it after ``super().__init__()``: a mapped task is given ``retry_policy=None`` when its author gave none.
+
+    :param operator: the operator; on Airflow before 3.3 nothing happens.
+    """
+    if _DEFAULT_POLICY is not None and operator.retry_policy is None:
+        operator.retry_policy = _DEFAULT_POLICY
+
+
+@contextmanager
+def failing_task(operator: Any) -> Iterator[None]:
+    """
+    Log why a task fails, and fail it without retries where a retry would not help.
+
+    That is what :class:`CustodyRetryPolicy` decides too; as an exception it holds on every version of Airflow. A
+    policy that the user gave decides for itself, so it gets to see the error; but not about sending again what may
+    exist already.
+
+    :param operator: the operator that is being executed.
+    :raises CustodyFailException: for a :class:`CustodyError` that is not retryable.
+    """
+    try:
+        yield
+        return
+    except CustodyError as raised:
+        error = raised
+    # One line that says all. Airflow logs the exception after it: that one is short, and has no chain.
+    operator.log.error("%s", error)
+    users_policy = getattr(operator, "retry_policy", None) is not _DEFAULT_POLICY
+    if error.retryable or (users_policy and not isinstance(error, CustodyOutcomeUnknownError)):
+        raise error from None
+    raise CustodyFailException(error) from None

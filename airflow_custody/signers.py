@@ -1,4 +1,4 @@
-"""Signing keys that Airflow keeps: in a connection, and so in any secrets backend."""
+"""Signers whose keys Airflow keeps: in a connection, and so in any secrets backend."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_custody.hooks.custody import mask
 
 class ConnectionSigner(PemSigner):
     """
-    Sign with a P-256 key in PEM that an Airflow connection of any type holds.
+    A signer with a P-256 key in PEM that is kept in an Airflow connection of any type.
 
     The key is in the connection's extra ``private_key``, and the password it is encrypted with, if it is, in the
     connection's Password. Both are masked in logs. The connection is read when the task runs. Needs the extra
-    ``signing``; published knowledge, as all about approving.
+    ``signing``.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """
@@ -29,14 +29,14 @@ class ConnectionSigner(PemSigner):
         try:
             connection = BaseHook.get_connection(self.name)
         except AirflowNotFoundException:
-            raise self._unusable("there is no such Airflow connection") from None
+            raise super()._unusable("there is no such Airflow connection") from None
         try:
             pem = json.loads(connection.extra or "{}")["private_key"]
         except (ValueError, KeyError, TypeError):
             pem = None
         if not isinstance(pem, str) or not pem:
             raise self._unusable("the connection has no extra 'private_key'")
-        # Line by line: a log has one or several, or writes the ends of lines in its own way.
+        # Line by line: a log may show some of the lines, or end them in its own way.
         for line in pem.split():
             if "-----" not in line:
                 mask(line)

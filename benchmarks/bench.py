@@ -1,4 +1,4 @@
-"""Compare speed and memory side by side, in one run, as ratios."""
+"""Compare the speed and memory of this package with alternatives, side by side in one run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import requests
 
 _HOME = tempfile.TemporaryDirectory(prefix="airflow-custody-bench-")
 os.environ.update(AIRFLOW_HOME=_HOME.name, AIRFLOW__CORE__LOAD_EXAMPLES="False", AIRFLOW__LOGGING__LOGGING_LEVEL="WARN")
@@ -21,30 +25,36 @@ os.environ.update(AIRFLOW_HOME=_HOME.name, AIRFLOW__CORE__LOAD_EXAMPLES="False",
 from airflow_custody.sandbox import SandboxControl  # noqa: E402
 
 ADDRESS = "0x" + "ab" * 20
-OURS = (
+PACKAGE_MODULES = (
     "airflow_custody.operators.health, airflow_custody.operators.whitelist, airflow_custody.operators.webhook, "
     "airflow_custody.sensors.health, airflow_custody.hooks.custody"
 )
-HTTP = "airflow.providers.http.operators.http, airflow.providers.http.sensors.http, airflow.providers.http.hooks.http"
-# What every DAG file imports anyway.
-BASE = "airflow.sdk, airflow.sdk.bases.sensor, airflow.sdk.bases.hook"
+HTTP_PROVIDER_MODULES = (
+    "airflow.providers.http.operators.http, airflow.providers.http.sensors.http, airflow.providers.http.hooks.http"
+)
+# Every DAG file imports these anyway.
+AIRFLOW_MODULES = "airflow.sdk, airflow.sdk.bases.sensor, airflow.sdk.bases.hook"
 
 
 def seconds_to_import(modules: str) -> float:
-    """Time what importing some modules adds to importing Airflow's own, in a new process."""
-    code = f"import {BASE}\nfrom time import perf_counter as now\ns = now()\nimport {modules}\nprint(now() - s)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    """Measure in a new process how long some modules take to import, once Airflow's own are imported."""
+    code = (
+        f"import {AIRFLOW_MODULES}\nfrom time import perf_counter as now\ns = now()\nimport {modules}\nprint(now() - s)"
+    )
+    # Bytecode is cached, as it is after an installation.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout.split()[-1])
 
 
-def compare(title: str, rounds: int, ways: dict[str, Callable[[], float]]) -> None:
-    """Run the ways in turn, so that a drifting machine drifts for all, and print ratios to the first."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for way in ways.values():
-        way()
+def compare(title: str, rounds: int, candidates: dict[str, Callable[[], float]]) -> None:
+    """Measure the candidates in turn, so that changes in machine load affect all of them, and print the results."""
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for measure in candidates.values():
+        measure()  # warm up
     for _ in range(rounds):
-        for name, way in ways.items():
-            times[name].append(way())
+        for name, measure in candidates.items():
+            times[name].append(measure())
     first = next(iter(times))
     print(f"\n{title}")
     for name, values in times.items():
@@ -52,12 +62,12 @@ def compare(title: str, rounds: int, ways: dict[str, Callable[[], float]]) -> No
         line = f"  {name:<42} {median * 1000:9.1f} ms"
         if name != first:
             ratios = [a / b for a, b in zip(times[first], values, strict=True)]
-            line += f"   {first} / this = {statistics.median(ratios):.2f}"
+            line += f"   ({first} takes {statistics.median(ratios):.2f} times as long)"
         print(line)
 
 
 def timed(work: Callable[[], object]) -> Callable[[], float]:
-    """Return a function that does the work and says how long it took."""
+    """Return a function that does the work and returns the seconds it took."""
 
     def run() -> float:
         started = time.perf_counter()
@@ -67,16 +77,16 @@ def timed(work: Callable[[], object]) -> Callable[[], float]:
     return run
 
 
-def bare_loop(session: object, url: str, token: str) -> bool:
-    """Fetch and judge with requests, json and a loop: the least that anybody would write."""
-    answer = session.get(f"{url}/api/rest/v1/health", headers={"Authorization": f"Bearer {token}"}, timeout=30)
-    checks = [check for group in json.loads(answer.content)["groups"].values() for check in group["healthChecks"]]
+def bare_loop(session: requests.Session, url: str, token: str) -> bool:
+    """Fetch and judge the health with requests, json and a loop: the least code that does the job."""
+    response = session.get(f"{url}/api/rest/v1/health", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+    checks = [check for group in json.loads(response.content)["groups"].values() for check in group["healthChecks"]]
     return bool(checks) and all(check["status"] == "success" for check in checks)
 
 
 @contextlib.contextmanager
 def service(**options: str) -> Iterator[tuple[SandboxControl, str, str]]:
-    """Run the sandbox in a process of its own: in this one, both sides would wait for the same interpreter lock."""
+    """Run the sandbox in a separate process, so that it does not compete for the interpreter lock."""
     script = (
         "import json, sys; from airflow_custody.sandbox import Sandbox; s = Sandbox(**json.loads(sys.argv[1])).start();"
         "print(s.url, s.token, s.control.url, flush=True); sys.stdin.read(); s.stop()"
@@ -84,17 +94,19 @@ def service(**options: str) -> Iterator[tuple[SandboxControl, str, str]]:
     with subprocess.Popen(
         [sys.executable, "-c", script, json.dumps(options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         url, token, control = process.stdout.readline().split()
         yield SandboxControl(control), url, token
         process.stdin.close()
 
 
 def health(rounds: int) -> None:
-    """Compare fetching and judging a listing."""
+    """Compare fetching and judging the health checks."""
     import requests
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.health import HealthCriteria, judge
+    from airflow_custody.client.health.verdict import HealthCriteria, judge
     from airflow_custody.sandbox import health_entry
 
     with service() as (control, url, token), requests.Session() as session, CustodyClient(url, token) as client:
@@ -102,25 +114,30 @@ def health(rounds: int) -> None:
         for count in (1_000, 10_000):
             control.set_health(
                 [
+                    # Not all at the same time: equal time stamps would be cheaper to judge than real ones.
                     health_entry(
                         group=f"g{i % 20}", component=f"c{i % 50}", check=f"check{i}", results={"ETH": "success"}
                     )
+                    | {
+                        "lastUpdateDate": f"2026-01-02T03:{7 * i % 60:02}:{i % 60:02}.{i:09}Z",
+                        "validUntilDate": f"2999-01-02T03:{7 * i % 60:02}:{i % 60:02}.{i:09}Z",
+                    }
                     for i in range(count)
                 ]
             )
 
-            def ours() -> None:
+            def package() -> None:
                 assert judge(client.list_health_checks(), HealthCriteria()).healthy
 
-            def bare() -> None:
+            def bare_requests() -> None:
                 assert bare_loop(session, url, token)
 
             compare(
                 f"fetch and judge {count:,} checks",
                 rounds,
-                {"this package": timed(ours), "requests + json + loop": timed(bare)},
+                {"this package": timed(package), "requests + json + loop": timed(bare_requests)},
             )
-        for name, work in (("this package", ours), ("requests + json + loop", bare)):
+        for name, work in (("this package", package), ("requests + json + loop", bare_requests)):
             tracemalloc.start()
             work()
             print(f"  peak memory for 10,000 checks, {name:<24} {tracemalloc.get_traced_memory()[1] / 2**20:6.1f} MiB")
@@ -140,50 +157,57 @@ def creates(rounds: int, count: int) -> None:
     bundle, certificate = str(folder / "ca.pem"), str(folder / "server.pem")
     authority.cert_pem.write_to_path(bundle)
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
-    body = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
+    body: dict[str, Any] = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
     with service(certfile=certificate, keyfile=certificate) as (_, url, token):
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
-        def ours() -> None:
+        def package() -> None:
             with CustodyClient(url, token, verify=bundle) as client:
                 for _ in range(count):
                     client.create_whitelist_request(WhitelistRequest(**body))
 
-        def bare() -> None:
+        def bare_requests() -> None:
             with requests.Session() as session:
                 session.trust_env = False
                 for _ in range(count):
-                    answer = session.post(
+                    response = session.post(
                         f"{url}/api/rest/v1/whitelists/addresses",
                         json=body,
                         headers=headers,
                         verify=bundle,
                         timeout=30,
                     )
-                    assert answer.json()["result"]["id"]
+                    assert response.json()["result"]["id"]
 
         os.environ["AIRFLOW_CONN_BENCH"] = json.dumps({"conn_type": "http", "host": url, "extra": {"verify": bundle}})
 
-        def hook() -> None:
+        def http_hook() -> None:
             for _ in range(count):
-                answer = HttpHook("POST", "bench").run(
+                response = HttpHook("POST", "bench").run(
                     "/api/rest/v1/whitelists/addresses", data=json.dumps(body), headers=headers
                 )
-                assert answer.json()["result"]["id"]
+                assert response.json()["result"]["id"]
 
-        ways = {"this package": timed(ours), "bare requests session": timed(bare), "HTTP provider's hook": timed(hook)}
-        compare(f"{count} creates over TLS", rounds, ways)
+        candidates = {
+            "this package": timed(package),
+            "bare requests session": timed(bare_requests),
+            "HTTP provider's hook": timed(http_hook),
+        }
+        compare(f"{count} creates over TLS", rounds, candidates)
 
 
 def main() -> None:
-    """Print all comparisons."""
+    """Run and print all comparisons."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=7, help="how often each way is measured (default 7)")
+    parser.add_argument("--rounds", type=int, default=7, help="how often to measure each candidate (default 7)")
     rounds = parser.parse_args().rounds
     compare(
-        "what importing all operator, sensor and hook modules adds to importing airflow.sdk",
+        "import all operator, sensor and hook modules, on top of airflow.sdk",
         rounds,
-        {"this package": lambda: seconds_to_import(OURS), "HTTP provider": lambda: seconds_to_import(HTTP)},
+        {
+            "this package": lambda: seconds_to_import(PACKAGE_MODULES),
+            "HTTP provider": lambda: seconds_to_import(HTTP_PROVIDER_MODULES),
+        },
     )
     health(rounds)
     creates(max(3, rounds // 2), 200)

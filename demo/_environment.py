@@ -1,4 +1,4 @@
-"""Set up what both demos need: a clean environment for Airflow, and the sandbox as a process of its own."""
+"""What both demos share: a clean environment for Airflow, and the sandbox in a separate process."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ _LOOPBACK = "127.0.0.1,localhost"
 
 
 def require_airflow() -> str:
-    """Return the version of Airflow, or end the program if it cannot ask a person in a DAG's test run."""
+    """Return Airflow's version; exit if it is too old to ask a person during a DAG's test run."""
     found = version("apache-airflow")
     if tuple(int(part) for part in found.split(".")[:2]) < (3, 3):
-        sys.exit(f"demo: failed: it needs Airflow 3.3 or later, for the approval by a person; this is {found}")
+        sys.exit(f"demo: failed: Airflow 3.3 or later is required, because a person approves; found {found}")
     return found
 
 
-def fresh_home(name: str) -> Path:
-    """Make an empty folder for one demo, without what an earlier one left in it."""
+def create_home(name: str) -> Path:
+    """Create an empty folder for one demo; files of an earlier run are deleted."""
     home = PROJECT / ".demo" / name
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     return home
 
 
-def shown(path: Path) -> str:
-    """Write a path the way a person in the project's folder would."""
+def relative_path(path: Path) -> str:
+    """Return a path relative to the project folder, for display."""
     return str(path.relative_to(PROJECT))
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports that nobody listens on."""
+    """Return ports that are not in use."""
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [listener.getsockname()[1] for listener in listeners]
@@ -57,14 +57,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def airflow_environment(home: Path, sandbox: SandboxProcess, **settings: str) -> dict[str, str]:
-    """Build the environment of an Airflow that shares nothing with one the user may have."""
+    """Return environment variables for an Airflow that shares nothing with the user's own installation."""
     environment = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW")}
     for name in ("NO_PROXY", "no_proxy"):
-        # The sandbox is next door: a proxy meant for the world must not be asked for it.
+        # The sandbox is on this machine: requests to it must not go through a proxy.
         environment[name] = ",".join(filter(None, [environment.get(name), _LOOPBACK]))
     return {
         **environment,
-        # Airflow starts its parts by name.
+        # Airflow starts its components by name.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]),
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(EXAMPLES),
@@ -78,7 +78,8 @@ def airflow_environment(home: Path, sandbox: SandboxProcess, **settings: str) ->
 
 
 class SandboxProcess:
-    """Run the sandbox as a process of its own, so that real HTTP goes between it and Airflow; a context manager.
+    """
+    The sandbox in a separate process, so that Airflow talks to it over real HTTP; a context manager.
 
     :param home: folder for its state and its log.
     """
@@ -94,18 +95,18 @@ class SandboxProcess:
         log = self._home / "sandbox.log"
         command = [sys.executable, "-m", "airflow_custody.sandbox", "--state", str(self._home / "sandbox.db")]
         with log.open("w") as errors:
-            # In its own session: Ctrl-C is for the demo, which then stops the sandbox.
+            # In a session of its own, so that Ctrl-C reaches only the demo, which then stops the sandbox.
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
             )
         try:
-            self._read_introduction()
+            self._read_startup_output()
         except BaseException:
             self.stop()
             raise
         if not self.connection:
             self.stop()
-            raise RuntimeError(f"the sandbox did not start: {log.read_text().strip() or 'it says nothing'}")
+            raise RuntimeError(f"the sandbox did not start: {log.read_text().strip() or 'it printed no error'}")
         self.control = SandboxControl(self.url)
         return self
 
@@ -115,7 +116,7 @@ class SandboxProcess:
         self.stop()
 
     def stop(self) -> None:
-        """Stop the sandbox; does nothing when it has stopped."""
+        """Stop the sandbox, if it is running."""
         if self._process is None:
             return
         self._process.terminate()
@@ -125,8 +126,8 @@ class SandboxProcess:
             self._process.kill()
             self._process.wait()
 
-    def _read_introduction(self) -> None:
-        """Take the URL and the connection from what the sandbox prints when it is ready."""
+    def _read_startup_output(self) -> None:
+        """Read the URL and the connection that the sandbox prints when it is ready."""
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -137,20 +138,20 @@ class SandboxProcess:
                 return
 
 
-def approver_connections(sandbox: SandboxProcess) -> dict[str, str]:
+def create_approvers(sandbox: SandboxProcess) -> dict[str, str]:
     """
-    Make two users who must sign one after the other, each with a key.
+    Create two approvers, bob and carol, who must sign one after the other, each with a key.
 
-    :return: the connections that the example of a complete whitelisting needs, as environment variables.
+    :return: the connections that ``custody_whitelist_complete`` needs, as environment variables.
     """
     service = json.loads(sandbox.connection)
     variables = {}
     groups = []
-    for name, person in (("first", "bob"), ("second", "carol")):
+    for name, user_name in (("first", "bob"), ("second", "carol")):
         key = ec.generate_private_key(ec.SECP256R1())
         public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
         roles = ["TPUser", "WhitelistedAddressApprover"]
-        user = sandbox.control.add_user(person, roles, groups=[name], public_key=public)
+        user = sandbox.control.add_user(user_name, roles, groups=[name], public_key=public)
         token = sandbox.control.add_token(roles=roles, user_id=user)
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         groups.append({"externalGroupID": name, "minimumSignatures": 1})

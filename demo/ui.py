@@ -1,8 +1,8 @@
 """
 Run Airflow with its UI, the sandbox and the example DAGs, until Ctrl-C.
 
-All files are in ``.demo/ui``, which is emptied at each start. The UI and the sandbox listen on this machine only, and
-nobody has to log in; Airflow's log servers listen on all interfaces, as they always do, and want a signed request.
+All files are in ``.demo/ui``, which is emptied at each start. The UI and the sandbox listen on this machine only and
+need no login. Airflow's log servers listen on all interfaces, as they always do, and accept signed requests only.
 """
 
 from __future__ import annotations
@@ -23,34 +23,38 @@ import requests
 from _environment import (
     SandboxProcess,
     airflow_environment,
-    approver_connections,
+    create_approvers,
+    create_home,
     free_ports,
-    fresh_home,
+    relative_path,
     require_airflow,
-    shown,
 )
 
-PATIENCE = 180.0
-GRACE = 10.0
-WATCHER = "custody_unhealthy_watcher"
+START_TIMEOUT = 180.0
+STOP_TIMEOUT = 10.0
+WATCHER_DAG_ID = "custody_unhealthy_watcher"
 
-_INTRODUCTION = """
+_INSTRUCTIONS = """
 Airflow:  {airflow}
 Sandbox:  {sandbox}  (stands in for the custody service)
 Webhook:  {webhook}
 
-To try (a DAG that is switched on for the first time also makes up for its last scheduled run):
-- Trigger custody_whitelist_complete. It waits for you under "Required Actions": approve, and it signs twice and waits
-  for the effect; or reject. custody_whitelist_approval leaves the signing to a signer of your own, and enables the
-  webhook above if you give it as webhook_id.
-- Trigger custody_whitelist_batch (three addresses of a file, one signature), then custody_whitelist_reconciliation:
-  the log of its task compare has a table of what the file and the service do not agree on.
+Things to try. (The first time you switch a DAG on, Airflow also starts its most recent scheduled run.)
+
+- Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
+  approve, two approvers sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
+  rejected at the service.
+- Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook above if you pass its
+  id as webhook_id.
+- Trigger custody_whitelist_batch: three addresses from a file, one signature for all of them. Then trigger
+  custody_whitelist_reconciliation: its task "compare" logs every difference between the file and the service.
 - Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.
-- Make the service unhealthy: gates wait, and custody_unhealthy_watcher, already on, starts by itself within 10 s.
+- Make the service unhealthy. Health gates wait, and custody_unhealthy_watcher, which is already switched on, starts
+  within 10 seconds.
     curl -X PATCH {sandbox}/sandbox/health -H 'Content-Type: application/json' \\
       -d '{{"check": "vault", "fields": {{"status": "failure"}}}}'
-  Healthy again: the same with "success".
-- See what the service received: {sandbox}/sandbox/received
+  To make it healthy again, send the same with "success".
+- See which requests the service has received: {sandbox}/sandbox/request-log
 
 Ctrl-C stops everything.
 """
@@ -62,23 +66,23 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    home = fresh_home("ui")
+    home = create_home("ui")
     log = home / "airflow.log"
     try:
         with SandboxProcess(home) as sandbox:
             webhook_id = sandbox.control.add_webhook()["id"]
             port, *log_ports = free_ports(3)
             url = f"http://127.0.0.1:{port}"
-            print(f"Starting Airflow (half a minute; its output: {shown(log)}) ...", flush=True)
+            print(f"Starting Airflow. This takes about half a minute; its log is {relative_path(log)}", flush=True)
             with _standalone(_environment(home, sandbox, url, log_ports, webhook_id), log) as airflow:
                 if not _wait_until_healthy(url, airflow, stop):
                     return 0
-                print(_INTRODUCTION.format(airflow=url, sandbox=sandbox.url, webhook=webhook_id), flush=True)
+                print(_INSTRUCTIONS.format(airflow=url, sandbox=sandbox.url, webhook=webhook_id), flush=True)
                 while not stop.wait(1.0):
                     if airflow.poll() is not None:
-                        raise RuntimeError(f"Airflow ended by itself with exit code {airflow.returncode}")
+                        raise RuntimeError(f"Airflow exited unexpectedly with code {airflow.returncode}")
     except RuntimeError as error:
-        print(f"demo: failed: {error} (see {shown(log)})")
+        print(f"demo: failed: {error} (see {relative_path(log)})")
         return 1
     print("Stopped.")
     return 0
@@ -97,16 +101,16 @@ def _environment(
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_logs),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_logs),
-        **approver_connections(sandbox),
+        **create_approvers(sandbox),
     }
     return airflow_environment(home, sandbox, **settings)
 
 
 @contextmanager
 def _standalone(environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``airflow standalone``, and leave no process of it behind."""
+    """Run ``airflow standalone``, and stop all its processes at the end."""
     with log.open("wb") as output:
-        # In its own session: Ctrl-C is for the demo, which then stops Airflow.
+        # In a session of its own, so that Ctrl-C reaches only the demo, which then stops Airflow.
         airflow = subprocess.Popen(
             ["airflow", "standalone"],
             env=environment,
@@ -119,48 +123,48 @@ def _standalone(environment: dict[str, str], log: Path) -> Iterator[subprocess.P
     try:
         yield airflow
     finally:
-        print("Stopping Airflow (about ten seconds) ...", flush=True)
+        print("Stopping Airflow. This takes about ten seconds.", flush=True)
         _stop(airflow)
 
 
 def _stop(airflow: subprocess.Popen[bytes]) -> None:
-    """Interrupt Airflow, which ends its parts in order, and kill those that are still there after a while."""
+    """Interrupt Airflow, which then stops its components, and kill those that are still running after a while."""
     with suppress(psutil.NoSuchProcess):
-        parts = psutil.Process(airflow.pid).children(recursive=True)
-        # Not SIGTERM: that ends standalone alone and leaves all its parts running.
+        processes = psutil.Process(airflow.pid).children(recursive=True)
+        # Not SIGTERM: it would stop only the parent process and leave the components running.
         airflow.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            airflow.wait(timeout=GRACE)
-        # What was started meanwhile is in the same session, whoever its parent is now.
-        parts += [part for part in psutil.process_iter() if _is_of_session(part, airflow.pid)]
-        for part in parts:
+            airflow.wait(timeout=STOP_TIMEOUT)
+        # Processes that were started in the meantime are in the same session, even if their parent has exited.
+        processes += [process for process in psutil.process_iter() if _is_in_session(process, airflow.pid)]
+        for process in processes:
             with suppress(psutil.NoSuchProcess):
-                part.kill()
-        psutil.wait_procs(parts, timeout=5)
+                process.kill()
+        psutil.wait_procs(processes, timeout=5)
     airflow.kill()
     airflow.wait()
 
 
-def _is_of_session(part: psutil.Process, session: int) -> bool:
+def _is_in_session(process: psutil.Process, session_id: int) -> bool:
     try:
-        return os.getsid(part.pid) == session
+        return os.getsid(process.pid) == session_id
     except OSError:
         return False
 
 
 def _wait_until_healthy(url: str, airflow: subprocess.Popen[bytes], stop: threading.Event) -> bool:
-    """Wait until all parts of Airflow are healthy; False if the user does not want to wait any longer."""
-    begun = time.monotonic()
+    """Wait until all components of Airflow are healthy; return False if the user interrupts."""
+    started = time.monotonic()
     while not stop.wait(0.5):
         if airflow.poll() is not None:
-            raise RuntimeError(f"Airflow did not start: exit code {airflow.returncode}")
-        if time.monotonic() - begun > PATIENCE:
-            raise RuntimeError(f"Airflow is not ready after {PATIENCE:.0f} s")
+            raise RuntimeError(f"Airflow did not start (exit code {airflow.returncode})")
+        if time.monotonic() - started > START_TIMEOUT:
+            raise RuntimeError(f"Airflow was not ready after {START_TIMEOUT:.0f} s")
         with suppress(requests.RequestException, ValueError):
             health = _call("GET", f"{url}/api/v2/monitor/health")
-            if all(part["status"] == "healthy" for part in health.values()):
-                # The one DAG that nobody triggers. Not found, so not ready, until it has been read.
-                _call("PATCH", f"{url}/api/v2/dags/{WATCHER}", {"is_paused": False})
+            if all(component["status"] == "healthy" for component in health.values()):
+                # The only DAG that starts by itself. A 404 means that its file has not been parsed yet.
+                _call("PATCH", f"{url}/api/v2/dags/{WATCHER_DAG_ID}", {"is_paused": False})
                 return True
     return False
 
@@ -168,10 +172,10 @@ def _wait_until_healthy(url: str, airflow: subprocess.Popen[bytes], stop: thread
 def _call(method: str, url: str, body: dict[str, bool] | None = None) -> dict[str, Any]:
     with requests.Session() as session:
         session.trust_env = False
-        answer = session.request(method, url, json=body, timeout=10)
-    answer.raise_for_status()
-    found: dict[str, Any] = answer.json()
-    return found
+        response = session.request(method, url, json=body, timeout=10)
+    response.raise_for_status()
+    result: dict[str, Any] = response.json()
+    return result
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """
 Gate scheduled work on the health of the custody service.
 
-First a sensor waits, without taking a worker slot, until the whole service is healthy. Then, just before the work, an
-operator checks exactly what the work needs. If either fails, the work does not start.
+First, a sensor waits until the whole service is healthy; it takes no worker slot meanwhile. Then, right before the
+work, an operator checks exactly what the work needs. If either of them fails, the work does not start.
 
-Change: the connection (``custody_conn_id``, default ``custody_default``), the schedule, the filters of ``check``, and
-put your own work in place of ``work``.
+What to change: the connection (``custody_conn_id``, by default ``custody_default``), the schedule, the filters of
+``check``, and the task ``work``, which stands for your own.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ with DAG(
     check = CustodyHealthCheckOperator(
         task_id="check",
         groups=["hsm", "blockchain"],
-        # Some check must report these currencies, and none may report them as anything but healthy.
+        # At least one check must report each of these currencies, and all that do must report it as healthy.
         require_results=["ETH", "BTC"],
     )
     # [END howto_operator_custody_health_check]
 
     @task
     def work(verdict: dict) -> str:
-        """Stand for your own work; the verdict says what it was allowed to start on."""
-        return f"started on {verdict['total']} healthy checks, looked at {verdict['fetched_at']}"
+        """Replace this with your own work; the verdict is the state of the service at the start."""
+        return f"started with {verdict['total']} healthy checks, fetched at {verdict['fetched_at']}"
 
     wait_until_healthy >> check
     work(check.output)

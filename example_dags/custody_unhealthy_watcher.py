@@ -1,12 +1,12 @@
 """
 Start a DAG when the custody service turns unhealthy.
 
-An asset watcher looks at the service for as long as the DAG is switched on, and starts one run each time the service
-turns from healthy to unhealthy, not one for each look. A service that does not answer is unhealthy too.
+An asset watcher polls the service for as long as the DAG is switched on. It starts one run each time the service turns
+from healthy to unhealthy, not one for each poll. A service that does not respond counts as unhealthy.
 
-Change: what is looked at (the trigger's filters), how often, and what ``alert`` does with the reason.
+What to change: the checks to watch (the trigger's filters), the interval, and what ``alert`` does with the reason.
 
-Needs Airflow 3: on Airflow 2 there are no asset watchers, and this file defines no DAG.
+Requires Airflow 3. Airflow 2 has no asset watchers, and this file defines no DAG there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if AssetWatcher is not None:
 
         @task
         def alert(triggering_asset_events=None) -> list[str]:
-            """Say why the service is unhealthy; put your own alarm here."""
+            """Print why the service is unhealthy; replace this with your own alert."""
             events = triggering_asset_events[custody_unhealthy]
             reasons = [event.extra["payload"]["reason"] for event in events]
             for reason in reasons:

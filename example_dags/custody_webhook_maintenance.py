@@ -1,13 +1,13 @@
 """
-Switch a webhook off for the time of a maintenance, and on again whatever happens to it.
+Disable a webhook during maintenance, and enable it again whatever happens.
 
-Setup and teardown: the webhook is enabled again also if the work fails. The run fails if the work fails, and also if
-the webhook cannot be enabled again: one that stays off is not noticed otherwise.
+The two tasks are setup and teardown, so the webhook is enabled again even if the work fails. The run fails if the work
+fails, and also if the webhook cannot be enabled again, because nobody would notice a webhook that stays disabled.
 
-The webhook's UUID comes from the Airflow Variable ``custody_webhook_id``. It is enabled at the end even if it was
-disabled before: the operations this package has cannot ask for its status.
+The webhook's UUID comes from the Airflow Variable ``custody_webhook_id``. At the end the webhook is enabled, even if it
+was disabled before the run.
 
-Change: the schedule, and put your own work in place of ``maintain``.
+What to change: the schedule, and the task ``maintain``, which stands for your own work.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ with DAG(
 
     @task
     def maintain(webhook: dict) -> None:
-        """Stand for your own work."""
-        print(f"webhook {webhook['webhook_id']} is {webhook['status']}: nobody is called while this runs")
+        """Replace this with your own work."""
+        print(f"webhook {webhook['webhook_id']} is {webhook['status']}: it is not called while this task runs")
 
     @task
     def done() -> str:
-        """Fail with the work: a run is judged by its last tasks, and the teardown succeeds when the work does not."""
+        """Fail if the work fails: the teardown succeeds even then, and a run's state is that of its last tasks."""
         return "maintenance done"
 
     maintain(disable.output) >> [enable, done()]

@@ -1,16 +1,17 @@
 """
-Whitelist a destination address: create the request, let a person approve it, sign it, switch a webhook on.
+Whitelist a destination address: create the request, have a person approve it, sign it, enable a webhook.
 
 The request has no effect until it is signed, and it is signed only after a person has approved it in the Airflow UI
-(*Required Actions*). Rejected: what follows is skipped. No answer in time: the approval fails. Either way nothing is
-signed.
+(*Required Actions*). If the person rejects it, the remaining tasks are skipped. If nobody responds in time, the
+approval fails. Nothing is signed in either case.
 
-Change: the defaults of the params (the address is a sample from a public specification), who may approve, the
-schedule, and **put your own signer in place of the body of** ``sign``. Leave ``webhook_id`` empty to skip the webhook.
+What to change: the defaults of the params (the address is a sample from a public specification), who may approve, the
+schedule, and **the body of** ``sign``, **which is a placeholder for your own signer**. Leave ``webhook_id`` empty to
+skip the webhook.
 
-The approval needs Airflow 3.1 or later with ``apache-airflow-providers-standard``. Elsewhere nobody can be asked in
-the middle of a run; there a person approves beforehand, by starting the run with ``{"approved_by": "<name>"}``. Any
-other run, so every scheduled one, fails before anything is created.
+Approving in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, a run cannot
+ask anybody: a person approves in advance, by starting the run with ``{"approved_by": "<name>"}``. All other runs, which
+includes every scheduled one, fail before anything is created.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ params = {
     "label": Param("Treasury cold wallet", type="string", minLength=1),
     "address": Param("0x52908400098527886E0F7030069857D2E4169EE7", type="string", minLength=1),
     "blockchain": Param("ETH", type="string", minLength=1),
-    "webhook_id": Param(None, type=["null", "string"], description="UUID of a webhook to switch on"),
+    "webhook_id": Param(None, type=["null", "string"], description="UUID of a webhook to enable"),
 }
 if ApprovalOperator is None:
-    params["approved_by"] = Param(None, type=["null", "string"], description="who has approved this address")
+    params["approved_by"] = Param(
+        None, type=["null", "string"], description="Name of the person who has approved this address"
+    )
 
 with DAG(
     dag_id="custody_whitelist_approval",
@@ -81,7 +84,7 @@ with DAG(
 | Address | `{{ params.address }}` |
 | Label | {{ params.label }} |
 """,
-            # Whoever may edit the DAG may answer, unless you name them: assigned_users=[{"id": "1", "name": "alice"}].
+            # Any user who may edit the DAG may respond. To limit it: assigned_users=[{"id": "1", "name": "alice"}].
             response_timeout=timedelta(hours=8),
         )
         # [END howto_custody_approval]
@@ -91,7 +94,7 @@ with DAG(
 
         @task(retries=0)
         def approve(params: dict | None = None) -> dict:
-            """Let only a run through that somebody approved when starting it."""
+            """Fail unless a person approved the address when starting the run."""
             if not params["approved_by"]:
                 raise AirflowFailException('Not approved: start the run with {"approved_by": "<name>"}.')
             return {"responded_by_user": {"name": params["approved_by"]}}
@@ -100,10 +103,10 @@ with DAG(
         wait_until_healthy >> approval >> create_request
 
     # [START howto_custody_sign]
-    # Not tried again by itself: whether that is safe is for your signer to say.
+    # No automatic retries: only you know whether your signer can safely run twice.
     @task(retries=0)
     def sign(request_id: str, approval: dict) -> dict:
-        """Sign the request. YOUR OWN SIGNER GOES HERE: this stand-in makes nothing that any service would accept."""
+        """Sign the request. REPLACE THIS WITH YOUR OWN SIGNER: no service accepts this placeholder signature."""
         stand_in = hmac.new(b"a stand-in, not a key", request_id.encode(), hashlib.sha256).hexdigest()
         return {
             "request_id": request_id,
@@ -116,7 +119,7 @@ with DAG(
 
     @task.short_circuit
     def webhook_given(params: dict | None = None) -> bool:
-        """Skip what follows if the run names no webhook."""
+        """Skip the remaining tasks if the run has no webhook."""
         return bool(params["webhook_id"])
 
     # [START howto_operator_custody_set_webhook_status]

@@ -1,16 +1,16 @@
 """
-Whitelist the addresses of a CSV file: one request for each, one signature for all, one report.
+Whitelist the addresses in a CSV file: one request for each address, one signature for all, one report.
 
-Each request is a mapped task instance of its own, with its own log and retries, and is created once. The approver signs
-them together, at most a hundred at a time; a batch is signed as a whole or not at all. The report is an asset: its
-event holds the ids, and another DAG can be scheduled on it.
+Each request is a mapped task instance, with its own log and retries, and is created once. The approver signs up to a
+hundred requests together; a batch is signed as a whole or not at all. The report is an asset: its event holds the ids,
+and you can schedule another DAG on it.
 
-Whoever may change the file decides what is asked for: keep it where changes are reviewed. ``addresses.csv`` beside this
-file is a sample with addresses from public specifications.
+Whoever can change the file decides which addresses are requested, so keep it where changes are reviewed.
+``addresses.csv`` next to this file is a sample with addresses from public specifications.
 
-Change: the file (param ``file``), the schedule. Make the connections of the approver (``custody_first_approver``) and
-of the approver's P-256 key (``custody_first_key``, extra ``private_key``). Approving is published knowledge of the
-service, not part of the interface this package was given.
+What to change: the file (param ``file``) and the schedule. Connections to create: the approver's user
+(``custody_first_approver``), and the approver's P-256 key (``custody_first_key``, extra ``private_key``).
+Approving is an undocumented operation of the service.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOpe
 from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
 from airflow_custody.signers import ConnectionSigner
 
-AT_ONCE = 100
-requested = Asset("custody-whitelist-batch")
+MAX_BATCH_SIZE = 100
+whitelist_batch = Asset("custody-whitelist-batch")
 
 with DAG(
     dag_id="custody_whitelist_batch",
@@ -43,7 +43,7 @@ with DAG(
 
     @task
     def addresses(params: dict | None = None) -> list[dict]:
-        """Read the file: the operator's arguments for each row."""
+        """Read the file and return the operator's arguments for each row."""
         with Path(params["file"]).open(encoding="utf-8", newline="") as file:
             rows = [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
         for row in rows:
@@ -58,12 +58,12 @@ with DAG(
     ).expand_kwargs(addresses())
 
     @task
-    def batches(described: list[dict]) -> list[dict]:
-        """Cut what was asked for into batches that can be signed at once."""
-        described = list(described)
+    def batches(requests: list[dict]) -> list[dict]:
+        """Split the requests into batches that can be signed together."""
+        requests = list(requests)
         return [
-            {"request_ids": [each["id"] for each in batch], "expected": batch}
-            for batch in (described[start : start + AT_ONCE] for start in range(0, len(described), AT_ONCE))
+            {"request_ids": [request["id"] for request in batch], "expected": batch}
+            for batch in (requests[i : i + MAX_BATCH_SIZE] for i in range(0, len(requests), MAX_BATCH_SIZE))
         ]
 
     # [START howto_custody_whitelist_batch]
@@ -75,11 +75,11 @@ with DAG(
     ).expand_kwargs(batches(create_requests.output["request"]))
     # [END howto_custody_whitelist_batch]
 
-    @task(outlets=[requested])
-    def report(described: list[dict], *, outlet_events: dict | None = None) -> dict[str, str]:
-        """Put the ids next to the labels, and into the asset's event."""
-        ids = {each["label"]: each["id"] for each in described}
-        outlet_events[requested].extra = {"ids": list(ids.values())}
+    @task(outlets=[whitelist_batch])
+    def report(requests: list[dict], *, outlet_events: dict | None = None) -> dict[str, str]:
+        """Return the id for each label, and add the ids to the asset's event."""
+        ids = {request["label"]: request["id"] for request in requests}
+        outlet_events[whitelist_batch].extra = {"ids": list(ids.values())}
         return ids
 
     check_health >> create_requests

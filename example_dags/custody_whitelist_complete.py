@@ -1,22 +1,21 @@
 """
-Whitelist a destination address, from the request to its effect, with everything that people do in between.
+Whitelist a destination address, from creating the request until it has taken effect, with all approvals in between.
 
-The gate waits until the service is healthy, the request is created once, and a person decides in the Airflow UI
-(*Required Actions*). On yes, two approvers sign one after the other, each with an own user and key; the DAG waits until
-the whitelisting has taken effect, and tells somebody. On no, or if nobody answers in time, the request is rejected at
-the service, and somebody is told that.
+A health gate waits until the service is healthy. Then the request is created, once, and a person decides in the Airflow
+UI (*Required Actions*). If the person approves, two approvers sign one after the other, each with their own user and
+key, and the DAG waits until the whitelisting has taken effect. If the person rejects, or nobody responds in time, the
+request is rejected at the service. Either way, a notification is sent at the end.
 
-What is signed is what the create task asked for: each approver reads the request from the service again, verifies it
-and compares it before signing.
+Only what the create task asked for is signed: before signing, each approver fetches the request from the service,
+verifies it and compares it with what was asked for.
 
-Change: the defaults of the params, who may decide, the body of ``tell``, the schedule. Make these connections: the two
-approvers' users (``custody_first_approver``, ``custody_second_approver``), and a connection of any type for each one's
-P-256 key, in its extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
+What to change: the defaults of the params, who may decide, the body of ``tell``, the schedule. Connections to create:
+the two approvers' users (``custody_first_approver``, ``custody_second_approver``), and for each approver's P-256 key a
+connection of any type with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
 
-Deciding in the UI needs Airflow 3.1 or later with ``apache-airflow-providers-standard``. Elsewhere whoever starts
-the run decides beforehand, with ``{"decision": "Approve"}``; any other run, so every scheduled one, rejects its
-request. Approving and rejecting are published knowledge of the service, not part of the interface this package was
-given.
+Deciding in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, whoever starts
+the run decides in advance, with ``{"decision": "Approve"}``. All other runs, which includes every scheduled one, reject
+their request. Approving and rejecting are undocumented operations of the service.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ with DAG(
 | Label | {{ params.label }} |
 """,
             options=["Approve", "Reject"],
-            # Nobody has answered: that is a no.
+            # No response in time is a rejection.
             defaults=["Reject"],
             response_timeout=timedelta(hours=8),
         )
@@ -91,15 +90,15 @@ with DAG(
 
         @task
         def decide(params: dict | None = None) -> dict:
-            """Take the decision of whoever started the run."""
-            return {"chosen_options": [params["decision"]], "responded_by_user": {"name": "who started the run"}}
+            """Return the decision of the person who started the run."""
+            return {"chosen_options": [params["decision"]], "responded_by_user": {"name": "whoever started the run"}}
 
         decision = decide()
         create_request >> decision
 
     @task.branch
     def what_was_decided(decision: dict) -> str:
-        """Go on with signing, or with the way back."""
+        """Continue with signing, or with rejecting."""
         return "sign_first" if decision["chosen_options"] == ["Approve"] else "reject"
 
     # [START howto_operator_custody_approve_whitelist_requests]
@@ -108,7 +107,7 @@ with DAG(
         custody_conn_id="custody_first_approver",
         signer=ConnectionSigner("custody_first_key"),
         request_ids=create_request.output,
-        # What the create task asked for: nothing is signed that differs from it.
+        # What the create task asked for: a request that differs from it is not signed.
         expected=create_request.output["request"],
     )
     # [END howto_operator_custody_approve_whitelist_requests]
@@ -140,15 +139,15 @@ with DAG(
 
     @task(trigger_rule="none_failed_min_one_success")
     def tell(request_id: str, decision: dict) -> str:
-        """Tell somebody how it ended. YOUR OWN NOTIFIER GOES HERE."""
-        yes = decision["chosen_options"] == ["Approve"]
-        who = (decision.get("responded_by_user") or {}).get("name") or "nobody in time"
-        message = f"Request {request_id} {'has taken effect' if yes else 'was rejected'}; decided by {who}."
+        """Report the outcome. REPLACE THIS WITH YOUR OWN NOTIFICATION."""
+        outcome = "has taken effect" if decision["chosen_options"] == ["Approve"] else "was rejected"
+        name = (decision.get("responded_by_user") or {}).get("name")
+        message = f"Request {request_id} {outcome}; {f'decided by {name}' if name else 'nobody decided in time'}."
         print(message)
         return message
 
     branch = what_was_decided(decision)
-    told = tell(create_request.output, decision)
+    notification = tell(create_request.output, decision)
     wait_until_healthy >> create_request
-    branch >> sign_first >> sign_second >> wait_until_effective >> told
-    branch >> reject >> told
+    branch >> sign_first >> sign_second >> wait_until_effective >> notification
+    branch >> reject >> notification

@@ -1,11 +1,11 @@
 """
 Create whitelisting requests for a list of addresses that is known only when the DAG runs.
 
-One mapped task instance for each address: each has its own log, its own retries and its own id, and one that is
-refused does not hold up the others. The report at the end needs all of them.
+Each address is a mapped task instance, with its own log, its own retries and its own id. If one is refused, the others
+are still created. The report at the end requires all of them.
 
-Change: let ``addresses`` read your own source (these are samples from public specifications), and hand the report to
-your signing step.
+What to change: read the addresses from your own source in ``addresses`` (these are samples from public
+specifications), and pass the report to your signing step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ with DAG(
                 "label": "Settlement, Ethereum",
                 "blockchain": "ETH",
                 "address": "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
-                # Only funds from these wallets may go there.
+                # Only these wallets may send funds to the address.
                 "linked_wallet_ids": ["12", "15"],
             },
             {
@@ -63,9 +63,9 @@ with DAG(
     # [END howto_custody_whitelist_mapping]
 
     @task
-    def report(asked: list[dict], request_ids: list[str]) -> dict[str, str]:
-        """Put the ids next to the labels, in the order in which they were asked for."""
-        return {each["label"]: request_id for each, request_id in zip(asked, request_ids, strict=True)}
+    def report(rows: list[dict], request_ids: list[str]) -> dict[str, str]:
+        """Return the request's id for each label, in the order of the addresses."""
+        return {row["label"]: request_id for row, request_id in zip(rows, request_ids, strict=True)}
 
     check_health >> create_requests
     report(asked, create_requests.output)

@@ -1,12 +1,12 @@
 """
-Compare what is whitelisted at the service with what the list says should be, and fail when they differ.
+Compare the addresses that are whitelisted at the service with a list in a CSV file, and fail if they differ.
 
-Every row that has taken effect is verified against its hash first. The differences are a table in the task's log, and
-a list in XCom under ``differences``: addresses that are missing at the service, that nobody has on the list, or that
-differ in a field. ``addresses.csv`` beside this file is a sample.
+Every request that has taken effect is verified against its hash first. Then ``compare`` logs a table of the
+differences, and pushes them to XCom under ``differences``: addresses that are missing at the service, that are not on
+the list, or that differ in a field. ``addresses.csv`` next to this file is a sample. Finding requests is an
+undocumented operation of the service.
 
-Change: the file (param ``file``), the schedule, and what to do about differences. The look-up is published knowledge of
-the service, not part of the interface this package was given.
+What to change: the file (param ``file``), the schedule, and what happens when there are differences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ with DAG(
 
     @task
     def wanted(params: dict | None = None) -> list[dict]:
-        """Read what should be whitelisted."""
+        """Read the addresses that should be whitelisted."""
         with Path(params["file"]).open(encoding="utf-8", newline="") as file:
             return [
                 {
@@ -48,9 +48,9 @@ with DAG(
     # [START howto_custody_find_whitelist_requests]
     @task
     def there() -> list[dict]:
-        """List what has taken effect, as the verified payloads say."""
+        """Find the requests that have taken effect, and return the fields of their verified payloads."""
         with CustodyHook("custody_default").get_conn() as client:
-            payloads = [each.payload() for each in client.find_whitelist_requests(include_waiting=False)]
+            payloads = [each.payload() for each in client.find_whitelist_requests(include_pending=False)]
         return [
             {
                 "blockchain": payload["currency"].upper(),
@@ -65,37 +65,37 @@ with DAG(
     # [END howto_custody_find_whitelist_requests]
 
     @task(retries=0)
-    def compare(wanted: list[dict], there: list[dict], *, ti=None) -> int:
-        """Log and push the differences; fail if there are any."""
+    def compare(on_list: list[dict], at_service: list[dict], *, ti=None) -> int:
+        """Log the differences and push them to XCom; fail if there are any."""
 
         def by_address(rows: list[dict]) -> dict[tuple, list[dict]]:
-            found: dict[tuple, list[dict]] = {}
+            groups: dict[tuple, list[dict]] = {}
             for row in rows:
-                found.setdefault((row["blockchain"], row["address"], row["memo"]), []).append(row)
-            return found
+                groups.setdefault((row["blockchain"], row["address"], row["memo"]), []).append(row)
+            return groups
 
-        list_, service = by_address(wanted), by_address(there)
+        expected, actual = by_address(on_list), by_address(at_service)
         differences = []
-        for key in sorted(list_.keys() | service.keys()):
-            asked, shown = list_.get(key, []), service.get(key, [])
-            if not shown:
+        for key in sorted(expected.keys() | actual.keys()):
+            listed, found = expected.get(key, []), actual.get(key, [])
+            if not found:
                 what = "missing at the service"
-            elif not asked:
+            elif not listed:
                 what = "not on the list"
-            elif len(shown) > 1 or len(asked) > 1:
-                what = f"{len(asked)} times on the list, {len(shown)} times at the service"
-            elif asked != shown:
-                what = f"differs in {', '.join(name for name in asked[0] if asked[0][name] != shown[0][name])}"
+            elif len(found) > 1 or len(listed) > 1:
+                what = f"{len(listed)} times on the list, {len(found)} times at the service"
+            elif listed != found:
+                what = f"differs in {', '.join(name for name in listed[0] if listed[0][name] != found[0][name])}"
             else:
                 continue
-            label = (asked or shown)[0]["label"]
+            label = (listed or found)[0]["label"]
             differences.append({"blockchain": key[0], "address": key[1], "label": label, "what": what})
-        print(f"{len(list_)} on the list, {len(service)} at the service, {len(differences)} differences")
+        print(f"{len(expected)} on the list, {len(actual)} at the service, {len(differences)} differences")
         for each in differences:
             print(f"{each['blockchain']:<8} {each['address']:<64} {each['label']:<28} {each['what']}")
         ti.xcom_push(key="differences", value=differences)
         if differences:
             raise AirflowFailException(f"{len(differences)} differences between the list and the service")
-        return len(service)
+        return len(actual)
 
     compare(wanted(), there())

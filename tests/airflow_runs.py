@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -12,15 +13,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+from airflow.providers.common.compat.sdk import DAG
 from airflow.version import version
 
+from airflow_custody.retry_policy import CustodyFailException
+
 AIRFLOW = tuple(int(part) for part in version.split(".")[:2])
-DAGS = Path(__file__).parent / "dags"
+dag_under_test: DAG | None = None
 _numbers = itertools.count()
 
 
 class Run:
-    """What became of a DAG run: its state, and state and XCom of each task."""
+    """The outcome of a DAG run: its state, and state and XCom of each task."""
 
     def __init__(self, dag_run: Any) -> None:
         self.state = str(dag_run.state)
@@ -45,12 +50,12 @@ def redacted(text: str) -> str:
     try:
         from airflow.sdk._shared.secrets_masker import redact
     except ImportError:
-        from airflow.utils.log.secrets_masker import redact
+        from airflow.utils.log.secrets_masker import redact  # type: ignore[no-redef]
     return str(redact(text))
 
 
 def load(path: Path) -> ModuleType:
-    """Import a DAG file by its path, anew."""
+    """Import a DAG file by its path, even if it was imported before."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -60,43 +65,28 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-def run_dag(dag: Any, **kwargs: Any) -> Run:
-    """Run a DAG from a file in the DAGs folder."""
+def new_dag() -> DAG:
+    """Return an empty DAG with a unique id."""
+    return DAG(f"test_{next(_numbers)}", schedule=None)
+
+
+def run_dag(dag: DAG, **kwargs: Any) -> Run:
+    """Run a DAG that is defined anywhere; Airflow finds it through tests/dags/under_test.py."""
+    global dag_under_test
+    dag_under_test = dag
     return Run(dag.test(**kwargs))
 
 
 @contextlib.contextmanager
-def _dag_file(body: str) -> Iterator[ModuleType]:
-    """Write a DAG file into the DAGs folder: Airflow 3 wants to find the DAG there."""
-    DAGS.mkdir(exist_ok=True)
-    name = f"generated_{next(_numbers)}"
-    path = DAGS / f"{name}.py"
-    path.write_text(
-        "from datetime import datetime, timedelta, timezone\n"
-        "from airflow.providers.common.compat.sdk import DAG, task\n"
-        "from airflow_custody.operators.health import *\n"
-        "from airflow_custody.operators.webhook import *\n"
-        "from airflow_custody.operators.whitelist import *\n"
-        "from airflow_custody.operators.whitelist_approval import *\n"
-        "from airflow_custody.sensors.health import *\n"
-        "from airflow_custody.sensors.whitelist import *\n"
-        f"with DAG({name!r}, start_date=datetime(2024, 1, 1, tzinfo=timezone.utc), schedule=None) as dag:\n"
-        + "".join(f"    {line}\n" for line in body.strip().splitlines())
-    )
-    try:
-        yield load(path)
-    finally:
-        path.unlink()
-
-
-def run_tasks(body: str, **kwargs: Any) -> Run:
-    """Run the tasks that the lines define, in one DAG."""
-    with _dag_file(body) as module:
-        return run_dag(module.dag, **kwargs)
+def failing_at_once(reason: str = "") -> Iterator[pytest.ExceptionInfo[CustodyFailException]]:
+    """Expect a task to fail without retries, and its log line to match the reason."""
+    with pytest.raises(CustodyFailException) as caught:
+        yield caught
+    assert re.search(reason, str(caught.value.error)), caught.value.error
 
 
 class FakeTaskInstance:
-    """As much of a task instance as operators and sensors look at outside a run."""
+    """A task instance with only what operators and sensors use outside a run."""
 
     task_id = "task"
     dag_id = "dag"
@@ -113,5 +103,5 @@ class FakeTaskInstance:
 
 
 def execute(make: Callable[[], Any], **context: Any) -> Any:
-    """Call an operator's execute without a run, for what it returns or raises."""
+    """Call an operator's ``execute`` without a run, and return what it returns."""
     return make().execute({"ti": FakeTaskInstance(), "logical_date": datetime.now(timezone.utc), **context})

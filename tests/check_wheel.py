@@ -1,4 +1,4 @@
-"""Build the wheel, install it into a clean environment and look at it there with Airflow's eyes."""
+"""Build the wheel, install it into a clean environment, and check there that Airflow finds the provider."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 # Runs in the clean environment.
-LOOK = """
+CHECK = """
 import importlib, json
 from airflow.providers_manager import ProvidersManager
 from airflow_custody.get_provider_info import get_provider_info
@@ -48,14 +48,14 @@ def main(airflow: str) -> None:
         run(python, "-m", "pip", "install", "--quiet", f"apache-airflow=={airflow}", str(wheel))
         run(python, "-m", "pip", "check", "--quiet")
         home = {"AIRFLOW_HOME": str(out / "home"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
-        print(run(python, "-c", LOOK, **home).strip().splitlines()[-1])
+        print(run(python, "-c", CHECK, **home).strip().splitlines()[-1])
 
 
 def check_contents(wheel: Path) -> None:
     """Refuse a wheel that holds too much or too little."""
     names = zipfile.ZipFile(wheel).namelist()
-    strangers = [name for name in names if not name.startswith(("airflow_custody/", "airflow_provider_custody-"))]
-    assert not strangers, f"the wheel holds {strangers}"
+    unexpected = [name for name in names if not name.startswith(("airflow_custody/", "airflow_provider_custody-"))]
+    assert not unexpected, f"the wheel holds {unexpected}"
     source = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "airflow_custody").rglob("*")
@@ -67,7 +67,7 @@ def check_contents(wheel: Path) -> None:
 
 
 def run(*command: str, **environment: str) -> str:
-    """Run a command; show what it said only if it fails."""
+    """Run a command and return its output; if it fails, exit with the end of the output."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHONPATH"))}
     # Outside the project: the package in the working folder must not be found instead of the installed one.
     done = subprocess.run(

@@ -25,7 +25,7 @@ os.environ.update(
 
 from airflow_custody.sandbox import Sandbox  # noqa: E402
 
-# How fast a machine is fails no test.
+# No test fails because a machine is slow.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -38,20 +38,20 @@ def sandbox_server() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def sandbox(sandbox_server: Sandbox) -> Sandbox:
-    """A sandbox as if it had just been started."""
+    """Return the sandbox, reset as if it had just been started."""
     sandbox_server.control.reset()
     return sandbox_server
 
 
 @pytest.fixture
 def connection(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The default connection, to the sandbox; returns its id."""
+    """Define the default connection, to the sandbox, and return its id."""
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox))
     return "custody_default"
 
 
 def connection_json(sandbox: Sandbox, **extra: object) -> str:
-    """Describe a connection to the sandbox as an environment variable holds it; no repeats unless asked for."""
+    """Return a connection to the sandbox as an environment variable holds it; by default without retries."""
     return json.dumps(
         {
             "conn_type": "custody",
@@ -70,7 +70,7 @@ def airflow_db() -> None:
 
 
 class TaskLog:
-    """What was logged, whichever way this line of Airflow logs: through logging, or structlog to standard output."""
+    """The log of the tasks: Airflow 2 writes it through logging, Airflow 3 through structlog to standard output."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
         self._caplog = caplog

@@ -19,9 +19,10 @@ ROLES = ["TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover"]
 
 
 def pem_of(key: Any, password: str | None = None) -> str:
-    """Write a private key the way a file holds it."""
+    """Return a private key as PEM text."""
     encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
+    pem: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    return pem.decode()
 
 
 class Person:

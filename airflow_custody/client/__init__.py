@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_custody.client.auth import ApiKey, PasswordSignIn
     from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.envelopes import WhitelistEnvelope
     from airflow_custody.client.errors import (
         CustodyAuthenticationError,
         CustodyConfigurationError,
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
         CustodyServerError,
         CustodyUnhealthyError,
     )
-    from airflow_custody.client.models import HealthCheck, HealthReport, WhitelistRequest
-    from airflow_custody.client.sign_in import ApiKey, PasswordSignIn
+    from airflow_custody.client.health.models import HealthCheck
+    from airflow_custody.client.settings import ClientSettings
+    from airflow_custody.client.whitelist.models import WhitelistEnvelope, WhitelistRequest
 
 __all__ = [
     "ApiKey",
+    "ClientSettings",
     "CustodyAuthenticationError",
     "CustodyClient",
     "CustodyConfigurationError",
@@ -43,20 +45,20 @@ __all__ = [
     "CustodyServerError",
     "CustodyUnhealthyError",
     "HealthCheck",
-    "HealthReport",
     "PasswordSignIn",
     "WhitelistEnvelope",
     "WhitelistRequest",
 ]
 
-_HOMES = {
-    "ApiKey": "sign_in",
+# Where each name lives, if not in "errors".
+_MODULES = {
+    "ApiKey": "auth",
+    "ClientSettings": "settings",
     "CustodyClient": "client",
-    "HealthCheck": "models",
-    "HealthReport": "models",
-    "PasswordSignIn": "sign_in",
-    "WhitelistEnvelope": "envelopes",
-    "WhitelistRequest": "models",
+    "HealthCheck": "health.models",
+    "PasswordSignIn": "auth",
+    "WhitelistEnvelope": "whitelist.models",
+    "WhitelistRequest": "whitelist.models",
 }
 
 
@@ -64,4 +66,4 @@ def __getattr__(name: str) -> Any:
     # On first use: a DAG file that only needs the error types does not pay for the models.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)

@@ -1,30 +1,51 @@
-"""What can go wrong when talking to the custody service, as types."""
+"""
+What can go wrong when talking to the custody service, as types.
+
+::
+
+    CustodyError
+    ├── CustodyConfigurationError    a setting is missing or wrong; nothing was sent
+    ├── CustodyRequestError          the request is wrong: refused before sending, or 400, 422
+    ├── CustodyAuthenticationError   401, or an expired JWT, in which case nothing is sent
+    ├── CustodyPermissionError       403
+    ├── CustodyNotFoundError         404
+    ├── CustodyConflictError         409
+    ├── CustodyRateLimitError        429; retryable
+    ├── CustodyServerError           5xx to an operation that is safe to repeat; retryable
+    ├── CustodyConnectionError       no connection, or no response to an operation that is safe to repeat
+    ├── CustodyOutcomeUnknownError   a create was sent and may have been carried out
+    ├── CustodyResponseError         a response that cannot be understood, or a redirect
+    └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+#: Statuses that say that an operation is not offered, or not to this user.
+_NOT_OFFERED = (403, 404, 405, 501)
+
 
 class CustodyError(Exception):
     """
-    Say that an operation of the custody service failed, and how.
+    The base of all errors of this package.
 
     ``str(error)`` is for people: the operation, what went wrong, what to do about it. Code decides by the type
-    and the attributes, never by the text. Neither ever holds the token.
+    and the attributes, never by the text. Neither ever holds a secret.
 
-    :param message: what went wrong: the service's own words where it said anything.
-    :param operation: name of the operation, for people (``"create whitelisting request"``).
+    :param message: what went wrong, in the service's own words where it sent any.
+    :param operation: name of the operation (``"create whitelisting request"``).
     :param method: HTTP method; None if the error has nothing to do with a request.
     :param path: path below ``/api/rest/v1``; None likewise.
-    :param status: HTTP status of the answer; None if there was no answer.
-    :param error_code: the service's own code (``E900-...``), if its answer had one (published knowledge).
-    :param retry_after: seconds the service asks to wait before the next call, if it said so.
-    :param required_roles: roles that the operation needs, on a missing permission.
+    :param status: HTTP status of the response; None if there was none.
+    :param error_code: the service's own code (``E900-...``), if the response had one.
+    :param retry_after: seconds that the service asks to wait before the next call; None if it does not ask.
+    :param required_roles: roles that the operation needs, when permission is missing.
     :param retryable: whether the same call may succeed later; None (default): as usual for the type.
     :param setting: name of the setting that is missing or wrong, for :class:`CustodyConfigurationError`.
     :param advice: what to do about it: one or more sentences, for people.
-    :param from_gateway: True if the answer was not JSON and so came from something in between.
+    :param from_gateway: whether the response came from something in between: it was not JSON.
     """
 
     retryable: bool = False
@@ -60,20 +81,34 @@ class CustodyError(Exception):
         if retryable is not None:
             self.retryable = retryable
 
-    def __str__(self) -> str:
-        facts = []
-        if self.method:
-            facts.append(f"{self.method} {self.path}")
+    @property
+    def transient(self) -> bool:
+        """Whether a wait goes on: the service is away or busy, and nothing says that waiting is in vain."""
+        return self.retryable and isinstance(self, (CustodyConnectionError, CustodyServerError, CustodyRateLimitError))
+
+    @property
+    def not_offered(self) -> bool:
+        """
+        Whether the operation is not available: the service does not offer it, or not to this user.
+
+        A gateway in between may say so too (``from_gateway``). Who takes the refusal as evidence of something, and not
+        only as an operation that cannot be used, must look at both.
+        """
+        return self.status in _NOT_OFFERED
+
+    @property
+    def reason(self) -> str:
+        """What failed and why, without what to do about it."""
+        facts = [f"{self.method} {self.path}"] if self.method else []
         if self.status is not None:
             facts.append(f"status {self.status}")
         if self.error_code:
             facts.append(self.error_code)
-        text = self.message
-        if self.operation:
-            text = f"{self.operation} failed{' (' + ', '.join(facts) + ')' if facts else ''}: {text}"
-        if self.advice:
-            text = f"{text.rstrip('.')}. {self.advice}"
-        return text
+        text = f"{self.operation} failed: {self.message}" if self.operation else self.message
+        return f"{text.rstrip('.')} ({', '.join(facts)})" if facts else text
+
+    def __str__(self) -> str:
+        return f"{self.reason.rstrip('.')}. {self.advice}" if self.advice else self.reason
 
     def to_json(self) -> dict[str, Any]:
         """
@@ -81,11 +116,21 @@ class CustodyError(Exception):
 
         :return: ``{"type": class name, "message": ..., ...}`` with every attribute that is set.
         """
-        facts = {name: getattr(self, name) for name in _ATTRIBUTES}
-        facts["required_roles"] = list(self.required_roles)
-        return {"type": type(self).__name__, **{name: value for name, value in facts.items() if value}} | {
-            "retryable": self.retryable
+        facts: dict[str, Any] = {
+            "message": self.message,
+            "operation": self.operation,
+            "method": self.method,
+            "path": self.path,
+            "status": self.status,
+            "error_code": self.error_code,
+            "retry_after": self.retry_after,
+            "required_roles": list(self.required_roles),
+            "setting": self.setting,
+            "advice": self.advice,
+            "from_gateway": self.from_gateway,
         }
+        given = {name: value for name, value in facts.items() if value}
+        return {"type": type(self).__name__, **given, "retryable": self.retryable}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> CustodyError:
@@ -95,93 +140,78 @@ class CustodyError(Exception):
         :param data: what :meth:`to_json` returned; an unknown type becomes a plain :class:`CustodyError`.
         :return: an error of the type it was.
         """
-        kinds = {kind.__name__: kind for kind in CustodyError.__subclasses__()}
-        known = {name: data[name] for name in (*_ATTRIBUTES, "retryable") if data.get(name) is not None}
-        message = str(known.pop("message", "unknown error"))
-        return kinds.get(str(data.get("type")), CustodyError)(message, **known)
-
-
-_ATTRIBUTES: tuple[str, ...] = (
-    "message",
-    "operation",
-    "method",
-    "path",
-    "status",
-    "error_code",
-    "retry_after",
-    "required_roles",
-    "setting",
-    "advice",
-    "from_gateway",
-)
+        types = {each.__name__: each for each in CustodyError.__subclasses__()}
+        return types.get(str(data.get("type")), CustodyError)(
+            str(data.get("message") or "unknown error"),
+            operation=data.get("operation"),
+            method=data.get("method"),
+            path=data.get("path"),
+            status=data.get("status"),
+            error_code=data.get("error_code"),
+            retry_after=data.get("retry_after"),
+            required_roles=data.get("required_roles") or (),
+            retryable=data.get("retryable"),
+            setting=data.get("setting"),
+            advice=data.get("advice"),
+            from_gateway=bool(data.get("from_gateway")),
+        )
 
 
 class CustodyConfigurationError(CustodyError):
-    """Say that a setting is missing or wrong; nothing was sent."""
+    """Raised when a setting is missing or wrong; nothing was sent."""
 
 
 class CustodyRequestError(CustodyError):
-    """Say that the request is wrong: refused before sending, or by the service with 400 or 422."""
+    """Raised when the request is wrong: refused before sending, or by the service with 400 or 422."""
 
 
 class CustodyAuthenticationError(CustodyError):
-    """Say that the token is not accepted (401), or is a JWT past its ``exp`` (then nothing was sent)."""
+    """Raised when the credentials are not accepted (401), or are an expired JWT; then nothing is sent."""
 
 
 class CustodyPermissionError(CustodyError):
-    """Say that the token's user lacks a role (403)."""
+    """Raised when the user lacks a role (403)."""
 
 
 class CustodyNotFoundError(CustodyError):
-    """Say that the service does not know the object or the path (404)."""
+    """Raised when the service does not know the object or the path (404)."""
 
 
 class CustodyConflictError(CustodyError):
-    """Say that the service's state does not allow the operation (409)."""
+    """Raised when the state at the service does not allow the operation (409)."""
 
 
 class CustodyRateLimitError(CustodyError):
-    """Say that the service asks for fewer calls (429)."""
+    """Raised when the service asks for fewer calls (429)."""
 
     retryable: bool = True
 
 
 class CustodyServerError(CustodyError):
-    """Say that the service failed (5xx) on an operation that is safe to repeat."""
+    """Raised when the service fails (5xx) on an operation that is safe to repeat."""
 
     retryable: bool = True
 
 
 class CustodyConnectionError(CustodyError):
-    """Say that there was no connection, or no answer to an operation that is safe to repeat."""
+    """Raised when there is no connection, or no response to an operation that is safe to repeat."""
 
     retryable: bool = True
 
 
 class CustodyOutcomeUnknownError(CustodyError):
     """
-    Say that a create was sent and may have been done.
+    Raised when a create was sent and may have been carried out.
 
-    Its answer is missing, cut, unreadable (a 2xx without an id) or a 5xx. Never repeated.
+    Its response is missing, truncated, unreadable (a 2xx without an id) or a 5xx. It is never repeated.
     """
 
 
 class CustodyResponseError(CustodyError):
-    """Say that the answer to a read cannot be understood, or that there was a redirect."""
+    """Raised when the response to a read cannot be understood, and on a redirect."""
 
 
 class CustodyUnhealthyError(CustodyError):
-    """Say that the service answered and is not healthy by the criteria that were asked for."""
+    """Raised when the service responded, and is not healthy by the criteria that were given."""
 
     retryable: bool = True
-
-
-#: Statuses with which a service says that it does not offer an operation, or not to this user.
-NOT_OFFERED = (403, 404, 405, 501)
-
-#: What a wait may sit out: the service is away or busy, nothing says that waiting is in vain.
-TRANSIENT_ERRORS: tuple[type[CustodyError], ...] = (
-    CustodyConnectionError,
-    CustodyServerError,
-    CustodyRateLimitError,
-)

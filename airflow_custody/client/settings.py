@@ -1,4 +1,4 @@
-"""Settings of a client: where its secret may go, and what is refused before anything is sent."""
+"""The settings of a client: each with its default, its meaning and its check."""
 
 from __future__ import annotations
 
@@ -6,77 +6,271 @@ import ipaddress
 import os
 import re
 import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+from urllib.parse import urlsplit
 
-from requests.utils import get_environ_proxies
+from requests.utils import get_environ_proxies, select_proxy
 from urllib3.util import parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.operations import API_ROOT
-from airflow_custody.client.text import readable
+from airflow_custody.client.http.operation import API_ROOT
+from airflow_custody.client.text import sanitize
 
-# --- where the token may go --------------------------------------------------------------------------------
+DEFAULT_TIMEOUT = 30.0
+DEFAULT_MAX_RETRIES = 3
+DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+
+#: Returns the value to use, or raises CustodyConfigurationError; gets the setting's name and its value.
+Check = Callable[[str, Any], Any]
 
 
-def checked_base_url(base_url: object) -> str:
+# --- checks ------------------------------------------------------------------------------------------------
+
+
+def _check_base_url(name: str, value: object) -> str:
     """Return the base URL without a trailing slash, or refuse it."""
 
-    def refuse(why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the base URL {why}", setting="base_url")
+    def refused(why: str) -> CustodyConfigurationError:
+        return CustodyConfigurationError(f"the base URL {why}", setting=name)
 
-    if not isinstance(base_url, str) or not base_url.strip():
-        raise refuse("is missing (an example: https://custody.example.com)")
-    if re.search(r"[\s\\\x00-\x20\x7f]", base_url):
-        raise refuse("holds white space, a control character or a backslash")
+    if not isinstance(value, str) or not value.strip():
+        raise refused("is missing (an example: https://custody.example.com)")
+    if re.search(r"[\s\\\x00-\x20\x7f]", value):
+        raise refused("contains white space, a control character or a backslash")
     try:
-        parsed = parse_url(base_url)  # the parser that decides where the connection goes
+        parsed = parse_url(value)  # the parser that decides where the connection goes
     except ValueError:
-        raise refuse("can not be read as a URL") from None
+        raise refused("cannot be read as a URL") from None
     if parsed.scheme not in ("http", "https"):
-        raise refuse("must begin with https:// (or http:// for a service on this machine)")
-    if parsed.auth is not None or "@" in base_url:
-        raise refuse("must not hold a user name, password or '@': the token has a setting of its own")
+        raise refused("must begin with https:// (or http:// for a service on this machine)")
+    if parsed.auth is not None or "@" in value:
+        raise refused("must not contain a user name, password or '@': the token has a setting of its own")
     if not parsed.host:
-        raise refuse("names no host")
-    if parsed.query is not None or parsed.fragment is not None or "?" in base_url or "#" in base_url:
-        raise refuse("must not hold a query or fragment")
+        raise refused("names no host")
+    if parsed.query is not None or parsed.fragment is not None or "?" in value or "#" in value:
+        raise refused("must not contain a query or fragment")
     path = (parsed.path or "").rstrip("/")
     if path.endswith(API_ROOT):
-        raise refuse(f"must end before {API_ROOT}, which is added to it")
-    if re.search(r"/\.{1,2}(/|$)", base_url):  # the parser has resolved them already
-        raise refuse("must not hold '.' or '..' in its path")
+        raise refused(f"must end before {API_ROOT}, which is added to it")
+    if re.search(r"/\.{1,2}(/|$)", value):  # the parser has resolved them already
+        raise refused("must not contain '.' or '..' in its path")
     return parsed._replace(path=path or None).url
 
 
-def checked_proxies(base_url: str, proxy: str | None, *, allow_http: bool) -> dict[str, str]:
-    """Return the proxies to use, and refuse plain HTTP where others could read the token."""
-    parsed = parse_url(base_url)
-    if parsed.scheme == "http" and not allow_http:
+def _check_number(*, minimum: float, maximum: float = float("inf"), whole: bool = False) -> Check:
+    """Return the check for a number within bounds."""
+
+    def check(name: str, value: object) -> float:
+        number_type = int if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, number_type) or not minimum <= value <= maximum:
+            span = f"from {minimum:g} to {maximum:g}" if maximum != float("inf") else f"of at least {minimum:g}"
+            raise CustodyConfigurationError(
+                f"'{name}' must be a {'whole ' if whole else ''}number {span}, not {sanitize(repr(value), 40)}",
+                setting=name,
+            )
+        return value
+
+    return check
+
+
+def _check_size(name: str, value: object) -> int:
+    return int(_check_number(minimum=1)(name, value))
+
+
+def _check_boolean(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise CustodyConfigurationError(f"'{name}' must be true or false", setting=name)
+    return value
+
+
+def _check_text(name: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise CustodyConfigurationError(f"'{name}' must be a text", setting=name)
+    return value
+
+
+def _check_verify(name: str, value: object) -> bool | str:
+    """Return what to verify TLS with, or refuse a CA bundle that cannot be used."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, (str, os.PathLike)) or not str(value):
+        raise CustodyConfigurationError(f"'{name}' must be true, false or the path of a CA bundle", setting=name)
+    path = os.fspath(value)
+    try:
+        if os.path.isdir(path):
+            ssl.create_default_context(capath=path)
+        else:
+            ssl.create_default_context(cafile=path)
+    except (OSError, ValueError) as exception:
+        raise CustodyConfigurationError(
+            f"'{name}' names no usable CA bundle: {sanitize(path, 120)}: {_os_text(exception)}", setting=name
+        ) from None
+    return path
+
+
+def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None:
+    """Return the paths of the client's certificate and key, or refuse what cannot be used."""
+    if value is None:
+        return None
+    parts = [value] if isinstance(value, (str, os.PathLike)) else value
+    if (
+        not isinstance(parts, (list, tuple))
+        or not 1 <= len(parts) <= 2
+        or not all(isinstance(part, (str, os.PathLike)) and str(part) for part in parts)
+    ):
+        raise CustodyConfigurationError(
+            f"'{name}' must be the path of a PEM file, or the two paths of certificate and key", setting=name
+        )
+    paths = [os.fspath(part) for part in parts]
+    try:
+        # An empty password: an encrypted key fails here instead of asking on a terminal that is not there.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
+    except (OSError, ValueError) as exception:
+        raise CustodyConfigurationError(
+            f"'{name}' cannot be used: {sanitize(', '.join(paths), 160)}: {_os_text(exception)}", setting=name
+        ) from None
+    return paths[0] if len(paths) == 1 else (paths[0], paths[1])
+
+
+def _check_proxy(name: str, value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    address = parse_url(str(value)) if _is_readable_url(str(value)) else None
+    if address is None or address.scheme not in ("http", "https") or not address.host:
+        # The value is not quoted: it may hold a password.
+        raise CustodyConfigurationError(f"'{name}' must be a URL like http://host.example.com:3128", setting=name)
+    return str(value)
+
+
+def _is_readable_url(url: str) -> bool:
+    """Tell whether both parsers that will read the URL can."""
+    try:
+        parse_url(url)
+        urlsplit(url).port  # noqa: B018 - it raises what the parser leaves
+    except ValueError:
+        return False
+    return True
+
+
+def _os_text(exception: Exception) -> str:
+    return sanitize(getattr(exception, "strerror", None) or exception or type(exception).__name__, 120)
+
+
+# --- settings as text, as a connection's URI has them --------------------------------------------------------
+
+
+def _parse_number(value: Any) -> Any:
+    if isinstance(value, str):
+        for number_type in (int, float):
+            try:
+                return number_type(value)
+            except ValueError:
+                continue
+    return value
+
+
+def _parse_boolean(value: Any) -> Any:
+    return {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _parse_paths(value: Any) -> Any:
+    """Turn "certificate,key" into the pair."""
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    return tuple(parts) if isinstance(parts, (list, tuple)) and len(parts) != 1 else value
+
+
+# --- the settings ------------------------------------------------------------------------------------------
+
+
+def _setting(
+    default: Any, check: Check, parse: Callable[[Any], Any] = lambda value: value, *, secret: bool = False
+) -> Any:
+    return field(default=default, repr=not secret, metadata={"check": check, "parse": parse})
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """
+    The settings of a client. They are checked when the object is made.
+
+    :param base_url: where the service is, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP
+        is refused except to this machine.
+    :param timeout: seconds for one whole exchange: connecting, sending, waiting, and reading a response that
+        trickles in. A retry has the same time again. Default 30.
+    :param verify: whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with.
+        Environment variables do not change it. Default True.
+    :param client_cert: path of one PEM file with certificate and key, or the pair of paths. Default None.
+    :param proxy: URL of a proxy; None (default): for HTTPS, as ``HTTPS_PROXY`` and ``NO_PROXY`` say.
+    :param max_retries: maximum number of retries within one call. Default 3.
+    :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
+    :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
+    :param user_agent: what to add to the ``User-Agent``, which names this package and its version. Default None.
+    :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
+    """
+
+    base_url: str = _setting("", _check_base_url)
+    timeout: float = _setting(DEFAULT_TIMEOUT, _check_number(minimum=0.001, maximum=86_400), _parse_number)
+    verify: bool | str = _setting(True, _check_verify, _parse_boolean)
+    client_cert: str | tuple[str, str] | None = _setting(None, _check_client_cert, _parse_paths)
+    # Its URL may contain a password.
+    proxy: str | None = _setting(None, _check_proxy, secret=True)
+    max_retries: int = _setting(DEFAULT_MAX_RETRIES, _check_number(minimum=0, maximum=20, whole=True), _parse_number)
+    max_response_bytes: int = _setting(DEFAULT_MAX_RESPONSE_BYTES, _check_size, _parse_number)
+    allow_http: bool = _setting(False, _check_boolean, _parse_boolean)
+    user_agent: str | None = _setting(None, _check_text)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            object.__setattr__(self, each.name, each.metadata["check"](each.name, getattr(self, each.name)))
+        self._check_plain_http()
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> ClientSettings:
+        """
+        Return settings made of values that may be text, as a connection's URI has them.
+
+        :param values: the settings by name; what is None or an empty text is not set.
+        :raises CustodyConfigurationError: as the class does.
+        """
+        given = {
+            each.name: each.metadata["parse"](values[each.name])
+            for each in fields(cls)
+            if values.get(each.name) not in (None, "")
+        }
+        return cls(**given)
+
+    @property
+    def proxies(self) -> dict[str, str]:
+        """The proxies to use, by scheme."""
+        if self.proxy:
+            return {"http": self.proxy, "https": self.proxy}
+        if self.base_url.startswith("https:"):
+            # HTTPS_PROXY and NO_PROXY, as everywhere; over TLS a proxy sees the host's name and nothing else.
+            proxy = select_proxy(self.base_url, get_environ_proxies(self.base_url))
+            if proxy and not _is_readable_url(proxy):
+                raise CustodyConfigurationError(
+                    "the proxy of the environment (HTTPS_PROXY) cannot be read as a URL", setting="proxy"
+                )
+            return {"https": proxy} if proxy else {}
+        return {}
+
+    def _check_plain_http(self) -> None:
+        """Refuse plain HTTP where others could read the token."""
+        parsed = parse_url(self.base_url)
+        if parsed.scheme != "http" or self.allow_http:
+            return
         if not _is_loopback(str(parsed.host)):
             raise CustodyConfigurationError(
                 f"the base URL is plain HTTP to {parsed.host}: the token would travel in clear text; use "
                 "https://, or set 'allow_http' if the network in between is yours",
                 setting="base_url",
             )
-        if proxy:
+        if self.proxy:
             raise CustodyConfigurationError(
-                "a proxy for plain HTTP would read the token; use https://, or set 'allow_http'",
-                setting="proxy",
+                "a proxy for plain HTTP would read the token; use https://, or set 'allow_http'", setting="proxy"
             )
-    if proxy:
-        try:
-            address = parse_url(proxy)
-        except ValueError:
-            address = None
-        if address is None or address.scheme not in ("http", "https") or not address.host:
-            # The value is not shown: it may hold a password.
-            raise CustodyConfigurationError(
-                "the proxy must be a URL like http://proxy.example.com:3128", setting="proxy"
-            )
-        return {"http": proxy, "https": proxy}
-    if parsed.scheme == "https":
-        # HTTPS_PROXY and NO_PROXY, as everywhere; over TLS a proxy sees the host's name and nothing else.
-        return get_environ_proxies(base_url)
-    return {}
 
 
 def _is_loopback(host: str) -> bool:
@@ -86,70 +280,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-# --- the others --------------------------------------------------------------------------------------------
-
-
-def checked_number(
-    setting: str, value: object, *, at_least: float, at_most: float = float("inf"), whole: bool = False
-) -> float:
-    """Return a number within its bounds, or refuse it."""
-    kind = int if whole else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kind) or not at_least <= value <= at_most:
-        span = f"from {at_least:g}" + (f" to {at_most:g}" if at_most != float("inf") else " on")
-        raise CustodyConfigurationError(
-            f"'{setting}' must be a {'whole ' if whole else ''}number {span}, not {readable(repr(value), 40)}",
-            setting=setting,
-        )
-    return value
-
-
-def checked_verify(verify: object) -> bool | str:
-    """Return what to verify TLS with, or refuse a CA bundle that can not be used."""
-    if isinstance(verify, bool):
-        return verify
-    if not isinstance(verify, (str, os.PathLike)) or not str(verify):
-        raise CustodyConfigurationError("'verify' must be true, false or the path of a CA bundle", setting="verify")
-    path = os.fspath(verify)
-    try:
-        if os.path.isdir(path):
-            ssl.create_default_context(capath=path)
-        else:
-            ssl.create_default_context(cafile=path)
-    except (OSError, ValueError) as exception:
-        raise CustodyConfigurationError(
-            f"'verify' names no usable CA bundle: {readable(path, 120)}: {_os_text(exception)}",
-            setting="verify",
-        ) from None
-    return path
-
-
-def checked_client_cert(client_cert: object) -> str | tuple[str, str] | None:
-    """Return the paths of the client's certificate and key, or refuse what can not be used."""
-    if client_cert is None:
-        return None
-    parts = [client_cert] if isinstance(client_cert, (str, os.PathLike)) else client_cert
-    if (
-        not isinstance(parts, (list, tuple))
-        or not 1 <= len(parts) <= 2
-        or not all(isinstance(part, (str, os.PathLike)) and str(part) for part in parts)
-    ):
-        raise CustodyConfigurationError(
-            "'client_cert' must be the path of a PEM file, or the two paths of certificate and key",
-            setting="client_cert",
-        )
-    paths = [os.fspath(part) for part in parts]
-    try:
-        # An empty password: an encrypted key fails here instead of asking on a terminal that is not there.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
-    except (OSError, ValueError) as exception:
-        raise CustodyConfigurationError(
-            f"'client_cert' can not be used: {readable(', '.join(paths), 160)}: {_os_text(exception)}",
-            setting="client_cert",
-        ) from None
-    return paths[0] if len(paths) == 1 else (paths[0], paths[1])
-
-
-def _os_text(exception: Exception) -> str:
-    return readable(getattr(exception, "strerror", None) or exception or type(exception).__name__, 120)

@@ -1,8 +1,4 @@
-"""
-Keys that sign approvals.
-
-Published knowledge, not part of the given interface: ECDSA on P-256 with SHA-256, as 64 bytes ``r || s``.
-"""
+"""Signers of approvals: ECDSA on P-256 with SHA-256, as 64 bytes ``r || s``."""
 
 from __future__ import annotations
 
@@ -15,20 +11,20 @@ from airflow_custody.client.errors import CustodyConfigurationError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-_HALF = 32
+_INTEGER_BYTES = 32
 
 
 class Signer(Protocol):
     """
-    Sign messages with a P-256 key: implement this for a KMS or an HSM.
+    A signer of messages with a P-256 key: implement this for a KMS or an HSM.
 
-    A signer that also has a method ``check()`` is asked, before anything is read or sent, to raise
-    :class:`CustodyConfigurationError` if its key can not be used.
+    If a signer also has a method ``check()``, it is called before anything is read or sent, and raises
+    :class:`CustodyConfigurationError` if its key cannot be used.
     """
 
     @property
     def name(self) -> str:
-        """What the log calls the key; never the key."""
+        """The name of the key in the log; never the key."""
 
     def sign(self, message: bytes) -> bytes:
         """
@@ -41,13 +37,13 @@ class Signer(Protocol):
 
 class PemSigner:
     """
-    Sign with a private key in PEM.
+    A signer with a private key in PEM.
 
     The key is loaded when it is needed, and not kept. Needs the extra ``signing``.
 
     :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``.
-    :param name: what the log calls the key.
-    :param password: what the key is encrypted with; None (default): it is not.
+    :param name: the name of the key in the log.
+    :param password: the password that the key is encrypted with; None (default): it is not encrypted.
     """
 
     def __init__(self, load: Callable[[], str | bytes], *, name: str, password: str | None = None) -> None:
@@ -61,16 +57,16 @@ class PemSigner:
         Make a signer from a file.
 
         :param path: the file's path; also the signer's name.
-        :param password: what the key is encrypted with; None (default): it is not.
+        :param password: the password that the key is encrypted with; None (default): it is not encrypted.
         :return: the signer.
         """
         return cls(Path(path).read_bytes, name=str(path), password=password)
 
     def check(self) -> None:
         """
-        Make sure that the key can be used.
+        Check that the key can be used.
 
-        :raises CustodyConfigurationError: if it can not be loaded, or is no P-256 key.
+        :raises CustodyConfigurationError: if it cannot be loaded, or is not a P-256 key.
         """
         self._key()
 
@@ -80,7 +76,7 @@ class PemSigner:
 
         :param message: the bytes to hash with SHA-256 and sign.
         :return: 64 bytes ``r || s``.
-        :raises CustodyConfigurationError: if the key can not be loaded, or is no P-256 key.
+        :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
         """
         from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -97,7 +93,7 @@ class PemSigner:
         try:
             pem = self._load()
         except OSError as error:
-            raise self._unusable(f"it can not be read: {error.strerror or type(error).__name__}") from None
+            raise self._unusable(f"it cannot be read: {error.strerror or type(error).__name__}") from None
         try:
             key = load_pem_private_key(
                 pem.encode() if isinstance(pem, str) else pem, self._password.encode() if self._password else None
@@ -105,14 +101,14 @@ class PemSigner:
         except (TypeError, ValueError, UnsupportedAlgorithm):
             # "from None": nothing of the key may come along.
             raise self._unusable(
-                "it is no private key in PEM of a kind that is known, or its password is wrong or missing"
+                "it is not a private key in PEM of a known type, or its password is wrong or missing"
             ) from None
         if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
-            raise self._unusable("it is no P-256 (secp256r1) key")
+            raise self._unusable("it is not a P-256 (secp256r1) key")
         return key
 
     def _unusable(self, why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the signing key {self.name!r} can not be used: {why}", setting="signer")
+        return CustodyConfigurationError(f"the signing key {self.name!r} cannot be used: {why}", setting="signer")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -130,6 +126,6 @@ def raw_signature(der: bytes) -> bytes:
 
     r, s = decode_dss_signature(der)
     try:
-        return r.to_bytes(_HALF, "big") + s.to_bytes(_HALF, "big")
+        return r.to_bytes(_INTEGER_BYTES, "big") + s.to_bytes(_INTEGER_BYTES, "big")
     except OverflowError:
         raise ValueError("the signature is not of a P-256 key") from None

@@ -1,37 +1,35 @@
-"""An Airflow Connection becomes a client of the custody service."""
+"""The hook: an Airflow Connection becomes a client of the custody service."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_custody.client.errors import (
-    NOT_OFFERED,
-    CustodyConfigurationError,
-    CustodyError,
-    CustodyNotFoundError,
-)
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyNotFoundError
+from airflow_custody.client.text import count
 from airflow_custody.get_provider_info import get_provider_info
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-    from airflow_custody.client import CustodyClient
-    from airflow_custody.client.health import HealthCriteria, HealthVerdict
-    from airflow_custody.client.published import WireUser
+    from airflow_custody.client import ClientSettings, CustodyClient
+    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
+    from airflow_custody.client.http.authentication import Authentication
+    from airflow_custody.client.users.models import WireUser
 
-# How the client's settings are called in a connection, where the name differs.
-_IN_THE_FORM = {
-    "base_url": "Host",
+# The names of settings in a connection, where they differ from the client's.
+_CONNECTION_FIELDS = {
+    "base_url": "Base URL (Host)",
     "token": "Password",
     "password": "Password",
     "secret": "Password",
-    "username": "Login",
+    "username": "User name (Login)",
 }
-# What the operators need, for the test of a connection. The last two are published knowledge.
+# What the operators need, for the test of a connection.
 _ROLES = {
     "TPUser": "everything",
     "WhitelistedAddressCreator": "creating whitelisting requests",
@@ -40,17 +38,59 @@ _ROLES = {
 }
 
 
+class _AuthMethod(NamedTuple):
+    """
+    A way to authenticate, as a connection has it.
+
+    :param name_field: the field whose value selects this method; None: it is used where no other is selected.
+    :param needs: what must be filled in for it.
+    :param secret: what the Password is.
+    :param create: returns the client's authentication for a name, a secret and their source.
+    """
+
+    name_field: str | None
+    needs: str
+    secret: str
+    create: Callable[[str, str, str], Authentication]
+
+
+def _bearer(name: str, secret: str, source: str) -> Authentication:
+    from airflow_custody.client.auth import BearerToken
+
+    return BearerToken(secret, source=f"the Password of {source}")
+
+
+def _password(name: str, secret: str, source: str) -> Authentication:
+    from airflow_custody.client.auth import PasswordSignIn
+
+    return PasswordSignIn(name, secret, source=source, on_token=mask)
+
+
+def _api_key(name: str, secret: str, source: str) -> Authentication:
+    from airflow_custody.client.auth import ApiKey
+
+    return ApiKey(name, secret, source=source)
+
+
+_AUTH_METHODS: Mapping[str, _AuthMethod] = {
+    "bearer": _AuthMethod(None, "neither a user name nor an API key ID", "the API token", _bearer),
+    "password": _AuthMethod("login", "a user name (Login)", "the password", _password),
+    "api_key": _AuthMethod("api_key_id", "an API key ID", "the API key's secret", _api_key),
+}
+
+
 class CustodyHook(BaseHook):
     """
-    Connect to a custody service as an Airflow connection of type ``custody`` says.
+    The hook of an Airflow connection of type ``custody``.
 
     Host is the base URL (``https://custody.example.com``, a path prefix is allowed; a bare host with Schema and
-    Port works too, ``https`` by default). There are three ways to sign in, and what is filled in decides: Password
-    alone is the API token; Login and Password are a user's; the extra ``api_key_id`` with Password is an API key and
-    its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) says which it must be. All but the token
-    are published knowledge, not part of the given interface. Extras: ``timeout``, ``verify``,
-    ``client_cert``, ``proxy``, ``max_retries``, ``max_response_bytes``, ``allow_http``; they are those of
-    :class:`~airflow_custody.client.CustodyClient` and have its defaults.
+    Port works too, ``https`` by default). There are three ways to authenticate, and what is filled in decides:
+    Password alone is the API token; Login and Password are a user's; the extra ``api_key_id`` with Password is an API
+    key and its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) says which it must be. The other
+    extras are the settings of :class:`~airflow_custody.client.CustodyClient`, with its defaults: ``timeout``,
+    ``verify``, ``client_cert``, ``proxy``, ``max_retries``, ``max_response_bytes``, ``allow_http``.
+
+    Use it in a ``with`` block or call :meth:`close`.
 
     :param custody_conn_id: id of the connection. Default ``custody_default``.
     """
@@ -64,13 +104,13 @@ class CustodyHook(BaseHook):
         super().__init__(**kwargs)
         self.custody_conn_id = custody_conn_id
         self._client: CustodyClient | None = None
-        self._client_settings: dict[str, Any] | None = None
+        self._connected_with: object = None
 
     def get_conn(self) -> CustodyClient:
         """
         Return a client for the connection.
 
-        The connection is read at each call, so that a token that was renewed is taken up during a long wait; as
+        The connection is read at each call, so that a token that was renewed is used during a long wait; as
         long as nothing in it has changed it is the same client with its open connections.
 
         :return: a client; close it, or the hook, when done.
@@ -78,36 +118,31 @@ class CustodyHook(BaseHook):
         """
         from airflow_custody.client import CustodyClient
 
-        settings = self._settings()
-        if self._client is None or settings != self._client_settings:
+        connection = self._connection()
+        extras = self._extras(connection)
+        credentials = self._credentials(connection, extras)
+        base_url = self._base_url(connection)
+        connected_with = (connection.host, connection.schema, connection.port, credentials, extras)
+        if self._client is None or connected_with != self._connected_with:
             self.close()
             try:
-                self._client = CustodyClient(**self._with_credentials(**settings))
+                settings = self._settings(base_url, extras)
+                self._client = CustodyClient.from_settings(settings, self._authentication(*credentials))
             except CustodyConfigurationError as error:
-                raise self._wrong(str(error), str(error.setting)) from None
-            self._client_settings = settings
+                # The setting is named once: as the connection names it.
+                raise self._wrong(str(error).removeprefix(f"'{error.setting}' "), str(error.setting)) from None
+            self._connected_with = connected_with
         return self._client
-
-    def _with_credentials(self, *, auth: str, name: str, secret: str, **settings: Any) -> dict[str, Any]:
-        """Turn how to sign in into what the client takes."""
-        origin = f"the Airflow connection {self.custody_conn_id!r}"
-        if auth == "bearer":
-            return {**settings, "token": secret, "token_origin": f"the Password of {origin}"}
-        from airflow_custody.client import ApiKey, PasswordSignIn
-
-        if auth == "password":
-            return {**settings, "auth": PasswordSignIn(name, secret, origin=origin, on_token=mask)}
-        return {**settings, "auth": ApiKey(name, secret, origin=origin)}
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
         """
         Fetch the health listing and judge it.
 
-        :param criteria: which checks are looked at and what makes them healthy.
+        :param criteria: which checks are judged and what makes them healthy.
         :return: the verdict.
         :raises CustodyError: if the listing cannot be fetched.
         """
-        from airflow_custody.client.health import judge
+        from airflow_custody.client.health.verdict import judge
 
         return judge(self.get_conn().list_health_checks(criteria.tenant_id), criteria)
 
@@ -115,37 +150,47 @@ class CustodyHook(BaseHook):
         """
         Make authenticated calls that change nothing: the health listing, and who the user is.
 
-        The latter is published knowledge; where it is not offered, the listing alone decides.
+        Where the service does not offer the latter, the listing alone decides.
 
         :return: whether they succeeded, and what to tell the user: also which roles are missing.
         """
-        good, user = True, None
+        ok, user = True, None
         try:
             client = self.get_conn()
             try:
-                words = (
-                    f"The service accepted the connection and lists {len(client.list_health_checks())} health checks."
-                )
+                checks = count(len(client.list_health_checks()), "health check")
+                message = f"The service accepted the connection and lists {checks}."
             except CustodyNotFoundError as error:
-                good, words = False, str(error)
+                ok, message = False, str(error)
             try:
                 user = client.get_current_user()
             except CustodyError as error:
-                if error.status not in NOT_OFFERED:
+                if not error.not_offered:
                     raise
         except CustodyError as error:
             return False, str(error)
         finally:
             self.close()
         if user is not None:
-            return good, f"{words} {_roles_in_words(user)}"
-        return good, words if good else f"{words} The token could not be tested."
+            return ok, f"{message} {_describe_roles(user)}"
+        return ok, message if ok else f"{message} The token could not be tested."
 
     def close(self) -> None:
         """Close the client's connections; the next call opens new ones."""
         if self._client is not None:
             self._client.close()
             self._client = None
+
+    def __enter__(self) -> CustodyHook:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
@@ -181,71 +226,64 @@ class CustodyHook(BaseHook):
 
     # --- reading the connection ----------------------------------------------------------------------------
 
-    def _settings(self) -> dict[str, Any]:
-        """Return the client's arguments, read from the connection by name."""
+    def _connection(self) -> Connection:
         try:
             connection = self.get_connection(self.custody_conn_id)
         except AirflowNotFoundException:
             raise CustodyConfigurationError(
-                f"the Airflow connection {self.custody_conn_id!r} is not defined", setting="custody_conn_id"
+                f"the Airflow connection {self.custody_conn_id!r} is not defined",
+                setting="custody_conn_id",
+                advice="Make a connection with this id and the type Custody.",
             ) from None
         if connection.conn_type != self.conn_type:
             raise self._wrong(f"must be {self.conn_type!r}, not {connection.conn_type!r}", "Connection Type")
-        settings: dict[str, Any] = {
-            "base_url": self._base_url(connection),
-            "user_agent": _airflow_user_agent(),
-        }
-        extras = self._extras(connection)
-        settings.update(self._sign_in(connection, extras.pop("auth", None), extras.pop("api_key_id", None)))
-        readers: dict[str, Callable[[Any], Any]] = {
-            "timeout": _number,
-            "verify": _switch,
-            "client_cert": _paths,
-            "proxy": str,
-            "max_retries": _number,
-            "max_response_bytes": _number,
-            "allow_http": _switch,
-        }
-        for name, read in readers.items():
-            value = extras.pop(name, None)
-            # The form saves what was left empty as null or as an empty text.
-            if value is not None and value != "":
-                settings[name] = read(value)
-        if not isinstance(settings.get("allow_http", False), bool):
-            raise self._wrong("must be true or false", "allow_http")
-        if settings.get("proxy"):
-            mask(settings["proxy"])
-        if extras:
+        return connection
+
+    def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
+        """Return the client's settings, read from the connection by name."""
+        from airflow_custody.client import ClientSettings
+
+        known = [name for name in _connection_type()["conn-fields"] if name not in ("auth", "api_key_id")]
+        if unknown := sorted(set(extras) - {*known, "auth", "api_key_id"}):
             # Names only: whoever mistypes one may have put a secret behind it.
             self.log.warning(
-                "Connection %r: extras that this connection type does not know are ignored: %s",
+                "Connection %r: extras that this connection type does not know are ignored: %s. It knows: %s",
                 self.custody_conn_id,
-                ", ".join(sorted(extras)),
+                ", ".join(unknown),
+                ", ".join(["auth", "api_key_id", *known]),
             )
-        return settings
+        if extras.get("proxy"):
+            mask(str(extras["proxy"]))
+        values = {name: extras.get(name) for name in known}
+        return ClientSettings.parse({**values, "base_url": base_url, "user_agent": _airflow_user_agent()})
 
-    def _sign_in(self, connection: Connection, auth: Any, api_key_id: Any) -> dict[str, str]:
-        """Return how to sign in: what is filled in decides, and must be what ``auth`` says if it says anything."""
-        login, password = connection.login or "", connection.password or ""
+    def _credentials(self, connection: Connection, extras: dict[str, Any]) -> tuple[str, str, str]:
+        """
+        Return the authentication method, the name and the secret.
+
+        What is filled in decides, and must be what ``auth`` says if it says anything.
+        """
+        password = connection.password or ""
         if password:
             mask(password)
-        if login and api_key_id:
-            raise self._wrong("a user name and an API key's id are filled in: leave one of them empty", "auth")
-        filled_in = "password" if login else "api_key" if api_key_id else "bearer"
-        auth = auth or filled_in
-        if auth not in ("bearer", "password", "api_key"):
-            raise self._wrong("must be bearer, password or api_key", "auth")
+        names = {"login": connection.login, "api_key_id": extras.get("api_key_id")}
+        given = [name for name, method in _AUTH_METHODS.items() if method.name_field and names[method.name_field]]
+        if len(given) > 1:
+            raise self._wrong("a user name and an API key ID are filled in: leave one of them empty", "auth")
+        filled_in = given[0] if given else "bearer"
+        auth = extras.get("auth") or filled_in
+        if not isinstance(auth, str) or auth not in _AUTH_METHODS:
+            *others, last = _AUTH_METHODS
+            raise self._wrong(f"must be {', '.join(others)} or {last}", "auth")
+        method = _AUTH_METHODS[auth]
         if auth != filled_in:
-            needed = {
-                "bearer": "neither a user name nor an API key's id",
-                "password": "the user name in Login",
-                "api_key": "the id in 'api_key_id'",
-            }
-            raise self._wrong(f"is {auth}, which needs {needed[auth]}", "auth")
+            raise self._wrong(f"is {auth}, which needs {method.needs}", "auth")
         if not password:
-            missing = {"bearer": "the API token", "password": "the password", "api_key": "the API key's secret"}
-            raise self._wrong(f"{missing[auth]} is missing", "token")
-        return {"auth": auth, "name": login or str(api_key_id or ""), "secret": password}
+            raise self._wrong(f"{method.secret} is missing", "token")
+        return auth, str(names[method.name_field] or "") if method.name_field else "", password
+
+    def _authentication(self, auth: str, name: str, secret: str) -> Authentication:
+        return _AUTH_METHODS[auth].create(name, secret, f"the Airflow connection {self.custody_conn_id!r}")
 
     def _base_url(self, connection: Connection) -> str:
         host = (connection.host or "").strip()
@@ -257,7 +295,7 @@ class CustodyHook(BaseHook):
         if "://" not in host:
             host = f"{schema or 'https'}://{host}"
         elif schema is not None and not host.lower().startswith(f"{schema.lower()}://"):
-            raise self._wrong("says another protocol than the base URL", "Schema")
+            raise self._wrong("names another protocol than the base URL", "Schema")
         return host if port is None else self._with_port(host, port)
 
     def _with_port(self, url: str, port: int) -> str:
@@ -267,7 +305,7 @@ class CustodyHook(BaseHook):
             parts = urlsplit(url)
             named = parts.port
         except ValueError:
-            raise self._wrong("the base URL can not be read as a URL", "base_url") from None
+            raise self._wrong("the base URL cannot be read as a URL", "base_url") from None
         if named is not None and named != port:
             raise self._wrong(f"is {port}, but the base URL names port {named}", "Port")
         return url if named is not None else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()
@@ -283,7 +321,7 @@ class CustodyHook(BaseHook):
         return extras
 
     def _wrong(self, why: str, setting: str) -> CustodyConfigurationError:
-        name = _IN_THE_FORM.get(setting, setting)
+        name = _CONNECTION_FIELDS.get(setting, setting)
         return CustodyConfigurationError(f"Airflow connection {self.custody_conn_id!r}, {name}: {why}", setting=setting)
 
 
@@ -292,35 +330,13 @@ def _connection_type() -> dict[str, Any]:
     return found
 
 
-def _roles_in_words(user: WireUser) -> str:
+def _describe_roles(user: WireUser) -> str:
     """Name a user's roles, and those that the operators need and the user lacks."""
     roles = user.get("roles") or []
     own = {role.casefold() for role in roles}
     missing = [f"{role} ({what})" for role, what in _ROLES.items() if role.casefold() not in own]
     words = f"User {user.get('id')} has the roles: {', '.join(roles) or 'none'}."
     return f"{words} Missing: {', '.join(missing)}." if missing else words
-
-
-def _number(value: Any) -> Any:
-    """Turn a text from a URI into the number it spells; anything else is left for the client to refuse."""
-    if isinstance(value, str):
-        for kind in (int, float):
-            try:
-                return kind(value)
-            except ValueError:
-                continue
-    return value
-
-
-def _switch(value: Any) -> Any:
-    """Turn "true" and "false" into what they say; any other text is left as it is."""
-    return {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
-
-
-def _paths(value: Any) -> Any:
-    """Turn "certificate,key" into the pair."""
-    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    return tuple(parts) if isinstance(parts, (list, tuple)) and len(parts) != 1 else value
 
 
 def mask(secret: str) -> None:

@@ -1,42 +1,40 @@
-"""Operators that look at the service's health."""
+"""The operator that checks the service's health."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
 from airflow_custody.client.errors import CustodyUnhealthyError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
+from airflow_custody.operators._base import CustodyOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
 
-class CustodyHealthCheckOperator(BaseOperator):
+class CustodyHealthCheckOperator(CustodyOperator):
     """
     Check that the custody service is healthy, and fail if it is not.
 
     The service is healthy if at least one health check is left after filtering, and each of them has a status that
     counts as healthy, a report that says the same (where it has one), and a result that is still valid. Whatever
-    is missing or unknown is not healthy. The health listing is part of the given interface, from version 3.14 of
-    the service on, and needs the role ``TPUser``.
+    is missing or unknown is not healthy. The health listing exists from version 3.14 of the service on, and needs the
+    role ``TPUser``.
 
-    Not healthy is left to the task's retries. A wrong token, a missing role or a wrong setting fails at once.
+    An unhealthy service is left to the task's retries. A wrong token, a missing role or a wrong setting fails at once.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param tenant_id: only the checks of this tenant; None (default): of all. (templated)
     :param groups: only checks of these groups, by exact name; None (default): of all. (templated)
     :param components: only checks of these components, by exact name; None (default): of all. (templated)
     :param checks: only checks of these names; None (default): all. (templated)
-    :param require_results: keys, say currency codes, that some check must report and that must be healthy wherever
-        they are reported. (templated)
+    :param require_results: keys, for example currency codes, that some check must report and that must be healthy
+        wherever they are reported. (templated)
     :param healthy_statuses: status words that count as healthy, compared without case; the only one ever observed
         is ``success``, the default. (templated)
     :param require_fresh: whether a check past its ``validUntilDate`` counts as not healthy. Default True.
-    :param fail_when_unhealthy: whether to fail; False: return the verdict either way. Default True.
+    :param fail_when_unhealthy: whether to fail if it is unhealthy; False: return the verdict either way. Default True.
     :return: plain JSON, small whatever is listed: ``healthy``, ``total`` and ``unhealthy`` (numbers of checks),
         ``groups`` (both numbers for each), ``problems`` (the first 20, with their reasons),
         ``oldest_result_age_seconds``, ``fetched_at``.
@@ -68,9 +66,7 @@ class CustodyHealthCheckOperator(BaseOperator):
         fail_when_unhealthy: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        use_custody_retry_policy(self)
-        self.custody_conn_id = custody_conn_id
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.tenant_id = tenant_id
         self.groups = groups
         self.components = components
@@ -80,22 +76,26 @@ class CustodyHealthCheckOperator(BaseOperator):
         self.require_fresh = require_fresh
         self.fail_when_unhealthy = fail_when_unhealthy
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Fetch the listing, judge it, log it as a table, and fail or return."""
-        from airflow_custody.client.health import HealthCriteria
+    def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.health.verdict import HealthCriteria
 
-        with failing_the_task(self):
-            hook = CustodyHook(self.custody_conn_id)
-            try:
-                verdict = hook.check_health(HealthCriteria.of(self))
-            finally:
-                hook.close()
-            for line in verdict.table():
-                self.log.info("%s", line)
-            if verdict.healthy:
-                self.log.info("Custody: %s", verdict.summary())
-            elif self.fail_when_unhealthy:
-                raise CustodyUnhealthyError(verdict.summary())
-            else:
-                self.log.warning("Custody: %s", verdict.summary())
-            return verdict.to_json()
+        verdict = hook.check_health(
+            HealthCriteria.of(
+                tenant_id=self.tenant_id,
+                groups=self.groups,
+                components=self.components,
+                checks=self.checks,
+                require_results=self.require_results,
+                healthy_statuses=self.healthy_statuses,
+                require_fresh=self.require_fresh,
+            )
+        )
+        for line in verdict.table():
+            self.log.info("%s", line)
+        if verdict.healthy:
+            self.log.info("Custody: %s", verdict.summary())
+        elif self.fail_when_unhealthy:
+            raise CustodyUnhealthyError(verdict.summary())
+        else:
+            self.log.warning("Custody: %s", verdict.summary())
+        return verdict.to_json()

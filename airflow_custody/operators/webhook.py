@@ -1,27 +1,30 @@
-"""Operators that work with webhook configurations."""
+"""The operators for webhook configurations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_custody.client.errors import CustodyNotFoundError
-from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.hooks.custody import CustodyHook, mask
+from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.idempotency.candidates import Candidate
 
-class CustodySetWebhookStatusOperator(BaseOperator):
+
+class CustodySetWebhookStatusOperator(CustodyOperator):
     """
     Enable or disable a webhook configuration.
 
-    Part of the given interface; the role it needs, ``Admin``, is published knowledge. Setting the status that the
-    webhook already has is lawful, so the call is repeated when its answer is lost. Can be used as setup and
-    teardown.
+    Needs the role ``Admin``. Setting the status that the webhook already has is allowed, so the call is repeated when
+    its response is lost. Can be used as setup and teardown.
 
     :param webhook_id: the configuration's UUID. (templated)
     :param status: ``enabled`` or ``disabled``. (templated)
@@ -41,30 +44,26 @@ class CustodySetWebhookStatusOperator(BaseOperator):
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        use_custody_retry_policy(self)
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.webhook_id = webhook_id
         self.status = status
-        self.custody_conn_id = custody_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Set the status."""
-        with failing_the_task(self), CustodyHook(self.custody_conn_id).get_conn() as client:
-            client.set_webhook_status(self.webhook_id, self.status)  # type: ignore[arg-type]
-            self.log.info("Webhook %s is %s.", self.webhook_id, self.status)
-            return {"webhook_id": str(self.webhook_id), "status": self.status}
+    def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        hook.get_conn().set_webhook_status(self.webhook_id, self.status)  # type: ignore[arg-type]
+        self.log.info("Webhook %s is %s.", self.webhook_id, self.status)
+        return {"webhook_id": str(self.webhook_id), "status": self.status}
 
 
-class CustodyDeleteWebhookOperator(BaseOperator):
+class CustodyDeleteWebhookOperator(CustodyOperator):
     """
     Delete a webhook configuration.
 
-    Part of the given interface; the role it needs, ``Admin``, is published knowledge. A webhook that is not there
-    is a success, because a repeat after a lost answer must succeed; the log and the returned value say so.
+    Needs the role ``Admin``. It succeeds if the webhook does not exist, because a repeat after a lost response must
+    succeed; the log and the returned value say so.
 
     :param webhook_id: the configuration's UUID. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"webhook_id": ..., "deleted": ...}``; ``deleted`` is False if it was not there.
+    :return: ``{"webhook_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
     :raises AirflowFailException: if the id is malformed; nothing is sent.
     """
 
@@ -78,21 +77,134 @@ class CustodyDeleteWebhookOperator(BaseOperator):
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        use_custody_retry_policy(self)
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.webhook_id = webhook_id
-        self.custody_conn_id = custody_conn_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Delete the webhook configuration."""
-        with failing_the_task(self), CustodyHook(self.custody_conn_id).get_conn() as client:
-            try:
-                client.delete_webhook(self.webhook_id)
-            except CustodyNotFoundError as error:
-                if error.from_gateway:
-                    # Somebody's 404 page says nothing about the webhook.
-                    raise
-                self.log.warning("Webhook %s is not there (deleted before): nothing to do.", self.webhook_id)
-                return {"webhook_id": str(self.webhook_id), "deleted": False}
+    def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        client = hook.get_conn()
+        deleted = delete_if_exists(lambda: client.delete_webhook(self.webhook_id))
+        if deleted:
             self.log.info("Webhook %s is deleted.", self.webhook_id)
-            return {"webhook_id": str(self.webhook_id), "deleted": True}
+        else:
+            self.log.warning("Webhook %s does not exist (deleted before): nothing to do.", self.webhook_id)
+        return {"webhook_id": str(self.webhook_id), "deleted": deleted}
+
+
+class CustodyCreateWebhookOperator(CustodyCreateOperator):
+    """
+    Create a webhook configuration, once for each task instance, and return its id.
+
+    The secret that deliveries are signed with never goes to XCom or the log. Either you give it, in a connection; or
+    the service makes it up and shows it once, and ``store_secret`` keeps it. If the task dies in between, that secret
+    is lost: the next try says which webhook to delete. What is promised about creating once is the same as for
+    :class:`~airflow_custody.operators.whitelist.CustodyCreateWhitelistRequestOperator`.
+
+    Needs the role ``Admin``. The operation is undocumented.
+
+    :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``. (templated)
+    :param url: where to deliver, HTTPS. (templated)
+    :param secret_conn_id: id of a connection of any type whose Password is the secret to use, at most 150 characters.
+        (templated)
+    :param store_secret: called with the webhook's id and the secret that the service made up, before the task
+        succeeds: it must keep the secret, in an Airflow variable say.
+    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
+    :param custody_conn_id: id of the Airflow connection. (templated)
+    :return: the webhook's id.
+    :raises AirflowFailException: if the webhook is refused, or if it cannot be known whether it exists.
+    """
+
+    template_fields: Sequence[str] = ("webhook_type", "url", "secret_conn_id", "custody_conn_id")
+    ui_color = "#f5ecd7"
+
+    def __init__(
+        self,
+        *,
+        webhook_type: str,
+        url: str,
+        secret_conn_id: str | None = None,
+        store_secret: Callable[[str, str], None] | None = None,
+        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        if (secret_conn_id is None) == (store_secret is None):
+            raise ValueError("either secret_conn_id or store_secret must be given: the secret has to be kept somewhere")
+        self.webhook_type = webhook_type
+        self.url = url
+        self.secret_conn_id = secret_conn_id
+        self.store_secret = store_secret
+        self.lookup_wait = lookup_wait
+
+    def _run(self, context: Context, hook: CustodyHook) -> str:
+        if not str(self.url or "").startswith("https://"):
+            raise CustodyRequestError("the webhook's URL must begin with https://; nothing was sent")
+        creation = _WebhookCreation(
+            hook.get_conn(), str(self.webhook_type), str(self.url), self._secret(), self.store_secret
+        )
+        return self._create_once(context, creation, lookup_wait=self.lookup_wait)
+
+    def _secret(self) -> str | None:
+        if self.secret_conn_id is None:
+            return None
+        try:
+            secret = BaseHook.get_connection(self.secret_conn_id).password
+        except AirflowNotFoundException:
+            raise CustodyConfigurationError(
+                f"the Airflow connection {self.secret_conn_id!r} is not defined", setting="secret_conn_id"
+            ) from None
+        if not secret:
+            raise CustodyConfigurationError(
+                f"the Airflow connection {self.secret_conn_id!r} has no Password to use as secret",
+                setting="secret_conn_id",
+            )
+        mask(secret)
+        return secret
+
+
+class _WebhookCreation:
+    """The creation of a webhook."""
+
+    what = "webhook"
+
+    def __init__(
+        self,
+        client: CustodyClient,
+        webhook_type: str,
+        url: str,
+        secret: str | None,
+        store_secret: Callable[[str, str], None] | None,
+    ) -> None:
+        self._client = client
+        self._type = webhook_type
+        self._url = url
+        self._secret = secret
+        self._store_secret = store_secret
+        self.timeout = client.settings.timeout
+        self.which = f"{webhook_type} to {url}"
+        self.content: Mapping[str, object] = {
+            "service": client.settings.base_url,
+            "webhook_type": webhook_type,
+            "url": url,
+        }
+
+    def send(self, before_send: Callable[[], None]) -> str:
+        webhook_id, secret = self._client.create_webhook(
+            self._type, self._url, secret=self._secret, before_send=before_send
+        )
+        if self._store_secret is not None:
+            mask(secret)
+            self._store_secret(webhook_id, secret)
+        return webhook_id
+
+    def find(self, identifier: str | None = None) -> Iterator[Candidate]:
+        from airflow_custody.idempotency.candidates import Candidate
+
+        for webhook in self._client.list_webhooks(webhook_type=self._type, url=self._url):
+            if identifier not in (None, webhook["id"]):
+                continue
+            same = (webhook.get("type"), webhook.get("url")) == (self._type, self._url)
+            # What was created in another try has shown its secret to nobody.
+            lost = same and identifier is None and self._secret is None
+            why = "its secret was shown once and is lost: delete it, say 'none', and clear this task" if lost else ""
+            yield Candidate(webhook["id"], same=same and not lost, unclear=why)

@@ -1,88 +1,90 @@
-"""Operators that work with whitelisting requests."""
+"""The operators that create and delete whitelisting requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
-from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
-from airflow_custody.create_once import CreateOnce, OnClear, Seen
+from airflow_custody.client.errors import CustodyResponseError
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.task_failures import failing_the_task, use_custody_retry_policy
+from airflow_custody.operators._base import (
+    CustodyCreateOperator,
+    CustodyOperator,
+    delete_if_exists,
+    rendered,
+    required_text,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.idempotency.candidates import Candidate
+    from airflow_custody.idempotency.create_once import OnClear
 
-# The operator's attribute for each field of a request: every operator has a read-only property "label" already.
-_ATTRIBUTES = {
-    "label": "address_label",
-    **{
-        name: name
-        for name in (
-            "address",
-            "blockchain",
-            "currency",
-            "linked_internal_address_ids",
-            "linked_wallet_ids",
-            "network",
-            "memo",
-            "address_type",
-            "contract_type",
-            "customer_id",
-            "exchange_account_id",
-            "visibility_group_id",
-        )
-    },
-}
+T = TypeVar("T")
 
 
-class CustodyCreateWhitelistRequestOperator(BaseOperator):
+class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     """
-    Create a request to whitelist a destination address, and hand on its id.
+    Create a request to whitelist a destination address, and return its id.
 
-    The request has no effect until it is signed; the signing step needs the id. Creating is part of the given
-    interface and needs the roles ``WhitelistedAddressCreator`` and ``TPUser``; the currency must be active in the
-    hardware security module, and the address must follow the rules of its chain.
+    The request has no effect until it is signed; the signing step needs the id. Needs the roles
+    ``WhitelistedAddressCreator`` and ``TPUser``; the currency must be active in the hardware security module, and the
+    address must follow the rules of its chain.
 
     One task instance creates at most one request, however often it is retried, killed or run twice. The service has
-    no idempotency key, so the operator writes down its intent before it sends (Airflow 3.3: in the task state store;
-    earlier versions have none), and when an answer is lost, cut or a 5xx, or an earlier try left no result, it looks
-    for the request at the service before it sends again. The look-up is published knowledge, not part of the given
-    interface. Where it is not offered, or what it finds is not clear, the task fails without retries and says how to
-    go on. Killing the task does not take the request back.
+    no idempotency key, so the operator records its intent before it sends (Airflow 3.3: in the task state store;
+    earlier versions have none), and when a response is lost, truncated or a 5xx, or an earlier try left no result, it
+    looks for the request at the service before it sends again. That look-up is undocumented. Where the service does
+    not offer it, or what it finds is unclear, the task fails without retries and says how to go on. Killing the task
+    does not take the request back.
 
     :param label: label of the address. (templated)
     :param address: the destination address, taken exactly as it is given. (templated)
-    :param blockchain: symbol of the chain, say ``ETH``; or name it by ``currency``. (templated)
-    :param currency: the chain by its other name, which the given interface's samples use. Exactly the one that is
-        given travels; both must be equal. (templated)
+    :param blockchain: symbol of the chain, for example ``ETH``; or name it by ``currency``. (templated)
+    :param currency: the chain by its other name, which some services expect. Only the one that is given is sent; if
+        both are given, they must be equal. (templated)
     :param linked_internal_address_ids: only funds from these internal addresses may go there. (templated)
     :param linked_wallet_ids: only funds from these wallets may go there. (templated)
-    :param network: network of the chain (published knowledge, as all that follow). (templated)
+    :param network: network of the chain. This parameter and the next six are undocumented. (templated)
     :param memo: memo or destination tag that goes with the address. (templated)
-    :param address_type: kind of the address, say ``individual`` or ``exchange``. (templated)
+    :param address_type: kind of the address, for example ``individual`` or ``exchange``. (templated)
     :param contract_type: kind of the contract behind the address. (templated)
     :param customer_id: the customer the address belongs to. (templated)
     :param exchange_account_id: the account at the exchange. (templated)
     :param visibility_group_id: group of users who see the address. (templated)
     :param on_clear: what happens when a person clears the task after it has created its request. ``reuse``
-        (default): the same request is taken again if it still exists. ``create``: another one is created. If the
-        outcome of the earlier try is not known, it is found out first in both cases.
-    :param look_before_create: whether to look, before the first send, which requests of the same content are there
-        already: one more call. Without it, a request that is found later can be taken only if its date shows that it
+        (default): the same request is used again if it still exists. ``create``: another one is created. If the
+        outcome of the earlier try is unknown, it is determined first in both cases.
+    :param look_before_create: whether to look, before the first send, which requests for the same address exist
+        already: one more call. Without it, a request that is found later can be used only if its date shows that it
         is this task's. Default True.
-    :param lookup_wait: seconds that the service may take to show in a look-up what it has created. Default 30.
+    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the request's id, a string. XCom also gets, under the key ``request``, what was asked for: the fields
         that were given, and ``id``.
-    :raises AirflowFailException: if the request is wrong or refused, or if it can not be known whether it exists.
+    :raises AirflowFailException: if the request is wrong or refused, or if it cannot be known whether it exists.
     """
 
-    template_fields: Sequence[str] = ("custody_conn_id", *_ATTRIBUTES.values())
+    template_fields: Sequence[str] = (
+        "custody_conn_id",
+        # Every operator has a read-only property "label" already.
+        "address_label",
+        "address",
+        "blockchain",
+        "currency",
+        "linked_internal_address_ids",
+        "linked_wallet_ids",
+        "network",
+        "memo",
+        "address_type",
+        "contract_type",
+        "customer_id",
+        "exchange_account_id",
+        "visibility_group_id",
+    )
     ui_color = "#e3f0dc"
 
     def __init__(
@@ -103,12 +105,11 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
         visibility_group_id: str | None = None,
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
-        lookup_wait: float = 30.0,
+        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        use_custody_retry_policy(self)
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         if on_clear not in ("reuse", "create"):
             raise ValueError(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
         self.address_label = label
@@ -127,78 +128,129 @@ class CustodyCreateWhitelistRequestOperator(BaseOperator):
         self.on_clear = on_clear
         self.look_before_create = look_before_create
         self.lookup_wait = lookup_wait
-        self.custody_conn_id = custody_conn_id
 
-    def execute(self, context: Context) -> str:
-        """Create the request unless an earlier try did, and return its id."""
-        with failing_the_task(self):
-            request = self._request()
-            with CustodyHook(self.custody_conn_id).get_conn() as client:
-                request_id = CreateOnce(
-                    context,
-                    _WhitelistRequestCreation(client, request),
-                    self.log,  # type: ignore[arg-type]
-                    on_clear=self.on_clear,
-                    look_before_create=self.look_before_create,
-                    lookup_wait=self.lookup_wait,
-                ).run()
-            # What was asked for, so that whoever approves can compare it with what the service shows.
-            context["ti"].xcom_push(key="request", value={"id": request_id, **request.model_dump(exclude_none=True)})
-            return request_id
+    def _run(self, context: Context, hook: CustodyHook) -> str:
+        request = self._request()
+        request_id = self._create_once(
+            context,
+            _WhitelistRequestCreation(hook.get_conn(), request),
+            on_clear=self.on_clear,
+            look_before_create=self.look_before_create,
+            lookup_wait=self.lookup_wait,
+        )
+        # What was asked for, so that whoever approves can compare it with what the service shows.
+        context["ti"].xcom_push(key="request", value={"id": request_id, **request.model_dump(exclude_none=True)})
+        return request_id
 
     def _request(self) -> WhitelistRequest:
         from airflow_custody.client import WhitelistRequest
 
-        given = {name: getattr(self, attribute) for name, attribute in _ATTRIBUTES.items()}
-        for name, value in given.items():
-            # What a template makes of a value that is not there, say an XCom that nobody pushed.
-            if isinstance(value, str) and value.strip() == "None":
-                raise CustodyRequestError(
-                    f"{name} is the text 'None': its template found no value; nothing was sent",
-                    operation="create whitelisting request",
-                )
-        return WhitelistRequest(**{name: _plain(value) for name, value in given.items() if value is not None})
+        return WhitelistRequest(
+            label=_given("label", self.address_label),
+            address=_given("address", self.address),
+            blockchain=_given("blockchain", self.blockchain),
+            currency=_given("currency", self.currency),
+            linked_internal_address_ids=_id_list("linked_internal_address_ids", self.linked_internal_address_ids),
+            linked_wallet_ids=_id_list("linked_wallet_ids", self.linked_wallet_ids),
+            network=_given("network", self.network),
+            memo=_given("memo", self.memo),
+            address_type=_given("address_type", self.address_type),
+            contract_type=_given("contract_type", self.contract_type),
+            customer_id=_given("customer_id", self.customer_id),
+            exchange_account_id=_given("exchange_account_id", self.exchange_account_id),
+            visibility_group_id=_given("visibility_group_id", self.visibility_group_id),
+        )
+
+
+class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
+    """
+    Delete a whitelisting request.
+
+    Needs the role ``WhitelistedAddressCreator``. It succeeds if the request does not exist, because a repeat after a
+    lost response must succeed; the log and the returned value say so. The operation is undocumented.
+
+    :param request_id: the request's id. (templated)
+    :param comment: why; not empty. (templated)
+    :param custody_conn_id: id of the Airflow connection. (templated)
+    :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
+    :raises AirflowFailException: if the id or the comment is missing or malformed; nothing is sent.
+    """
+
+    template_fields: Sequence[str] = ("request_id", "comment", "custody_conn_id")
+    ui_color = "#f5dcd7"
+
+    def __init__(
+        self,
+        *,
+        request_id: str,
+        comment: str,
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        self.request_id = request_id
+        self.comment = comment
+
+    def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        comment = required_text("comment", self.comment)
+        client = hook.get_conn()
+        deleted = delete_if_exists(lambda: client.delete_whitelist_request(self.request_id, comment))
+        if deleted:
+            self.log.info("Whitelisting request %s is deleted.", self.request_id)
+        else:
+            self.log.warning("Whitelisting request %s does not exist: nothing to do.", self.request_id)
+        return {"request_id": str(self.request_id), "deleted": deleted}
 
 
 class _WhitelistRequestCreation:
-    """Say how a whitelisting request is created and found again."""
+    """The creation of a whitelisting request."""
 
     what = "whitelisting request"
 
     def __init__(self, client: CustodyClient, request: WhitelistRequest) -> None:
         self._client = client
         self._request = request
-        self.timeout = client.timeout
-        self.which = f"{_shortened(request.address)} on {request.blockchain or request.currency}"
-        self.content: Mapping[str, object] = {"service": client.base_url, **request.model_dump(exclude_none=True)}
+        self.timeout = client.settings.timeout
+        self.which = f"{_shorten(request.address)} on {request.chain}"
+        self.content: Mapping[str, object] = {
+            "service": client.settings.base_url,
+            **request.model_dump(exclude_none=True),
+        }
 
     def send(self, before_send: Callable[[], None]) -> str:
         return self._client.create_whitelist_request(self._request, before_send=before_send)
 
-    def look(self, request_id: str | None = None) -> Iterator[Seen]:
+    def find(self, identifier: str | None = None) -> Iterator[Candidate]:
         # Only by the address: how the service spells a chain is its own affair.
-        if request_id is None:
+        if identifier is None:
             found = self._client.find_whitelist_requests(addresses=[self._request.address])
         else:
-            found = self._client.find_whitelist_requests(ids=[request_id])
-        return (self._seen(envelope) for envelope in found)
+            found = self._client.find_whitelist_requests(ids=[identifier])
+        return (self._candidate(envelope) for envelope in found)
 
-    def _seen(self, envelope: WhitelistEnvelope) -> Seen:
-        from airflow_custody.client.envelopes import compare
+    def _candidate(self, envelope: WhitelistEnvelope) -> Candidate:
+        from airflow_custody.client.whitelist.review import compare
+        from airflow_custody.idempotency.candidates import Candidate
 
         try:
-            found = compare(self._request, envelope.payload())
+            comparison = compare(self._request, envelope.payload())
         except CustodyResponseError as error:
-            return Seen(envelope.id, same=False, unclear=str(error), created_at=envelope.created_at)
-        unclear = "" if found.differing or not found.unclear else f"it leaves open: {', '.join(found.unclear)}"
-        return Seen(envelope.id, same=found.same, unclear=unclear, created_at=envelope.created_at)
+            return Candidate(envelope.id, same=False, unclear=str(error), created_at=envelope.created_at)
+        unclear = ""
+        if comparison.unclear and not comparison.differing:
+            unclear = f"it leaves open: {', '.join(comparison.unclear)}"
+        return Candidate(envelope.id, same=comparison.same, unclear=unclear, created_at=envelope.created_at)
 
 
-def _plain(value: Any) -> Any:
-    """Turn a lazy sequence, as mapped tasks get from XCom, into a list."""
-    return value if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable) else list(value)
+def _given(name: str, value: T) -> T:
+    return rendered(name, value, operation="create whitelisting request")
 
 
-def _shortened(address: str) -> str:
-    """Return enough of an address to recognise it in a log."""
+def _id_list(name: str, value: Iterable[str] | None) -> list[str] | None:
+    # A list, or what a template or a lazy XCom made of one: the model turns it into a list, or refuses it.
+    return cast("list[str] | None", _given(name, value))
+
+
+def _shorten(address: str) -> str:
+    """Return enough of an address to recognize it in a log."""
     return address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"

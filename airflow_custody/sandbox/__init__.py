@@ -1,9 +1,13 @@
-"""Stand in for the custody service: real HTTP, real state, faults on demand.
+"""
+A stand-in for the custody service: real HTTP, real state, and faults on demand.
 
-``Sandbox`` runs the stand-in inside the process (for tests), ``python -m airflow_custody.sandbox`` runs it on
-its own, and ``SandboxControl`` drives either. It is written from the description of the service's interface and
-never checked against a live installation; where that description says nothing, the choice made here is called a
-guess.
+``Sandbox`` runs it inside this process, for tests; ``python -m airflow_custody.sandbox`` runs it on its own;
+``SandboxControl`` controls either.
+
+Four operations follow a description of the service's interface: listing health checks, creating a whitelisting
+request, and setting the status of a webhook or deleting it. The other operations follow what is public about the
+service. Where neither says anything, the sandbox makes an assumption, and a comment marks it. None of this was checked
+against a live installation.
 """
 
 from __future__ import annotations
@@ -12,33 +16,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_custody.sandbox.control import SandboxControl
-    from airflow_custody.sandbox.entries import health_entry
+    from airflow_custody.sandbox.control.client import SandboxControl
     from airflow_custody.sandbox.errors import SandboxError
-    from airflow_custody.sandbox.received import fingerprint
+    from airflow_custody.sandbox.health.entries import health_entry
+    from airflow_custody.sandbox.request_log import fingerprint
     from airflow_custody.sandbox.server import Sandbox
 
 __all__ = ["Sandbox", "SandboxControl", "SandboxError", "fingerprint", "health_entry"]
 
-# Loaded on first use, so that importing this package costs nothing and works without the extra `sandbox`.
-_HOMES = {
+# Imported on first use, so that importing this package is cheap and works without the extra `sandbox`.
+_MODULES = {
     "Sandbox": "server",
-    "SandboxControl": "control",
+    "SandboxControl": "control.client",
     "SandboxError": "errors",
-    "fingerprint": "received",
-    "health_entry": "entries",
+    "fingerprint": "request_log",
+    "health_entry": "health.entries",
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    except ModuleNotFoundError as missing:
-        if missing.name and missing.name.startswith(__name__):
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith(__name__):
             raise
         raise ModuleNotFoundError(
-            f"{name} needs {missing.name}: pip install 'airflow-provider-custody[sandbox]'", name=missing.name
-        ) from missing
+            f"{name} needs {error.name}: pip install 'airflow-provider-custody[sandbox]'", name=error.name
+        ) from error

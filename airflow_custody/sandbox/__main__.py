@@ -1,4 +1,4 @@
-"""Run the sandbox from the command line."""
+"""The sandbox's command line."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ import airflow_custody.sandbox as package
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run until interrupted, and return the exit code."""
-    options = _options(arguments)
-    ended = threading.Event()
+    """Run the sandbox until it is interrupted, and return the exit code."""
+    options = _parse(arguments)
+    interrupted = threading.Event()
 
-    def end(signal_number: int, frame: FrameType | None) -> None:
-        ended.set()
+    def interrupt(signal_number: int, frame: FrameType | None) -> None:
+        interrupted.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+        signal.signal(number, interrupt)
     try:
         sandbox = package.Sandbox(host=options.host, port=options.port, token=options.token, state=options.state)
         sandbox.start()
-    except ModuleNotFoundError as missing:
-        print(missing, file=sys.stderr)
+    except ModuleNotFoundError as error:
+        print(error, file=sys.stderr)
         return 1
     except package.SandboxError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     try:
-        _introduce(sandbox, options.host)
-        ended.wait()
+        _print_instructions(sandbox, options.host)
+        interrupted.wait()
     finally:
         sandbox.stop()
     return 0
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m airflow_custody.sandbox",
-        description="A stand-in for the custody service: it keeps nothing safe and moves nothing.",
+        description="A stand-in for the custody service, for tests and demos. It holds no assets.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
-    parser.add_argument("--token", help="token that has every role, never a real one (default: made up)")
-    parser.add_argument("--state", metavar="FILE", help="keep the state in this file (default: in memory)")
+    parser.add_argument("--token", help="token with every role; never use a real one (default: a random one)")
+    parser.add_argument("--state", metavar="FILE", help="file to keep the state in (default: in memory)")
     return parser.parse_args(arguments)
 
 
-def _introduce(sandbox: package.Sandbox, host: str) -> None:
+def _print_instructions(sandbox: package.Sandbox, host: str) -> None:
     print("This is the custody sandbox, a stand-in for tests. It is not the real service.")
     print(f"URL:      {sandbox.url}")
     print(f"Control:  {sandbox.url}/sandbox (no authentication)")

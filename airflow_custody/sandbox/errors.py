@@ -1,4 +1,4 @@
-"""Say what went wrong: to callers of the service on the wire, and to the people running the sandbox."""
+"""The errors of the sandbox: those it sends to callers, and those it raises for whoever runs it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class SandboxError(RuntimeError):
-    """Report a sandbox that cannot start, or a control call it refused."""
+    """Raised when a sandbox cannot start, or when it refuses a control call."""
 
 
-# The flat body is published knowledge; of the words only `InvalidArgument` is, the others are guesses.
-_WORDS = {
+# Only `InvalidArgument` is known; the other names are assumptions.
+_NAMES = {
     400: "InvalidArgument",
     401: "Unauthenticated",
     403: "PermissionDenied",
@@ -25,9 +25,9 @@ _WORDS = {
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
-    """Build the flat error body (published knowledge)."""
+    """Return the service's error body."""
     return {
-        "error": _WORDS.get(status, "Unknown"),
+        "error": _NAMES.get(status, "Unknown"),
         "message": message,
         "code": status,
         "error_code": f"E900-{status}",
@@ -35,7 +35,7 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 
 class ServiceError(Exception):
-    """Carry an answer other than success from wherever it is decided to the wire."""
+    """Raised to send an error response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -44,16 +44,16 @@ class ServiceError(Exception):
 
 
 def invalid(message: str) -> ServiceError:
-    """Refuse what was sent."""
+    """Return a 400 error."""
     return ServiceError(400, message)
 
 
 def not_found(what: str) -> ServiceError:
-    """Say that there is no such object."""
+    """Return a 404 error that names what does not exist."""
     return ServiceError(404, f"{what} not found")
 
 
 def missing_roles(roles: Sequence[str]) -> ServiceError:
-    """Name the roles that the caller lacks (that a 403 can name them is published knowledge)."""
+    """Return a 403 error that names the roles the caller lacks."""
     noun = "role" if len(roles) == 1 else "roles"
     return ServiceError(403, f"permission denied: missing {noun} {', '.join(roles)}")

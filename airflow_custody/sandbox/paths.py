@@ -1,4 +1,4 @@
-"""Know where the service's operations and the control routes are."""
+"""The paths of the service's operations and of the control routes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ ROOT = "/api/rest/v1"
 CONTROL = "/sandbox"
 
 
-def below(path: str, prefix: str | None) -> bool:
-    """Tell whether a path is at or below a prefix; both may leave out the service's root."""
+def is_below(path: str, prefix: str | None) -> bool:
+    """Return whether a path is at or below a prefix; both may leave out the service's root."""
     if prefix is None:
         return True
-    wanted = _short("/" + prefix.strip("/"))
-    path = _short(path)
-    return wanted == "/" or path == wanted or path.startswith(wanted + "/")
+    prefix = _without_root("/" + prefix.strip("/"))
+    path = _without_root(path)
+    return prefix == "/" or path == prefix or path.startswith(prefix + "/")
 
 
 def is_control(path: str) -> bool:
-    """Tell whether a path is one of the control routes."""
+    """Return whether a path is that of a control route."""
     return path == CONTROL or path.startswith(CONTROL + "/")
 
 
-def _short(path: str) -> str:
+def _without_root(path: str) -> str:
     if path == ROOT or path.startswith(ROOT + "/"):
         return path.removeprefix(ROOT) or "/"
     return path

@@ -1,4 +1,4 @@
-"""Run the sandbox on a thread of this process."""
+"""The sandbox as a server on a thread of this process."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from types import TracebackType
 
 import uvicorn
 
-from airflow_custody.sandbox.access import Service
 from airflow_custody.sandbox.app import build_app
-from airflow_custody.sandbox.control import SandboxControl
+from airflow_custody.sandbox.control.client import SandboxControl
 from airflow_custody.sandbox.errors import SandboxError
-from airflow_custody.sandbox.gate import Gate
-from airflow_custody.sandbox.pauses import Pauses
+from airflow_custody.sandbox.faults.middleware import FaultMiddleware
+from airflow_custody.sandbox.service import Service
 from airflow_custody.sandbox.state import State
-from airflow_custody.sandbox.transport import Connections
 
 _Path = str | os.PathLike[str]
 
-# Longer than a client lets a connection rest, so that it is not closed under a call.
-_KEEP_ALIVE = 75
+# Longer than clients keep an idle connection, so that the server never closes one that a call is about to use.
+_KEEP_ALIVE_SECONDS = 75
 
 
 class Sandbox:
-    """Run a stand-in for the custody service; a context manager.
+    """
+    A stand-in for the custody service; a context manager.
 
-    :param host: address to listen on. The control routes have no authentication: keep it a loopback address.
-    :param port: port to listen on; 0 takes a free one, and keeps it when the sandbox is started again.
-    :param token: token that has every role; by default the one kept in the state, else a new one.
-    :param state: file that keeps the state; by default it is kept in memory until the sandbox stops.
-    :param certfile: certificate chain in PEM (and key, unless ``keyfile`` is given): speak HTTPS.
-    :param client_ca: PEM file; ask for client certificates and accept those signed by these authorities.
+    :param host: address to listen on. The control routes need no authentication: use a loopback address.
+    :param port: port to listen on. 0 takes a free one, and keeps it when the sandbox is started again.
+    :param token: token with every role. Default: the one in the state, or else a random one.
+    :param state: file to keep the state in. Default: in memory, until the sandbox stops.
+    :param certfile: PEM file with the certificate chain, to speak HTTPS.
+    :param keyfile: PEM file with the private key. Default: it is in ``certfile``.
+    :param client_ca: PEM file with certificate authorities; only clients with a certificate of theirs can connect.
     """
 
     def __init__(
@@ -70,39 +70,32 @@ class Sandbox:
 
     @property
     def control(self) -> SandboxControl:
-        """Drive the sandbox from tests."""
+        """The control of the running sandbox."""
         if self._control is None:
             raise SandboxError("the sandbox is not running")
         return self._control
 
     def connection(self) -> str:
-        """Describe the sandbox as an Airflow connection, in JSON."""
+        """Return an Airflow connection to the sandbox, as JSON."""
         return json.dumps({"conn_type": "custody", "host": self.url, "password": self.token})
 
     def start(self) -> Sandbox:
-        """Start serving; when this returns, calls are answered."""
+        """Start the sandbox; when this returns, it accepts calls."""
         if self._thread is not None:
-            raise SandboxError("the sandbox is running already")
+            raise SandboxError("the sandbox is already running")
         self._stopping, self._ready, self._failure = asyncio.Event(), threading.Event(), None
         state = State(self._state_path)
         sockets: list[socket.socket] = []
         try:
             service = Service(state)
-            self.token = service.tokens.main(self.token or None)
-            connections = Connections()
-            app = Gate(
-                build_app(service),
-                faults=service.faults,
-                received=service.received,
-                connections=connections,
-                pauses=service.pauses,
-            )
+            self.token = service.tokens.set_main(self.token or None)
+            app = FaultMiddleware(build_app(service), service)
             sockets.append(_listen(self.host, self.port))
-            servers = [self._server(app, service, connections, encrypted=self._certfile is not None)]
+            servers = [self._server(app, service, encrypted=self._certfile is not None)]
             if self._certfile is not None:
-                # Tests in this process need neither trust the certificate nor have one of their own.
+                # Without encryption, so that the control needs no certificates.
                 sockets.append(_listen("127.0.0.1", 0))
-                servers.append(self._server(app, service, connections, encrypted=False))
+                servers.append(self._server(app, service, encrypted=False))
             self._thread = threading.Thread(
                 target=self._run,
                 args=(servers, sockets, state),
@@ -112,8 +105,8 @@ class Sandbox:
             self._thread.start()
         except BaseException:
             self._thread = None
-            for one in sockets:
-                one.close()
+            for listener in sockets:
+                listener.close()
             state.close()
             raise
         self._ready.wait()
@@ -121,19 +114,19 @@ class Sandbox:
             self.stop()
             raise SandboxError(f"the sandbox did not start: {self._failure}") from self._failure
         self.port = sockets[0].getsockname()[1]
-        self.url = f"{'http' if self._certfile is None else 'https'}://{_reachable(self.host)}:{self.port}"
+        self.url = f"{'http' if self._certfile is None else 'https'}://{_url_host(self.host)}:{self.port}"
         self._control = SandboxControl(
             self.url if self._certfile is None else f"http://127.0.0.1:{sockets[1].getsockname()[1]}"
         )
         return self
 
     def stop(self) -> None:
-        """Stop serving at once, calls under way included; does nothing when it is not running."""
+        """Stop the sandbox at once, cutting off calls in progress; does nothing if it is not running."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
         if self._loop is not None:
-            # The loop is closed already if it failed.
+            # After a failure the loop is already closed.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
         thread.join()
@@ -149,19 +142,19 @@ class Sandbox:
     ) -> None:
         self.stop()
 
-    def _server(self, app: Gate, service: Service, connections: Connections, *, encrypted: bool) -> _Server:
+    def _server(self, app: FaultMiddleware, service: Service, *, encrypted: bool) -> _Server:
         config = uvicorn.Config(
             app,
-            http=connections.protocol(),
+            http=service.connections.protocol(),
             ws="none",
             lifespan="off",
             log_config=None,
             log_level="warning",
             access_log=False,
-            # The two ends of a connection must stay what they are, or it could not be found.
+            # Connections are found by their addresses, which this would change.
             proxy_headers=False,
             server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
         if encrypted:
             config.ssl_certfile = self._certfile
@@ -170,11 +163,11 @@ class Sandbox:
                 config.ssl_ca_certs = self._client_ca
                 config.ssl_cert_reqs = ssl.CERT_REQUIRED
         try:
-            # Here and not on the thread, where nobody would see what is wrong with the files.
+            # Here and not on the thread, so that the caller gets the error if a file is wrong.
             config.load()
         except (OSError, ssl.SSLError) as error:
             raise SandboxError(f"cannot use the certificate files: {error}") from error
-        return _Server(config, service.pauses, connections, self._stopping)
+        return _Server(config, service, self._stopping)
 
     def _run(self, servers: list[_Server], sockets: list[socket.socket], state: State) -> None:
         try:
@@ -184,15 +177,16 @@ class Sandbox:
                 raise
             self._failure = error
         finally:
-            for one in sockets:
-                one.close()
+            for listener in sockets:
+                listener.close()
             state.close()
             self._ready.set()
 
     async def _serve(self, servers: list[_Server], sockets: list[socket.socket]) -> None:
         self._loop = asyncio.get_running_loop()
         serving = [
-            asyncio.create_task(server.serve(sockets=[one])) for server, one in zip(servers, sockets, strict=True)
+            asyncio.create_task(server.serve(sockets=[listener]))
+            for server, listener in zip(servers, sockets, strict=True)
         ]
         while not all(server.started for server in servers) and not any(task.done() for task in serving):
             await asyncio.sleep(0.001)
@@ -204,14 +198,11 @@ class Sandbox:
 
 
 class _Server(uvicorn.Server):
-    """Stop at once where uvicorn would look ten times a second and wait for calls to end."""
+    """A server that stops at once, where uvicorn polls ten times a second and waits for calls to end."""
 
-    def __init__(
-        self, config: uvicorn.Config, pauses: Pauses, connections: Connections, stopping: asyncio.Event
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, stopping: asyncio.Event) -> None:
         super().__init__(config)
-        self._pauses = pauses
-        self._connections = connections
+        self._service = service
         self._stopping = stopping
 
     async def main_loop(self) -> None:
@@ -222,25 +213,25 @@ class _Server(uvicorn.Server):
                 return
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Stop accepting, and let what was accepted a moment ago arrive: asyncio cannot close a listener under it.
+        # Stop accepting, and let asyncio take over the connections it has just accepted before the listener closes.
         loop = asyncio.get_running_loop()
-        for listener in self.servers:
-            for one in listener.sockets:
+        for server in self.servers:
+            for listener in server.sockets:
                 with suppress(NotImplementedError):
-                    loop.remove_reader(one.fileno())
+                    loop.remove_reader(listener.fileno())
         for _ in range(5):
             await asyncio.sleep(0)
-        for listener in self.servers:
-            listener.close()
-        self._pauses.close()
-        self._connections.abort_all()
+        for server in self.servers:
+            server.close()
+        self._service.delays.close()
+        self._service.connections.abort_all()
         if self.server_state.tasks:
             await asyncio.wait(list(self.server_state.tasks), timeout=1.0)
 
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65_535:
-        # The system would take it modulo 65536.
+        # The system would accept it, modulo 65536.
         raise SandboxError(f"cannot listen on {host} port {port}: no such port")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -250,7 +241,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, ValueError) as error:
         raise SandboxError(f"cannot listen on {host} port {port}: {error}") from error
     try:
-        # A port that was used a moment ago is free; one that is in use is still refused.
+        # Allows a port that was in use a moment ago; one that is in use now is still refused.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(2048)
@@ -260,8 +251,8 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _reachable(host: str) -> str:
-    """Write a host for a URL; one that stands for all addresses is reached over the loopback one."""
+def _url_host(host: str) -> str:
+    """Return the host for a URL; for an address that stands for all addresses, the loopback address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

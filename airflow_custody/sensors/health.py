@@ -1,4 +1,4 @@
-"""Sensors that wait for the service's health."""
+"""The sensor that waits until the service is healthy."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import (
-    PokeReturnValue,
-    conf,
-)
+from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 from airflow.triggers.base import StartTriggerArgs
 
+from airflow_custody.client.text import count
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.waiting import CustodySensor
+from airflow_custody.sensors._base import CustodySensor
 
 if TYPE_CHECKING:
     from airflow_custody.triggers.health import CustodyHealthTrigger
@@ -27,11 +25,11 @@ class CustodyHealthSensor(CustodySensor):
 
     Judges as :class:`~airflow_custody.operators.health.CustodyHealthCheckOperator` does, and gives the same result
     and the same value in every mode. While it waits, a connection failure, a 5xx or a 429 is "not yet". A wrong
-    token, a missing role, a wrong setting, a 404 or an answer that cannot be understood ends the wait at once.
+    token, a missing role, a wrong setting, a 404 or a response that cannot be understood ends the wait at once.
     ``soft_fail`` turns a time-out into a skip, and nothing else: an error fails the task in every mode.
     ``never_fail`` and ``silent_fail`` would hide errors and are refused.
 
-    Deferrable, it looks once and then waits in the triggerer. Killing the task ends the wait; nothing is left at the
+    Deferrable, it polls once and then waits in the triggerer. Killing the task ends the wait; nothing is left at the
     service.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
@@ -39,16 +37,16 @@ class CustodyHealthSensor(CustodySensor):
     :param groups: only checks of these groups, by exact name; None (default): of all. (templated)
     :param components: only checks of these components, by exact name; None (default): of all. (templated)
     :param checks: only checks of these names; None (default): all. (templated)
-    :param require_results: keys, say currency codes, that some check must report and that must be healthy wherever
-        they are reported. (templated)
+    :param require_results: keys, for example currency codes, that some check must report and that must be healthy
+        wherever they are reported. (templated)
     :param healthy_statuses: status words that count as healthy, compared without case. Default ``success``.
         (templated)
     :param require_fresh: whether a check past its ``validUntilDate`` counts as not healthy. Default True.
     :param deferrable: whether to wait in the triggerer instead of a worker. Default: ``[operators]
         default_deferrable``.
     :param start_from_trigger: with ``deferrable``: whether to begin in the triggerer, so that no worker slot is taken
-        for the first look. On Airflow 2 the parameters may then hold no templates. Default False.
-    :param poke_interval: seconds between two looks. Default 60.
+        for the first poll. On Airflow 2 the parameters may then hold no templates. Default False.
+    :param poke_interval: seconds between two polls. Default 60.
     :param timeout: seconds after which the sensor gives up.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
     :return: the verdict as plain JSON, as the operator returns it.
@@ -65,7 +63,7 @@ class CustodyHealthSensor(CustodySensor):
         "healthy_statuses",
     )
     ui_color = "#dcecf5"
-    awaited = "healthy"
+    target_state = "healthy"
 
     start_trigger_args = StartTriggerArgs(
         trigger_cls=_TRIGGER,
@@ -105,39 +103,52 @@ class CustodyHealthSensor(CustodySensor):
             # here, which keeps it as wall-clock time; nobody can work one out before the run begins.
             self.start_trigger_args = StartTriggerArgs(
                 trigger_cls=_TRIGGER,
-                trigger_kwargs=self._trigger_arguments(),
+                trigger_kwargs=self._trigger(deadline=None).serialize()[1],
                 next_method="execute_complete",
                 next_kwargs=None,
                 timeout=timedelta(seconds=self.timeout),
             )
 
-    def _look(self) -> PokeReturnValue | bool:
-        from airflow_custody.client.health import HealthCriteria
+    def _poll(self) -> PokeReturnValue | bool:
+        from airflow_custody.client.health.verdict import HealthCriteria
 
-        verdict = self.hook.check_health(HealthCriteria.of(self))
-        self._last_seen = verdict.summary()
+        verdict = self.hook.check_health(
+            HealthCriteria.of(
+                tenant_id=self.tenant_id,
+                groups=self.groups,
+                components=self.components,
+                checks=self.checks,
+                require_results=self.require_results,
+                healthy_statuses=self.healthy_statuses,
+                require_fresh=self.require_fresh,
+            )
+        )
+        self._last_result = verdict.summary()
         if not verdict.healthy:
-            self.log.info("Not yet: %s", self._last_seen)
+            self.log.info("Not yet: %s", self._last_result)
             return False
         for line in verdict.table():
             self.log.info("%s", line)
-        self.log.info("Custody: %s", self._last_seen)
+        self.log.info("Custody: %s", self._last_result)
         return PokeReturnValue(is_done=True, xcom_value=verdict.to_json())
 
-    def told(self, result: dict[str, Any]) -> str:
-        """Say what the trigger found."""
-        return f"Custody: the service is healthy: all {result['total']} checks are."
+    def _success_message(self, result: dict[str, Any]) -> str:
+        return f"Custody: the service is healthy: {count(result['total'], 'check')}, none of them unhealthy."
 
-    def _trigger(self, deadline: float) -> CustodyHealthTrigger:
+    def _trigger(self, deadline: float | None) -> CustodyHealthTrigger:
         from airflow_custody.triggers.health import CustodyHealthTrigger
 
-        return CustodyHealthTrigger(**self._trigger_arguments(), deadline=deadline)
-
-    def _trigger_arguments(self) -> dict[str, Any]:
-        names = (*self.template_fields, "require_fresh", "poke_interval", "exponential_backoff")
-        arguments = {name: getattr(self, name) for name in names}
-        for name, value in arguments.items():
-            if isinstance(value, (tuple, set, frozenset)):
-                arguments[name] = list(value)
-        arguments["max_wait"] = None if self.max_wait is None else self.max_wait.total_seconds()
-        return arguments
+        return CustodyHealthTrigger(
+            custody_conn_id=self.custody_conn_id,
+            tenant_id=self.tenant_id,
+            groups=self.groups,
+            components=self.components,
+            checks=self.checks,
+            require_results=self.require_results,
+            healthy_statuses=self.healthy_statuses,
+            require_fresh=self.require_fresh,
+            poke_interval=self.poke_interval,
+            deadline=deadline,
+            exponential_backoff=bool(self.exponential_backoff),
+            max_wait=None if self.max_wait is None else self.max_wait.total_seconds(),
+        )

@@ -1,4 +1,4 @@
-"""The README's signer for a KMS, with a KMS that is not there."""
+"""The README's signer for a KMS, with a fake KMS."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.hashes import SHA256
 from people import Person
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.approval import Approving
 from airflow_custody.client.signers import raw_signature
+from airflow_custody.client.whitelist.approval import Approver
 from airflow_custody.sandbox import Sandbox
 
 
@@ -27,17 +28,17 @@ class KmsSigner:
     def sign(self, message: bytes) -> bytes:
         import boto3
 
-        answer = boto3.client("kms").sign(
+        response = boto3.client("kms").sign(
             KeyId=self.name, Message=message, MessageType="RAW", SigningAlgorithm="ECDSA_SHA_256"
         )
-        return raw_signature(answer["Signature"])  # KMS answers in DER
+        return raw_signature(response["Signature"])  # KMS returns DER
 
 
 # [END howto_kms_signer]
 
 
 class FakeKms:
-    """Answer as AWS KMS does: in DER."""
+    """A KMS that returns signatures as AWS does: in DER."""
 
     def __init__(self, person: Person) -> None:
         self._key = person.key
@@ -47,11 +48,11 @@ class FakeKms:
         return {"Signature": self._key.sign(Message, ECDSA(SHA256()))}
 
 
-def test_the_service_accepts_what_the_kms_signs(sandbox: Sandbox, monkeypatch):
+def test_the_service_accepts_a_signature_of_the_kms(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     ann = Person(sandbox, "ann", "approvers")
     monkeypatch.setitem(sys.modules, "boto3", SimpleNamespace(client=lambda name: FakeKms(ann)))
-    asked = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
+    request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
     with CustodyClient(sandbox.url, ann.token) as client:
-        number = client.create_whitelist_request(asked)
-        approving = Approving(client, KmsSigner("alias/custody"), log=logging.getLogger(__name__))
-        assert approving.approve([number], {number: asked}, "checked") == 1
+        number = client.create_whitelist_request(request)
+        approver = Approver(client, KmsSigner("alias/custody"), log=logging.getLogger(__name__))
+        assert approver.approve([number], {number: request}, "checked") == 1

@@ -12,13 +12,13 @@ from airflow_runs import AIRFLOW
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.skipif(AIRFLOW < (3, 3), reason="a person approves in it, which an embedded Airflow before 3.3 can not do")
-def test_the_main_job_end_to_end():
+@pytest.mark.skipif(AIRFLOW < (3, 3), reason="somebody approves in it, which an embedded Airflow before 3.3 cannot do")
+def test_the_main_job_end_to_end() -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "demo" / "run.py")], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-    told = done.stdout
+    output = done.stdout
     steps = [
         "is not healthy",
         "gate      open",
@@ -29,6 +29,6 @@ def test_the_main_job_end_to_end():
         "effect    the whitelisting has taken effect",
         "notice    Request 3711 has taken effect; decided by alice",
     ]
-    assert [step for step in steps if step not in told] == []
-    assert [told.index(step) for step in steps] == sorted(told.index(step) for step in steps)
-    assert told.rstrip().splitlines()[-1].startswith("demo: ok")
+    assert [step for step in steps if step not in output] == []
+    assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
+    assert output.rstrip().splitlines()[-1].startswith("demo: ok")

@@ -1,15 +1,18 @@
-"""Each example runs as it stands against the sandbox, in real Airflow."""
+"""Each example runs unchanged against the sandbox, in real Airflow."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from airflow.utils.session import create_session
-from airflow_runs import AIRFLOW, DAGS, load, run_dag
+from airflow_runs import AIRFLOW, Run, load, run_dag
 from people import Person
 from sqlalchemy import select
 
@@ -19,29 +22,21 @@ from airflow_custody.sandbox import Sandbox
 EXAMPLES = Path(__file__).parent.parent.parent / "example_dags"
 FILES = sorted(EXAMPLES.glob("*.py"))
 
+# Imports an example by its name.
+Example = Callable[[str], ModuleType]
+
 pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture
-def example(request):
-    """Import an example from the folder where Airflow looks for DAGs."""
-    DAGS.mkdir(exist_ok=True)
-    linked = []
-
-    def get(name: str):
-        path = DAGS / f"{name}.py"
-        path.write_text((EXAMPLES / f"{name}.py").read_text())
-        linked.append(path)
-        return load(path)
-
-    yield get
-    for path in linked:
-        path.unlink(missing_ok=True)
+def example() -> Example:
+    """Return a function that imports an example by its name."""
+    return lambda name: load(EXAMPLES / f"{name}.py")
 
 
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_is_read_without_looking_anything_up(path, tmp_path):
-    # No connection is defined here: a look-up while the file is parsed would fail.
+def test_is_parsed_without_fetching_a_connection(path: str, tmp_path: Path) -> None:
+    # No connection is defined here: fetching one while the file is parsed would fail.
     done = subprocess.run(
         [sys.executable, str(path)],
         capture_output=True,
@@ -52,14 +47,14 @@ def test_is_read_without_looking_anything_up(path, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_health_gate(sandbox: Sandbox, example):
+def test_health_gate(sandbox: Sandbox, example: Example) -> None:
     run = run_dag(example("custody_health_gate").dag)
     assert run.state == "success"
     assert run.xcom("check")["groups"].keys() == {"hsm", "blockchain"}
     assert "6 healthy checks" in run.xcom("work")
 
 
-def test_mapping(sandbox: Sandbox, example):
+def test_mapping(sandbox: Sandbox, example: Example) -> None:
     run = run_dag(example("custody_whitelist_mapping").dag)
     assert run.state == "success"
     report = run.xcom("report")
@@ -71,8 +66,8 @@ def test_mapping(sandbox: Sandbox, example):
 
 
 @pytest.fixture
-def people(sandbox: Sandbox, monkeypatch) -> list[dict]:
-    """The two approvers of the examples; returns their groups."""
+def people(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Define the two approvers of the examples, and return their groups."""
     groups = []
     for name in ("first", "second"):
         person = Person(sandbox, name, name)
@@ -85,12 +80,12 @@ def people(sandbox: Sandbox, monkeypatch) -> list[dict]:
 
 
 class TestBatch:
-    def run(self, example, **conf):
+    def run(self, example: Example, **conf: Any) -> Run:
         return run_dag(
             example("custody_whitelist_batch").dag, run_conf={"file": str(EXAMPLES / "addresses.csv"), **conf}
         )
 
-    def test_one_signature_for_all(self, sandbox: Sandbox, example, people):
+    def test_one_signature_for_all(self, sandbox: Sandbox, example: Example, people: list[dict[str, Any]]) -> None:
         sandbox.control.set_approvers([{"sequential": people[:1]}])
         run = self.run(example)
         assert run.state == "success", run.states
@@ -99,34 +94,39 @@ class TestBatch:
         assert {label: requests[number]["label"] for label, number in run.xcom("report").items()} == {
             request["label"]: request["label"] for request in requests.values()
         }
-        (call,) = sandbox.control.received(path="/whitelists/addresses/approve")
+        (call,) = sandbox.control.request_log(path="/whitelists/addresses/approve")
         assert len(call["body"]["ids"]) == 3
-        if AIRFLOW >= (3,):  # before, a DAG's test run records no events of assets
+        if AIRFLOW >= (3,):  # Airflow 2 records no asset events in a test run
             from airflow.models.asset import AssetEvent
 
             with create_session() as session:
                 event = session.scalars(select(AssetEvent).order_by(AssetEvent.id.desc())).first()
+                assert event is not None
                 assert event.source_task_id == "report"
                 assert sorted(event.extra["ids"]) == sorted(requests)
 
-    def test_a_row_that_is_refused_signs_nothing(self, sandbox: Sandbox, example, people, tmp_path):
+    def test_a_row_that_is_refused_signs_nothing(
+        self, sandbox: Sandbox, example: Example, people: list[dict[str, Any]], tmp_path: Path
+    ) -> None:
         sandbox.control.set_approvers([{"sequential": people[:1]}])
         (tmp_path / "some.csv").write_text(
             f"label,blockchain,address,memo,linked_wallet_ids\ngood,ETH,0x{'a' * 40},,\nbad,ETH,0x12,,\n"
         )
         assert self.run(example, file=str(tmp_path / "some.csv")).state == "failed"
-        assert sandbox.control.received(path="/whitelists/addresses/approve") == []
+        assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
 
 
 class TestReconciliation:
-    def run(self, example):
+    def run(self, example: Example) -> Run:
         dag = example("custody_whitelist_reconciliation").dag
         for each in dag.tasks:
-            # A minute's pause each would show nothing.
+            # A minute's delay before each retry would show nothing.
             each.retries = 0
         return run_dag(dag, run_conf={"file": str(EXAMPLES / "addresses.csv")})
 
-    def test_agrees_after_the_batch_and_fails_on_any_difference(self, sandbox: Sandbox, example, people):
+    def test_agrees_after_the_batch_and_fails_on_any_difference(
+        self, sandbox: Sandbox, example: Example, people: list[dict[str, Any]]
+    ) -> None:
         sandbox.control.set_approvers([{"sequential": people[:1]}])
         assert TestBatch().run(example).state == "success"
         run = self.run(example)
@@ -149,7 +149,9 @@ class TestReconciliation:
             "not on the list",
         ]
 
-    def test_what_can_not_be_verified_is_no_agreement(self, sandbox: Sandbox, example, people):
+    def test_a_request_that_cannot_be_verified_fails_the_comparison(
+        self, sandbox: Sandbox, example: Example, people: list[dict[str, Any]]
+    ) -> None:
         sandbox.control.set_approvers([{"sequential": people[:1]}])
         assert TestBatch().run(example).state == "success"
         sandbox.control.set_whitelist_metadata("3711", hash="0" * 64)
@@ -157,14 +159,16 @@ class TestReconciliation:
 
 
 class TestCompleteWhitelisting:
-    """With the decision made beforehand; the demo plays it with a person who is asked."""
+    """The example with the decision given in advance; in the demo, somebody is asked for it."""
 
     @pytest.fixture(autouse=True)
-    def decided(self, sandbox: Sandbox, people, monkeypatch) -> None:
+    def decision_in_advance(
+        self, sandbox: Sandbox, people: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
         sandbox.control.set_approvers([{"sequential": people}])
 
-    def test_yes(self, sandbox: Sandbox, example):
+    def test_an_approved_request_takes_effect(self, sandbox: Sandbox, example: Example) -> None:
         run = run_dag(example("custody_whitelist_complete").dag, run_conf={"decision": "Approve"})
         assert run.state == "success", run.states
         (request,) = sandbox.control.whitelist_requests()
@@ -172,33 +176,33 @@ class TestCompleteWhitelisting:
         assert run.state_of("reject") == "skipped"
         assert "has taken effect" in run.xcom("tell")
 
-    def test_no(self, sandbox: Sandbox, example):
+    def test_a_rejected_request_is_not_signed(self, sandbox: Sandbox, example: Example) -> None:
         run = run_dag(example("custody_whitelist_complete").dag)
         assert run.state == "success", run.states
         (request,) = sandbox.control.whitelist_requests()
         assert request["status"] == "rejected"
         assert run.state_of("sign_first") == run.state_of("wait_until_effective") == "skipped"
         assert "was rejected" in run.xcom("tell")
-        assert sandbox.control.received(path="/whitelists/addresses/approve") == []
+        assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
 
 
-def test_webhook_maintenance(sandbox: Sandbox, example, monkeypatch):
+def test_webhook_maintenance(sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     webhook_id = sandbox.control.add_webhook()["id"]
     monkeypatch.setenv("AIRFLOW_VAR_CUSTODY_WEBHOOK_ID", webhook_id)
     run = run_dag(example("custody_webhook_maintenance").dag)
     assert run.state == "success"
-    assert [each["body"]["status"] for each in sandbox.control.received("PATCH")] == ["disabled", "enabled"]
+    assert [each["body"]["status"] for each in sandbox.control.request_log("PATCH")] == ["disabled", "enabled"]
     assert sandbox.control.webhooks()[0]["status"] == "enabled"
 
 
 @pytest.mark.skipif(AIRFLOW >= (3, 1), reason="people approve in the UI there")
 class TestApprovalWithoutTheUi:
-    def test_not_approved_creates_nothing(self, sandbox: Sandbox, example):
+    def test_not_approved_creates_nothing(self, sandbox: Sandbox, example: Example) -> None:
         run = run_dag(example("custody_whitelist_approval").dag)
         assert run.state == "failed"
         assert sandbox.control.whitelist_requests() == []
 
-    def test_approved_beforehand(self, sandbox: Sandbox, example):
+    def test_approved_beforehand(self, sandbox: Sandbox, example: Example) -> None:
         webhook_id = sandbox.control.add_webhook(status="disabled")["id"]
         run = run_dag(
             example("custody_whitelist_approval").dag, run_conf={"approved_by": "alice", "webhook_id": webhook_id}
@@ -210,7 +214,7 @@ class TestApprovalWithoutTheUi:
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 0), reason="asset watchers came with Airflow 3")
-def test_watcher_watches_and_holds_no_secret(sandbox: Sandbox, example):
+def test_watcher_watches_and_holds_no_secret(sandbox: Sandbox, example: Example) -> None:
     module = example("custody_unhealthy_watcher")
     (watcher,) = module.custody_unhealthy.watchers
     path, arguments = watcher.trigger.serialize()
@@ -220,5 +224,5 @@ def test_watcher_watches_and_holds_no_secret(sandbox: Sandbox, example):
 
 
 @pytest.mark.skipif(AIRFLOW >= (3, 0), reason="Airflow 2 has no asset watchers")
-def test_watcher_defines_no_dag_on_airflow_2(example):
+def test_watcher_defines_no_dag_on_airflow_2(example: Example) -> None:
     assert not hasattr(example("custody_unhealthy_watcher"), "dag")

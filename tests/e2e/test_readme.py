@@ -13,20 +13,20 @@ README = (ROOT / "README.md").read_text()
 SNIPPETS = re.findall(r"<!-- from (\S+): (\S+) -->\n```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_every_python_snippet_names_its_source():
+def test_every_python_snippet_names_its_source() -> None:
     assert SNIPPETS
     assert README.count("```python") == len(SNIPPETS)
 
 
-@pytest.mark.parametrize(("path", "mark", "shown"), SNIPPETS, ids=[mark for _, mark, _ in SNIPPETS])
-def test_a_snippet_is_the_text_of_its_file(path, mark, shown):
+@pytest.mark.parametrize(("path", "mark", "snippet"), SNIPPETS, ids=[mark for _, mark, _ in SNIPPETS])
+def test_a_snippet_is_the_text_of_its_file(path: str, mark: str, snippet: str) -> None:
     text = (ROOT / path).read_text()
     found = re.search(rf"# \[START {mark}\]\n(.*?)\n[ ]*# \[END {mark}\]", text, re.DOTALL)
     assert found, f"{path} has no {mark}"
-    assert shown.strip() == textwrap.dedent(found[1]).strip()
+    assert snippet.strip() == textwrap.dedent(found[1]).strip()
 
 
-def test_the_commands_of_the_readme_are_targets():
+def test_the_commands_of_the_readme_are_targets() -> None:
     makefile = (ROOT / "Makefile").read_text()
     named = set(re.findall(r"make ([a-z0-9-]+)", README))
     assert named
@@ -34,7 +34,7 @@ def test_the_commands_of_the_readme_are_targets():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_the_table_of_faults_lists_what_the_suite_plays_and_enforces(monkeypatch):
+def test_the_table_of_faults_lists_what_the_suite_runs_and_enforces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "faults"))
     from scenarios import SCENARIOS, WORKER_SCENARIOS
 
@@ -46,7 +46,7 @@ def test_the_table_of_faults_lists_what_the_suite_plays_and_enforces(monkeypatch
         assert ("explained" in result) <= (scenario.explained > 0)
 
 
-def test_version_is_in_the_changelog():
+def test_version_is_in_the_changelog() -> None:
     from airflow_custody import __version__
 
-    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()

@@ -1,4 +1,4 @@
-"""What goes wrong: one entry for each fault, read by the DAG file and by the runner."""
+"""The scenarios, one for each fault; read by the DAG file and by the runner."""
 
 from __future__ import annotations
 
@@ -6,46 +6,60 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 ADDRESS = "0x" + "ab" * 20
-LOST = {"method": "POST", "answer": "drop", "work": True}
+LOST_RESPONSE = {"method": "POST", "kind": "drop", "work": True}
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}
 
-#: Where in its first try a task is struck. The store is written to twice: the intent, the id.
-Moment = Literal["before the intent", "before the send", "before the answer", "before the record", "after the record"]
+#: What happens to the processes of the first try.
+Disruption = Literal["kill the task", "kill the supervisor", "kill the worker", "orphan the task", "pause both"]
+#: The moments of the first try at which a process is killed or stopped. The task state store is written twice: the
+#: intent before the request is sent, and the id after the response.
+Moment = Literal[
+    "before the intent is stored",
+    "before the request is sent",
+    "before the response",
+    "before the id is stored",
+    "after the id is stored",
+]
 MOMENTS: tuple[Moment, ...] = (
-    "before the intent",
-    "before the send",
-    "before the answer",
-    "before the record",
-    "after the record",
+    "before the intent is stored",
+    "before the request is sent",
+    "before the response",
+    "before the id is stored",
+    "after the id is stored",
 )
+#: Delays the response until after the process is killed.
+LATE_RESPONSE = {"method": "POST", "kind": "normal", "delay_after": 50}
 
 
 @dataclass(frozen=True)
 class Scenario:
     """
-    Describe one fault and what must come of it.
+    One fault, and what it may result in.
 
-    :param name: short name; also of the DAG and the connection.
-    :param fault: what goes wrong, for people.
-    :param strike: what happens to the first try: its process is killed, its supervisor is killed and the process
-        goes on when the next try is done, or the process is stopped as well and woken then, or both are stopped, as
-        when a whole machine is paused; or a whole Celery worker is killed.
-    :param moment: when it is struck.
-    :param orders: faults that the sandbox is given before.
-    :param play: what the runner does, if it is more than to trigger the DAG and wait.
-    :param before: requests of the same content that are there before, a month old.
-    :param requests: how many requests there may be afterwards that were not there before.
-    :param explained: how many tasks may fail with an explanation instead of succeeding.
+    :param name: short name; also the id of the DAG and of the connection.
+    :param fault: description of the fault, as it is printed in the table.
+    :param disruption: what happens to the processes of the first try. ``kill the task`` and ``kill the worker`` (of
+        Celery) are what they say. ``kill the supervisor``: the task goes on after the next try is done. ``orphan the
+        task``: its supervisor is killed and it is stopped until the next try has sent its request. ``pause both``:
+        task and supervisor are stopped until then, as when a whole machine is paused.
+    :param moment: when the disruption happens.
+    :param sandbox_faults: arguments of the faults that are added to the sandbox in advance.
+    :param procedure: what the runner does, if it is more than to trigger the DAG and wait.
+    :param existing: number of requests with the same content that exist in advance, a month old.
+    :param requests: number of new requests that may exist afterwards.
+    :param explained: number of tasks that may fail with an explanation instead of succeeding.
+    :param lag: seconds until the service lists a request that it has created.
     :param operator: further arguments of the operator.
+    :param mapped: number of mapped task instances; 0: the task is not mapped.
     """
 
     name: str
     fault: str
-    strike: Literal["kill", "kill the supervisor", "kill the worker", "stop", "pause"] | None = None
+    disruption: Disruption | None = None
     moment: Moment | None = None
-    orders: tuple[dict[str, Any], ...] = ()
-    play: str = "plain"
-    before: int = 0
+    sandbox_faults: tuple[dict[str, Any], ...] = ()
+    procedure: str = "trigger"
+    existing: int = 0
     requests: int = 1
     explained: int = 0
     lag: float = 0.0
@@ -53,34 +67,40 @@ class Scenario:
     mapped: int = 0
 
 
-def _kills() -> list[Scenario]:
-    made = []
-    # The answer that is awaited when the strike comes.
-    late = ({"method": "POST", "answer": "normal", "delay_after": 50},)
-    for number, moment in enumerate(MOMENTS, start=1):
-        orders = late if moment == "before the answer" else ()
-        made.append(Scenario(f"task_{number}", f"task killed {moment}", "kill", moment, orders))
-    for number, moment in enumerate(MOMENTS, start=1):
-        fault = f"supervisor killed {moment}, task goes on later"
-        orders = late if moment == "before the answer" else ()
-        made.append(Scenario(f"supervisor_{number}", fault, "kill the supervisor", moment, orders))
-    woken = "stopped right before the send, woken after the next try"
+def _sandbox_faults(moment: Moment) -> tuple[dict[str, Any], ...]:
+    return (LATE_RESPONSE,) if moment == "before the response" else ()
+
+
+def _process_scenarios() -> list[Scenario]:
+    resumed = "stopped right before the request is sent, resumed after the next try"
     return [
-        *made,
-        Scenario("stopped", f"supervisor killed, task {woken}", "stop", "before the send"),
-        Scenario("paused", f"task and supervisor {woken}", "pause", "before the send"),
+        *(
+            Scenario(f"task_{number}", f"task killed {moment}", "kill the task", moment, _sandbox_faults(moment))
+            for number, moment in enumerate(MOMENTS, start=1)
+        ),
+        *(
+            Scenario(
+                f"supervisor_{number}",
+                f"supervisor killed {moment}, task continues later",
+                "kill the supervisor",
+                moment,
+                _sandbox_faults(moment),
+            )
+            for number, moment in enumerate(MOMENTS, start=1)
+        ),
+        Scenario("stopped", f"supervisor killed, task {resumed}", "orphan the task", "before the request is sent"),
+        Scenario("paused", f"task and supervisor {resumed}", "pause both", "before the request is sent"),
     ]
 
 
-def _worker_kills() -> list[Scenario]:
-    late = ({"method": "POST", "answer": "normal", "delay_after": 50},)
+def _worker_scenarios() -> list[Scenario]:
     return [
         Scenario(
             f"worker_{number}",
             f"Celery worker killed {moment}",
             "kill the worker",
             moment,
-            late if moment == "before the answer" else (),
+            _sandbox_faults(moment),
         )
         for number, moment in enumerate(MOMENTS, start=1)
     ]
@@ -88,69 +108,97 @@ def _worker_kills() -> list[Scenario]:
 
 SCENARIOS = [
     Scenario("nothing", "none"),
-    *_kills(),
-    Scenario("refused", "connection refused, then accepted", play="start the service late"),
-    Scenario("dropped_before", "connection dropped before the work", orders=({"method": "POST", "answer": "drop"},)),
-    Scenario("dropped_after", "connection dropped after the work", orders=(LOST,)),
-    Scenario("status_500", "500 after the work", orders=({**LOST, "answer": "status", "status": 500},)),
+    *_process_scenarios(),
+    Scenario("refused", "connection refused, then accepted", procedure="start the service late"),
     Scenario(
-        "status_503", "503 after the work", orders=({**LOST, "answer": "status", "status": 503, "retry_after": 2},)
+        "dropped_before",
+        "connection dropped before the request is processed",
+        sandbox_faults=({"method": "POST", "kind": "drop"},),
+    ),
+    Scenario("dropped_after", "connection dropped after the request is processed", sandbox_faults=(LOST_RESPONSE,)),
+    Scenario(
+        "status_500",
+        "500 after the request is processed",
+        sandbox_faults=({**LOST_RESPONSE, "kind": "status", "status": 500},),
+    ),
+    Scenario(
+        "status_503",
+        "503 after the request is processed",
+        sandbox_faults=({**LOST_RESPONSE, "kind": "status", "status": 503, "retry_after": 2},),
     ),
     Scenario(
         "busy",
-        "503 without work, Retry-After",
-        orders=({"method": "POST", "answer": "status", "status": 503, "retry_after": 2},),
+        "503 with Retry-After, request not processed",
+        sandbox_faults=({"method": "POST", "kind": "status", "status": 503, "retry_after": 2},),
     ),
     Scenario(
-        "slow", "answer slower than the time-out", orders=({"method": "POST", "answer": "normal", "delay_after": 8},)
+        "slow",
+        "response slower than the time-out",
+        sandbox_faults=({"method": "POST", "kind": "normal", "delay_after": 8},),
     ),
-    Scenario("cut", "answer cut in the middle", orders=({"method": "POST", "answer": "cut_body", "keep": 8},)),
-    Scenario("html", "HTML instead of the answer", orders=({**LOST, "answer": "html"},)),
+    Scenario("cut", "response truncated", sandbox_faults=({"method": "POST", "kind": "truncate_body", "keep": 8},)),
+    Scenario("html", "HTML instead of the response", sandbox_faults=({**LOST_RESPONSE, "kind": "html"},)),
     Scenario(
         "lookup_500",
-        "answer lost, look-up fails for a while",
-        orders=(LOST, {**LISTING, "answer": "status", "status": 500, "skip": 1, "times": 6}),
+        "response lost, lookup fails for a while",
+        sandbox_faults=(LOST_RESPONSE, {**LISTING, "kind": "status", "status": 500, "skip": 1, "times": 6}),
     ),
     Scenario(
         "lookup_404",
-        "answer lost, look-up not offered",
-        orders=(LOST, {**LISTING, "answer": "status", "status": 404, "times": None}),
+        "response lost, lookup not available",
+        sandbox_faults=(LOST_RESPONSE, {**LISTING, "kind": "status", "status": 404, "times": None}),
         explained=1,
     ),
     Scenario(
         "person_id",
         "the same, then a person gives the id",
-        orders=(LOST, {**LISTING, "answer": "status", "status": 404, "times": None}),
-        play="a person gives the id",
+        sandbox_faults=(LOST_RESPONSE, {**LISTING, "kind": "status", "status": 404, "times": None}),
+        procedure="a person gives the id",
     ),
     Scenario(
         "person_none",
-        "lost before the work, a person says there is none",
-        orders=({"method": "POST", "answer": "drop"}, {**LISTING, "answer": "status", "status": 404, "times": None}),
-        play="a person says there is none",
+        "request lost, a person says that none was created",
+        sandbox_faults=(
+            {"method": "POST", "kind": "drop"},
+            {**LISTING, "kind": "status", "status": 404, "times": None},
+        ),
+        procedure="a person says that none was created",
     ),
-    Scenario("lag", "answer lost, look-up shows it after two seconds", orders=(LOST,), lag=2.0),
-    Scenario("restart", "service killed after the work, started again later", play="restart the service"),
-    Scenario("clear_reuse", "cleared by a person, on_clear='reuse'", play="clear"),
+    Scenario(
+        "lag", "response lost, lookup finds the request after two seconds", sandbox_faults=(LOST_RESPONSE,), lag=2.0
+    ),
+    Scenario(
+        "restart", "service killed after the request is processed, restarted later", procedure="restart the service"
+    ),
+    Scenario("clear_reuse", "cleared by a person, on_clear='reuse'", procedure="clear the task"),
     Scenario(
         "clear_create",
         "cleared by a person, on_clear='create'",
-        play="clear",
+        procedure="clear the task",
         requests=2,
         operator={"on_clear": "create"},
     ),
-    Scenario("deleted", "run deleted, triggered again with its id", play="delete the run", requests=2),
+    Scenario("deleted", "run deleted, triggered again with the same run id", procedure="delete the run", requests=2),
     Scenario(
         "mapped",
-        "twenty mapped tasks, one answer in three lost",
-        orders=tuple({**LOST, "skip": skip} for skip in range(2, 20, 3)),
+        "twenty mapped tasks, every third response lost",
+        sandbox_faults=tuple({**LOST_RESPONSE, "skip": skip} for skip in range(2, 20, 3)),
         requests=20,
         mapped=20,
     ),
-    Scenario("last_month", "same content whitelisted last month, answer lost", orders=(LOST,), before=1),
-    Scenario("twice", "two DAGs, same content, same moment", play="two runs", requests=2),
-    Scenario("twice_lost", "the same, and one answer lost", play="two runs", orders=(LOST,), requests=2, explained=1),
+    Scenario(
+        "last_month", "same content whitelisted last month, response lost", sandbox_faults=(LOST_RESPONSE,), existing=1
+    ),
+    Scenario("twice", "two runs at the same time, same content", procedure="trigger two runs", requests=2),
+    Scenario(
+        "twice_lost",
+        "the same, and one response lost",
+        procedure="trigger two runs",
+        sandbox_faults=(LOST_RESPONSE,),
+        requests=2,
+        explained=1,
+    ),
 ]
 
-#: Only where there are workers; each takes a worker down, so they are played one at a time.
-WORKER_SCENARIOS = _worker_kills()
+#: For Celery only. Each of these kills a worker, so they run one at a time.
+WORKER_SCENARIOS = _worker_scenarios()

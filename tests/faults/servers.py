@@ -1,4 +1,4 @@
-"""Airflow as separate processes, for a suite that kills some of them."""
+"""Airflow in separate processes, some of which the fault suite kills."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from typing import Any
 
 import requests
 
-_PARTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+_COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
 
 def free_ports(count: int) -> list[int]:
-    """Find ports that nobody listens on, below those that the system hands out to connections meanwhile."""
-    found: list[int] = []
+    """Return ports that are not in use, from below the range that the system assigns to connections."""
+    ports: list[int] = []
     candidates = list(range(20_000, 32_000))
     random.shuffle(candidates)
     for port in candidates:
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise RuntimeError("there are not enough free ports")
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError("not enough free ports")
 
 
 class Standalone:
     """
-    Run ``airflow standalone``: LocalExecutor, SQLite.
+    Airflow as ``airflow standalone`` runs it, with LocalExecutor and SQLite; a context manager.
 
     :param home: an empty folder.
     :param dags: folder of the DAG files.
-    :param environment: what to add to the environment of all parts.
+    :param environment: further environment variables of all processes.
     """
 
     def __init__(self, home: Path, dags: Path, environment: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class Standalone:
         inherited = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW")}
         self.environment = {
             **inherited,
-            # Airflow starts its parts by name.
+            # Airflow starts its components by name.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited.get("PATH", os.defpath)]),
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
@@ -87,7 +87,7 @@ class Standalone:
         self.launch("airflow", "standalone")
 
     def launch(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start one process in a session of its own: a signal to it is not one to this program."""
+        """Start a process in a session of its own, so that it does not share signals with this program."""
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 command, env=self.environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -110,20 +110,20 @@ class Standalone:
         self.stop()
 
     def stop(self) -> None:
-        """End everything that was started, also what outlived its parent."""
+        """Stop all processes, including those that outlived their parent."""
         for process in self._processes:
-            # A SIGTERM to the parent would leave its children alone in the world.
+            # SIGTERM would end the parent and leave its children running.
             process.send_signal(signal.SIGINT)
         for process in self._processes:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=20)
-        ours = {str(process.pid) for process in self._processes}
-        for place in Path("/proc").glob("[0-9]*"):
+        sessions = {str(process.pid) for process in self._processes}
+        for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                # Whatever became of its parent or its name, a process stays in the session it was started in.
-                session = (place / "stat").read_text().rpartition(")")[2].split()[3]
-                if session in ours:
-                    os.kill(int(place.name), signal.SIGKILL)
+                # A process stays in the session it was started in, even if its parent ends or its name changes.
+                session = (folder / "stat").read_text().rpartition(")")[2].split()[3]
+                if session in sessions:
+                    os.kill(int(folder.name), signal.SIGKILL)
         for process in self._processes:
             process.wait()
 
@@ -135,16 +135,16 @@ class Standalone:
                 if "Authorization" not in self._session.headers:
                     token = self._session.get(f"{self.url}/auth/token", timeout=30).json()["access_token"]
                     self._session.headers["Authorization"] = f"Bearer {token}"
-                answer = self._session.request(method, f"{self.url}/api/v2{path}", json=body, timeout=60)
+                response = self._session.request(method, f"{self.url}/api/v2{path}", json=body, timeout=60)
             except requests.ConnectionError:
                 if last:
                     raise
             else:
-                if answer.status_code < 400:
-                    return answer.json() if answer.content else None
-                # SQLite has one writer at a time, and Airflow's API gives up at once.
-                if last or "Database error" not in answer.text:
-                    raise RuntimeError(f"{method} {path}: status {answer.status_code}: {answer.text[:500]}")
+                if response.status_code < 400:
+                    return response.json() if response.content else None
+                # SQLite allows one writer at a time, and Airflow's API does not wait for its turn.
+                if last or "Database error" not in response.text:
+                    raise RuntimeError(f"{method} {path}: status {response.status_code}: {response.text[:500]}")
             time.sleep(1)
         raise AssertionError
 
@@ -155,7 +155,7 @@ class Standalone:
                 break
             with suppress(requests.RequestException, ValueError):
                 health = self._session.get(f"{self.url}/api/v2/monitor/health", timeout=5).json()
-                if all(health[part]["status"] == "healthy" for part in _PARTS):
+                if all(health[component]["status"] == "healthy" for component in _COMPONENTS):
                     return
             time.sleep(1)
         lines = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
@@ -164,7 +164,7 @@ class Standalone:
 
 class CeleryCluster(Standalone):
     """
-    Run Airflow with CeleryExecutor, Redis, PostgreSQL and two workers; a worker that is killed is started again.
+    Airflow with CeleryExecutor, Redis, PostgreSQL and two workers; a worker that is killed is restarted.
 
     Needs the Debian packages ``redis-server`` and ``postgresql``, and ``apache-airflow[celery,postgres]``.
     """
@@ -184,28 +184,28 @@ class CeleryCluster(Standalone):
                 **environment,
             },
         )
-        # For SQLite.
+        # It applies to SQLite only.
         del self.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"]
         self._stopping = threading.Event()
 
     def start(self) -> None:
-        """Start the stores, then Airflow."""
+        """Start PostgreSQL and Redis, then Airflow."""
         self._start_postgres()
         self.launch(_program("redis-server"), "--port", str(self._redis_port), "--bind", "127.0.0.1", "--save", "")
         subprocess.run(["airflow", "db", "migrate"], env=self.environment, check=True, capture_output=True, timeout=180)
-        for part in ("api-server", "scheduler", "dag-processor", "triggerer"):
-            self.launch("airflow", part)
+        for component in ("api-server", "scheduler", "dag-processor", "triggerer"):
+            self.launch("airflow", component)
         for name in ("w1", "w2"):
             threading.Thread(target=self._keep_worker, args=(name,), daemon=True).start()
 
     def stop(self) -> None:
-        """End everything that was started."""
+        """Stop all processes, and delete the database."""
         self._stopping.set()
         super().stop()
         shutil.rmtree(self._database, ignore_errors=True)
 
     def _start_postgres(self) -> None:
-        # PostgreSQL does not run as root, and the other user must be able to reach its folder.
+        # PostgreSQL refuses to run as root, and its own user must have access to the folder.
         self._database = Path(tempfile.mkdtemp(prefix="custody-faults-postgres-"))
         as_user: list[str] = []
         if os.geteuid() == 0:
@@ -225,16 +225,16 @@ class CeleryCluster(Standalone):
 
     def _keep_worker(self, name: str) -> None:
         while not self._stopping.is_set():
-            # Two log servers would want one port.
+            # Without log servers: both workers would use the same port.
             command = ("airflow", "celery", "worker", "-H", f"{name}@%h", "--concurrency", "4", "--skip-serve-logs")
             self.launch(*command).wait()
             time.sleep(1)
 
 
 def _program(name: str) -> str:
-    """Find a program that Debian may keep off the path."""
-    places = [shutil.which(name), *map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True))]
-    found = next((place for place in places if place), None)
+    """Return the path of a program, which on Debian may not be on PATH."""
+    paths = [shutil.which(name), *map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True))]
+    found = next((path for path in paths if path), None)
     if found is None:
         raise RuntimeError(f"{name} is missing: apt-get install redis-server postgresql")
     return found

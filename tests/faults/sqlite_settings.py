@@ -1,10 +1,10 @@
-"""How the parts of Airflow share SQLite in the fault suite, which keeps it busier than a single user does."""
+"""SQLite settings for the fault suite, whose load is higher than that of a single user."""
 
 from __future__ import annotations
 
 import sys
 
-# The API server writes its audit log on its event loop, and a thread that holds the lock may be waiting for that very
-# loop: who waits there waits in vain, so it gives up soon and is asked again. By default all would wait five seconds,
-# after which a scheduler dies of it.
+# The API server writes its audit log on its event loop, while a thread that holds the database lock may be waiting for
+# that loop. Waiting for the lock there is pointless, so it times out soon and the call is repeated. By default, every
+# process waits five seconds, and then the scheduler crashes.
 CONNECT_ARGS = {"timeout": 1 if "api-server" in sys.argv else 60}

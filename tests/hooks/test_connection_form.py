@@ -1,20 +1,22 @@
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
+import inspect
 import pkgutil
+from dataclasses import fields
 
 import pytest
 from airflow_runs import AIRFLOW
 
 import airflow_custody
+from airflow_custody.client import ClientSettings, CustodyClient, CustodyConfigurationError
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks.custody import CustodyHook
 
 TYPE = get_provider_info()["connection-types"][0]
 
 
-def test_package_name_is_the_distribution():
+def test_package_name_is_the_distribution() -> None:
     # If they differ, the whole of Airflow fails to import.
     assert get_provider_info()["package-name"] == "airflow-provider-custody"
     distribution = importlib.metadata.distribution("airflow-provider-custody")
@@ -22,33 +24,36 @@ def test_package_name_is_the_distribution():
     assert entry.load() is get_provider_info
 
 
-def test_every_module_is_listed():
+def test_every_module_is_listed() -> None:
     listed = {
         module
         for kind in ("hooks", "operators", "sensors", "triggers")
         for entry in get_provider_info()[kind]
         for module in entry["python-modules"]
     }
-    there = {
+    existing = {
         f"airflow_custody.{kind}.{module.name}"
         for kind in ("hooks", "operators", "sensors", "triggers")
         for module in pkgutil.iter_modules([f"{airflow_custody.__path__[0]}/{kind}"])
+        if not module.name.startswith("_")
     }
-    assert listed == there
+    assert listed == existing
 
 
 @pytest.mark.filterwarnings("ignore")  # the manager itself is being moved
-def test_airflow_knows_the_connection_type():
+def test_airflow_knows_the_connection_type() -> None:
     from airflow.providers_manager import ProvidersManager
 
-    manager = ProvidersManager()
+    manager = ProvidersManager()  # type: ignore[no-untyped-call]
     assert "airflow-provider-custody" in manager.providers
-    assert manager.hooks["custody"].hook_class_name == TYPE["hook-class-name"]
+    hook = manager.hooks["custody"]
+    assert hook is not None
+    assert hook.hook_class_name == TYPE["hook-class-name"]
     assert CustodyHook.conn_type == TYPE["connection-type"]
     assert CustodyHook.hook_name == TYPE["hook-name"]
 
 
-def test_the_info_fits_airflows_schema():
+def test_the_info_fits_airflows_schema() -> None:
     import json
     from pathlib import Path
 
@@ -59,7 +64,7 @@ def test_the_info_fits_airflows_schema():
     jsonschema.validate(get_provider_info(), schema)
 
 
-def test_both_forms_behave_alike():
+def test_both_forms_behave_alike() -> None:
     behaviour = CustodyHook.get_ui_field_behaviour()
     assert behaviour == {
         "hidden_fields": TYPE["ui-field-behaviour"]["hidden-fields"],
@@ -69,7 +74,7 @@ def test_both_forms_behave_alike():
 
 
 @pytest.mark.skipif(AIRFLOW >= (3, 0), reason="the form of Airflow 2")
-def test_the_form_of_airflow_2_has_the_same_fields():
+def test_the_form_of_airflow_2_has_the_same_fields() -> None:
     widgets = CustodyHook.get_connection_form_widgets()
     assert list(widgets) == list(TYPE["conn-fields"])
     kinds = {"number": "StringField", "integer": "IntegerField", "string": "StringField", "boolean": "BooleanField"}
@@ -78,12 +83,38 @@ def test_the_form_of_airflow_2_has_the_same_fields():
         assert widget.kwargs["description"] == TYPE["conn-fields"][name]["description"]
 
 
-def test_every_extra_of_the_form_is_read_and_may_be_null(monkeypatch):
-    for field in TYPE["conn-fields"].values():
+# The form has the first under Host; the hook sets the second.
+NOT_IN_THE_FORM = {"base_url", "user_agent"}
+CREDENTIALS = {"auth", "api_key_id"}
+
+
+def test_the_form_has_every_setting_of_the_client() -> None:
+    settings = {each.name: each.default for each in fields(ClientSettings)}
+    assert set(TYPE["conn-fields"]) - CREDENTIALS == set(settings) - NOT_IN_THE_FORM
+    for name, field in TYPE["conn-fields"].items():
+        # The form saves an empty field as null.
         assert "null" in field["schema"]["type"]
-    import inspect
+        if isinstance(settings.get(name), (int, float)) and not isinstance(settings[name], bool):
+            assert f"Default: {settings[name]:.0f}" in field["description"]
 
-    from airflow_custody.client import CustodyClient
 
-    # The key's id goes into the client's auth, as the form's other two secrets do.
-    assert set(TYPE["conn-fields"]) - {"api_key_id"} <= set(inspect.signature(CustodyClient).parameters)
+@pytest.mark.parametrize("bound", ["minimum", "maximum"])
+def test_the_form_takes_the_numbers_that_the_client_takes(bound: str) -> None:
+    for name, field in TYPE["conn-fields"].items():
+        if (limit := field["schema"].get(bound)) is None:
+            continue
+        beyond = limit - 1 if bound == "minimum" else limit + 1
+        ClientSettings.parse({"base_url": "https://custody.example.com", name: limit})
+        with pytest.raises(CustodyConfigurationError, match=name):
+            ClientSettings.parse({"base_url": "https://custody.example.com", name: beyond})
+
+
+def test_the_client_takes_every_setting_as_an_argument() -> None:
+    arguments = inspect.signature(CustodyClient).parameters
+    settings = {each.name: each.default for each in fields(ClientSettings)}
+    assert set(arguments) - {"token", "auth"} == set(settings)
+    for name in set(settings) - {"base_url"}:
+        assert arguments[name].default == settings[name]
+    for name in settings:
+        assert f":param {name}:" in (CustodyClient.__doc__ or "")
+        assert f":param {name}:" in (ClientSettings.__doc__ or "")

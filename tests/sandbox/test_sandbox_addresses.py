@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_custody.sandbox.addresses import follows_rules
+from airflow_custody.sandbox.whitelist.addresses import is_valid_address
 
 GOOD = [
     ("ETH", "0x" + "aB" * 20),
@@ -44,10 +44,10 @@ BAD = [
 
 
 @pytest.mark.parametrize(("chain", "address"), GOOD)
-def test_good(chain, address):
-    assert follows_rules(chain, address)
+def test_valid_addresses(chain: str, address: str) -> None:
+    assert is_valid_address(chain, address)
 
 
 @pytest.mark.parametrize(("chain", "address"), BAD)
-def test_bad(chain, address):
-    assert not follows_rules(chain, address)
+def test_invalid_addresses(chain: str, address: str) -> None:
+    assert not is_valid_address(chain, address)

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from sandbox_api import Api
 
 from airflow_custody.sandbox import Sandbox
 
@@ -25,9 +26,9 @@ TWO_GROUPS = [
 
 
 class Person:
-    """Somebody with a key, who signs as the interface says."""
+    """A user with a key, who signs as the interface describes."""
 
-    def __init__(self, sandbox: Sandbox, api: Any, name: str, *groups: str) -> None:
+    def __init__(self, sandbox: Sandbox, api: Api, name: str, *groups: str) -> None:
         self.api = api
         self.key = ec.generate_private_key(ec.SECP256R1())
         public = self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
@@ -44,28 +45,28 @@ class Person:
         body = {"ids": list(numbers), "signature": self.sign(hashes), "comment": "checked", **changes}
         return self.api.post(f"{PATH}/approve", body, token=self.token)
 
-    def waiting(self, **query: Any) -> list[str]:
-        answer = self.api.get(f"{PATH}/for-approval", token=self.token, params=query).json()
-        return [row["id"] for row in answer.get("result", [])]
+    def pending(self, **query: Any) -> list[str]:
+        response = self.api.get(f"{PATH}/for-approval", token=self.token, params=query).json()
+        return [row["id"] for row in response.get("result", [])]
 
 
-def create(api: Any, letter: str = "a") -> str:
+def create(api: Api, letter: str = "a") -> str:
     body = {"label": "Treasury", "address": "0x" + letter * 40, "blockchain": "ETH"}
-    return api.post(PATH, body).json()["result"]["id"]
+    return str(api.post(PATH, body).json()["result"]["id"])
 
 
-def listed(api: Any, **query: Any) -> list[str]:
+def listed(api: Api, **query: Any) -> list[str]:
     return [row["id"] for row in api.get(PATH, params=query).json().get("result", [])]
 
 
-def test_enough_signatures_make_it_effective(sandbox: Sandbox, api: Any):
+def test_enough_signatures_make_a_request_effective(sandbox: Sandbox, api: Api) -> None:
     sandbox.control.set_approvers(TWO_GROUPS)
     ann, bob = Person(sandbox, api, "ann", "operations"), Person(sandbox, api, "bob", "risk")
     one, two = create(api), create(api, "b")
-    assert (ann.waiting(), bob.waiting()) == ([one, two], [])
+    assert (ann.pending(), bob.pending()) == ([one, two], [])
     assert bob.approve(one).status_code == 403
     assert ann.approve(one, two).json() == {"signatures": "2"}
-    assert (ann.waiting(), ann.waiting(includeAlreadySignedByUser=True), bob.waiting()) == (
+    assert (ann.pending(), ann.pending(includeAlreadySignedByUser=True), bob.pending()) == (
         [],
         [one, two],
         [one, two],
@@ -74,7 +75,7 @@ def test_enough_signatures_make_it_effective(sandbox: Sandbox, api: Any):
     assert listed(api) == []
     assert bob.approve(one).json() == {"signatures": "1"}
     assert listed(api) == [one]
-    assert bob.waiting() == [two]
+    assert bob.pending() == [two]
     envelope = api.get(f"{PATH}/{one}").json()["result"]
     assert [each["signature"]["userId"] for each in envelope["signedAddress"]["signatures"]] == [ann.id, bob.id]
     assert [trail["action"] for trail in envelope["trails"]] == ["created", "approved", "approved"]
@@ -97,15 +98,15 @@ def test_enough_signatures_make_it_effective(sandbox: Sandbox, api: Any):
     ],
     ids=str,
 )
-def test_a_malformed_approval_signs_nothing(sandbox: Sandbox, api: Any, changes):
+def test_a_malformed_approval_signs_nothing(sandbox: Sandbox, api: Api, changes: dict[str, Any]) -> None:
     ann = Person(sandbox, api, "ann", "approvers")
     create(api)
     create(api, "b")
     assert ann.approve("3711", **changes).status_code == 400
-    assert ann.waiting() == ["3711", "3712"]
+    assert ann.pending() == ["3711", "3712"]
 
 
-def test_a_batch_is_signed_as_a_whole_or_not_at_all(sandbox: Sandbox, api: Any):
+def test_a_batch_is_signed_as_a_whole_or_not_at_all(sandbox: Sandbox, api: Api) -> None:
     ann = Person(sandbox, api, "ann", "approvers")
     one, two = create(api), create(api, "b")
     sandbox.control.set_whitelist_status(two, "rejected")
@@ -113,10 +114,10 @@ def test_a_batch_is_signed_as_a_whole_or_not_at_all(sandbox: Sandbox, api: Any):
     hash_of_one = api.get(f"{PATH}/{one}").json()["result"]["metadata"]["hash"]
     body = {"ids": [one, "9999"], "signature": ann.sign([hash_of_one]), "comment": "x"}
     assert api.post(f"{PATH}/approve", body, token=ann.token).status_code == 404
-    assert ann.waiting() == [one]
+    assert ann.pending() == [one]
 
 
-def test_a_change_between_review_and_signature_is_noticed(sandbox: Sandbox, api: Any):
+def test_a_change_between_review_and_signature_is_refused(sandbox: Sandbox, api: Api) -> None:
     ann = Person(sandbox, api, "ann", "approvers")
     number = create(api)
     before = api.get(f"{PATH}/{number}").json()["result"]["metadata"]["hash"]
@@ -125,33 +126,33 @@ def test_a_change_between_review_and_signature_is_noticed(sandbox: Sandbox, api:
     assert ann.approve(number).status_code == 200
 
 
-def test_without_a_key_nobody_signs(sandbox: Sandbox, api: Any):
+def test_a_user_without_a_key_cannot_sign(sandbox: Sandbox, api: Api) -> None:
     ann = Person(sandbox, api, "ann", "approvers")
     number = create(api)
     sandbox.control.add_user("ann", ROLES, user_id=ann.id, groups=["approvers"])
     assert ann.approve(number).status_code == 400
 
 
-def test_a_rejected_request_is_shown_only_to_those_who_ask(sandbox: Sandbox, api: Any):
+def test_a_rejected_request_is_listed_only_with_pending_ones(sandbox: Sandbox, api: Api) -> None:
     ann = Person(sandbox, api, "ann", "approvers")
     number = create(api)
     body = {"ids": [number], "comment": "not ours"}
     assert api.post(f"{PATH}/reject", body, token=ann.token).json() == {}
-    assert (ann.waiting(), listed(api), listed(api, includeForApproval=True)) == ([], [], [number])
+    assert (ann.pending(), listed(api), listed(api, includeForApproval=True)) == ([], [], [number])
     assert api.get(f"{PATH}/{number}").json()["result"]["status"] == "rejected"
     assert api.post(f"{PATH}/reject", body, token=ann.token).status_code == 409
 
 
-def test_only_approvers_decide(sandbox: Sandbox, api: Any):
-    stranger = Person(sandbox, api, "eve", "others")
+def test_only_approvers_decide(sandbox: Sandbox, api: Api) -> None:
+    eve = Person(sandbox, api, "eve", "others")
     number = create(api)
-    assert api.post(f"{PATH}/reject", {"ids": [number], "comment": "x"}, token=stranger.token).status_code == 403
+    assert api.post(f"{PATH}/reject", {"ids": [number], "comment": "x"}, token=eve.token).status_code == 403
     clerk = sandbox.control.add_token(roles=["TPUser"])
     assert api.post(f"{PATH}/reject", {"ids": [number], "comment": "x"}, token=clerk).status_code == 403
     assert api.post(f"{PATH}/delete", {"id": number, "comment": "x"}, token=clerk).status_code == 403
 
 
-def test_a_deleted_request_is_gone(api: Any):
+def test_a_deleted_request_is_gone(api: Api) -> None:
     number = create(api)
     assert api.post(f"{PATH}/delete", {"id": number, "comment": "x"}).json() == {"result": {"id": number}}
     assert listed(api, includeForApproval=True) == []
@@ -162,9 +163,9 @@ def test_a_deleted_request_is_gone(api: Any):
 @pytest.mark.parametrize(
     "metadata", [{"hash": "0" * 64}, {"payloadAsString": None}, {"payloadAsString": "{}"}], ids=str
 )
-def test_metadata_can_be_spoilt(sandbox: Sandbox, api: Any, metadata):
+def test_metadata_can_be_replaced(sandbox: Sandbox, api: Api, metadata: dict[str, Any]) -> None:
     number = create(api)
     good = api.get(f"{PATH}/{number}").json()["result"]["metadata"]
     sandbox.control.set_whitelist_metadata(number, **metadata)
-    shown = api.get(f"{PATH}/{number}").json()["result"]["metadata"]
-    assert shown == {key: value for key, value in {**good, **metadata}.items() if value is not None}
+    found = api.get(f"{PATH}/{number}").json()["result"]["metadata"]
+    assert found == {key: value for key, value in {**good, **metadata}.items() if value is not None}

@@ -1,27 +1,29 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 import requests
+from sandbox_api import Api, Refused
 
-from airflow_custody.sandbox import SandboxControl, SandboxError, fingerprint
-from airflow_custody.sandbox.received import ReceivedLog
+from airflow_custody.sandbox import Sandbox, SandboxControl, SandboxError, fingerprint
+from airflow_custody.sandbox.request_log import RequestLog
 
 
-def test_about(sandbox):
+def test_about(sandbox: Sandbox) -> None:
     assert sandbox.control.about() == {"sandbox": True, "version": "3.20"}
     sandbox.control.set_version("3.13")
     assert sandbox.control.about()["version"] == "3.13"
 
 
-def test_received(api, sandbox):
+def test_request_log(api: Api, sandbox: Sandbox) -> None:
     begin = time.time()
     api.get("/health?tenantId=1&x=a&x=b&y=")
     api.post("/whitelists/addresses", {"a": 1}, token="wrong", headers={"X-Thing": "1"})
     api.call("PATCH", "/webhooks/x", data=b"not json")
     api.get("/nothing")
-    first, second, third, fourth = sandbox.control.received()
+    first, second, third, fourth = sandbox.control.request_log()
     assert first["method"] == "GET"
     assert first["path"] == "/api/rest/v1/health"
     assert first["query"] == {"tenantId": ["1"], "x": ["a", "b"], "y": [""]}
@@ -35,36 +37,36 @@ def test_received(api, sandbox):
     assert second["body"] == {"a": 1}
     assert third["body"] == "not json"
     assert [one["status"] for one in (first, second, third, fourth)] == [200, 401, 400, 404]
-    assert sandbox.control.received(method="post") == [second]
-    assert sandbox.control.received(path="/health") == [first]
-    assert sandbox.control.received(path="/api/rest/v1/webhooks", method="PATCH") == [third]
-    assert sandbox.control.received(method="DELETE") == []
-    sandbox.control.clear_received()
-    assert sandbox.control.received() == []
+    assert sandbox.control.request_log(method="post") == [second]
+    assert sandbox.control.request_log(path="/health") == [first]
+    assert sandbox.control.request_log(path="/api/rest/v1/webhooks", method="PATCH") == [third]
+    assert sandbox.control.request_log(method="DELETE") == []
+    sandbox.control.clear_request_log()
+    assert sandbox.control.request_log() == []
 
 
-def test_received_credentials_of_any_form(api, sandbox):
-    for header, shown in (
+def test_logged_credentials_are_redacted(api: Api, sandbox: Sandbox) -> None:
+    for header, redacted in (
         ("secret", fingerprint("secret")),
         ("TPV1-HMAC-SHA256 ApiKey=x", f"TPV1-HMAC-SHA256 {fingerprint('ApiKey=x')}"),
     ):
         api.get("/health", headers={"Authorization": header})
-        assert sandbox.control.received()[-1]["headers"]["authorization"] == shown
+        assert sandbox.control.request_log()[-1]["headers"]["authorization"] == redacted
     assert len(fingerprint("x")) == 8
 
 
-def test_unanswered_calls_are_received(api, sandbox):
-    sandbox.control.order_fault(delay=1)
+def test_calls_without_a_response_are_logged(api: Api, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault(delay=1)
     with pytest.raises(requests.Timeout):
         api.get("/health", timeout=0.05)
-    assert sandbox.control.received()[-1]["status"] is None
+    assert sandbox.control.request_log()[-1]["status"] is None
 
 
-def test_received_is_bounded(api, sandbox):
+def test_the_request_log_is_bounded(api: Api, sandbox: Sandbox) -> None:
     api.call("POST", "/nothing", data=b"x" * 200_000)
     api.call("POST", "/nothing", data=b"[" * 60_000)
-    assert [len(one["body"]) for one in sandbox.control.received()] == [65_536, 60_000]
-    log = ReceivedLog()
+    assert [len(one["body"]) for one in sandbox.control.request_log()] == [65_536, 60_000]
+    log = RequestLog()
     scope = {"method": "GET", "query_string": b"", "headers": [(b"a", b"1"), (b"A", b"2")]}
     for number in range(20_005):
         log.add({**scope, "path": f"/{number}"}, b"")
@@ -73,21 +75,21 @@ def test_received_is_bounded(api, sandbox):
     assert log.list(None, None)[0]["headers"] == {"a": "1, 2"}
 
 
-def test_reset(api, sandbox, refused):
+def test_reset(api: Api, sandbox: Sandbox, refused: Refused) -> None:
     control = sandbox.control
     other = control.add_token(roles=["TPUser"])
     control.set_health([])
     control.set_currencies(["DOGE"])
     control.set_version("3.13")
     control.add_webhook()
-    control.order_fault(answer="drop", path="/nothing")
+    control.add_fault(kind="drop", path="/nothing")
     api.post("/whitelists/addresses", {"blockchain": "DOGE", "label": "x", "address": "D"})
     control.reset()
-    assert control.whitelist_requests() == control.webhooks() == control.faults() == control.received() == []
+    assert control.whitelist_requests() == control.webhooks() == control.faults() == control.request_log() == []
     assert control.about()["version"] == "3.20"
     assert set(api.get("/health").json()["groups"]) == {"hsm", "blockchain", "database"}
-    answer = api.post("/whitelists/addresses", {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40})
-    assert answer.json() == {"result": {"id": "3711"}}
+    response = api.post("/whitelists/addresses", {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40})
+    assert response.json() == {"result": {"id": "3711"}}
     refused(api.get("/health", token=other), 401)
 
 
@@ -97,35 +99,35 @@ def test_reset(api, sandbox, refused):
         ("PUT", "/health", {"entries": "x"}),
         ("PUT", "/health", {"entries": [1]}),
         ("PUT", "/health", {}),
-        ("PUT", "/health/answer", {}),
+        ("PUT", "/health/response", {}),
         ("PATCH", "/health", {"status": "x"}),
         ("PUT", "/currencies", {"currencies": [1]}),
         ("PUT", "/version", {"version": "new"}),
         ("POST", "/tokens", {"role": ["TPUser"]}),
         ("POST", "/webhooks", {"url": 3}),
         ("PUT", "/whitelist-requests/1", {}),
-        ("POST", "/faults", {"answer": None}),
+        ("POST", "/faults", {"kind": None}),
     ],
 )
-def test_bad_calls(sandbox, refused, method, path, body):
+def test_bad_calls(sandbox: Sandbox, refused: Refused, method: str, path: str, body: Any) -> None:
     refused(requests.request(method, f"{sandbox.url}/sandbox{path}", json=body, timeout=10), 400)
 
 
-def test_without_a_sandbox(sandbox):
-    with pytest.raises(SandboxError, match="no answer"):
+def test_without_a_sandbox(sandbox: Sandbox) -> None:
+    with pytest.raises(SandboxError, match="no response"):
         SandboxControl("http://127.0.0.1:1").about()
     control = SandboxControl(sandbox.url + "/api/rest/v1/")
     with pytest.raises(SandboxError, match="Not Found"):
         control.about()
-    sandbox.control.order_fault(answer="html")
-    with pytest.raises(SandboxError, match="not an answer"):
+    sandbox.control.add_fault(kind="html")
+    with pytest.raises(SandboxError, match="not a response"):
         control.about()
     control.close()
 
 
-def test_from_elsewhere(sandbox):
+def test_a_second_control(sandbox: Sandbox) -> None:
     control = SandboxControl(sandbox.url)
     assert control.add_webhook() in [
-        {name: value for name, value in hook.items() if name != "tenantId"} for hook in sandbox.control.webhooks()
+        {name: value for name, value in webhook.items() if name != "tenantId"} for webhook in sandbox.control.webhooks()
     ]
     control.close()

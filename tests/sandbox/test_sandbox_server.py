@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 import trustme
+from sandbox_api import Call, OpenClient
 
 from airflow_custody.sandbox import Sandbox, SandboxControl, SandboxError
 
@@ -21,20 +23,20 @@ ADDRESS = {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40}
 
 
 @pytest.fixture
-def certificates(tmp_path):
+def certificates(tmp_path: Path) -> dict[str, Path]:
     authority, other = trustme.CA(), trustme.CA()
-    files = {name: tmp_path / f"{name}.pem" for name in ("ca", "server", "key", "chain", "client", "stranger")}
+    files = {name: tmp_path / f"{name}.pem" for name in ("ca", "server", "key", "chain", "client", "untrusted")}
     authority.cert_pem.write_to_path(files["ca"])
     server = authority.issue_cert("127.0.0.1", "localhost")
     server.private_key_and_cert_chain_pem.write_to_path(files["server"])
     server.private_key_pem.write_to_path(files["key"])
     server.cert_chain_pems[0].write_to_path(files["chain"])
     authority.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(files["client"])
-    other.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(files["stranger"])
+    other.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(files["untrusted"])
     return files
 
 
-def test_start_and_stop(call):
+def test_start_and_stop(call: Call) -> None:
     before = set(threading.enumerate())
     sandbox = Sandbox()
     with pytest.raises(SandboxError, match="not running"):
@@ -53,44 +55,44 @@ def test_start_and_stop(call):
         call(sandbox)
 
 
-def test_start_again_at_the_same_place(tmp_path, call):
+def test_start_again_at_the_same_address(tmp_path: Path, call: Call) -> None:
     sandbox = Sandbox(state=tmp_path / "state")
     with sandbox:
-        url, token, hook = sandbox.url, sandbox.token, sandbox.control.add_webhook()
+        url, token, webhook = sandbox.url, sandbox.token, sandbox.control.add_webhook()
     with sandbox:
         assert (sandbox.url, sandbox.token) == (url, token)
-        assert sandbox.control.webhooks()[0]["id"] == hook["id"]
+        assert sandbox.control.webhooks()[0]["id"] == webhook["id"]
         assert call(sandbox).status_code == 200
 
 
-def test_own_token(call):
+def test_own_token(call: Call) -> None:
     with Sandbox(token="my-own") as sandbox:
         assert sandbox.token == "my-own"
         assert call(sandbox).status_code == 200
 
 
-def test_several_at_once(call):
+def test_several_at_once(call: Call) -> None:
     with Sandbox() as one, Sandbox() as two:
         assert one.port != two.port
         one.control.add_webhook()
-        one.control.order_fault(answer="drop", times=None)
+        one.control.add_fault(kind="drop", times=None)
         assert two.control.webhooks() == []
         assert call(two).status_code == 200
         with pytest.raises(requests.ConnectionError):
             call(one)
 
 
-def test_stop_is_fast_with_calls_under_way(caplog, call):
+def test_stop_is_fast_with_calls_in_progress(caplog: pytest.LogCaptureFixture, call: Call) -> None:
     with Sandbox() as sandbox:
         control = sandbox.control
-        control.order_fault(path="/users", delay=30, times=None)
-        control.order_fault(path="/health", delay_after=30)
-        control.order_fault(path="/webhooks", answer="trickle", pieces_every=30)
-        control.order_fault(path="/whitelists", answer="trickle_headers", pieces_every=30)
-        control.order_fault(path="/large", answer="large", size=2**31)
+        control.add_fault(path="/users", delay=30, times=None)
+        control.add_fault(path="/health", delay_after=30)
+        control.add_fault(path="/webhooks", kind="trickle", pieces_every=30)
+        control.add_fault(path="/whitelists", kind="trickle_headers", pieces_every=30)
+        control.add_fault(path="/large", kind="large", size=2**31)
         failures = []
 
-        def hang(path):
+        def hang(path: str) -> None:
             try:
                 call(sandbox, path, timeout=20)
             except requests.RequestException as error:
@@ -100,12 +102,12 @@ def test_stop_is_fast_with_calls_under_way(caplog, call):
         threads = [threading.Thread(target=hang, args=(path,)) for path in paths]
         for thread in threads:
             thread.start()
-        # One that reads nothing, and one that has not said all it has to say.
+        # A client that reads nothing, and one that has not sent all of its body.
         stuck = socket.create_connection(("127.0.0.1", sandbox.port))
         stuck.sendall(b"GET /api/rest/v1/large HTTP/1.1\r\nHost: x\r\n\r\n")
         unfinished = socket.create_connection(("127.0.0.1", sandbox.port))
         unfinished.sendall(b"POST /api/rest/v1/webhooks HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc")
-        while len(control.received()) < 6:
+        while len(control.request_log()) < 6:
             time.sleep(0.01)
         begin = time.perf_counter()
         sandbox.stop()
@@ -118,7 +120,7 @@ def test_stop_is_fast_with_calls_under_way(caplog, call):
     assert not caplog.records
 
 
-def test_port_taken():
+def test_port_taken() -> None:
     before = set(threading.enumerate())
     with Sandbox() as sandbox, pytest.raises(SandboxError, match="cannot listen"):
         Sandbox(port=sandbox.port).start()
@@ -126,14 +128,14 @@ def test_port_taken():
 
 
 @pytest.mark.parametrize(
-    "place", [{"port": 70_000}, {"host": "nowhere.invalid"}, {"host": "a..b"}, {"host": "203.0.113.1"}]
+    "address", [{"port": 70_000}, {"host": "nowhere.invalid"}, {"host": "a..b"}, {"host": "203.0.113.1"}]
 )
-def test_bad_place(place):
+def test_bad_address(address: dict[str, Any]) -> None:
     with pytest.raises(SandboxError, match="cannot listen"):
-        Sandbox(**place).start()
+        Sandbox(**address).start()
 
 
-def test_other_hosts(call):
+def test_other_hosts(call: Call) -> None:
     with Sandbox(host="0.0.0.0") as sandbox:
         assert sandbox.url == f"http://127.0.0.1:{sandbox.port}"
         assert call(sandbox).status_code == 200
@@ -142,30 +144,30 @@ def test_other_hosts(call):
         assert call(sandbox).status_code == 200
 
 
-def test_ipv6(call):
+def test_ipv6(call: Call) -> None:
     try:
         sandbox = Sandbox(host="::1").start()
     except SandboxError:
         pytest.skip("no IPv6 here")
     assert sandbox.url == f"http://[::1]:{sandbox.port}"
-    sandbox.control.order_fault(answer="drop")
+    sandbox.control.add_fault(kind="drop")
     with pytest.raises(requests.ConnectionError):
         call(sandbox)
     assert call(sandbox).status_code == 200
     sandbox.stop()
 
 
-def test_https(certificates, call):
+def test_https(certificates: dict[str, Path], call: Call) -> None:
     with Sandbox(certfile=certificates["server"]) as sandbox:
         assert sandbox.url.startswith("https://127.0.0.1:")
         assert call(sandbox, verify=certificates["ca"]).status_code == 200
         with pytest.raises(requests.exceptions.SSLError):
             call(sandbox)
-        for answer in ("drop", "cut_body", "cut_headers", "trickle_headers"):
-            sandbox.control.order_fault(answer=answer, **({"pieces_every": 0} if "trickle" in answer else {}))
-            if answer == "trickle_headers":
+        for kind in ("drop", "truncate_body", "truncate_headers", "trickle_headers"):
+            sandbox.control.add_fault(kind=kind, **({"pieces_every": 0} if "trickle" in kind else {}))
+            if kind == "trickle_headers":
                 assert call(sandbox, verify=certificates["ca"]).status_code == 200
-            elif answer == "cut_headers":
+            elif kind == "truncate_headers":
                 assert call(sandbox, verify=certificates["ca"]).headers.get("content-length") is None
             else:
                 with pytest.raises(requests.RequestException):
@@ -176,30 +178,31 @@ def test_https(certificates, call):
         control.close()
 
 
-def test_https_with_separate_key(certificates, call):
+def test_https_with_separate_key(certificates: dict[str, Path], call: Call) -> None:
     with Sandbox(certfile=certificates["chain"], keyfile=certificates["key"]) as sandbox:
         assert call(sandbox, verify=certificates["ca"]).status_code == 200
 
 
-def test_client_certificates(certificates, call):
+def test_client_certificates(certificates: dict[str, Path], call: Call) -> None:
     with Sandbox(certfile=certificates["server"], client_ca=certificates["ca"]) as sandbox:
         assert call(sandbox, verify=certificates["ca"], cert=str(certificates["client"])).status_code == 200
-        for wrong in (None, str(certificates["stranger"])):
+        for wrong in (None, str(certificates["untrusted"])):
             with pytest.raises(requests.RequestException):
                 call(sandbox, verify=certificates["ca"], cert=wrong)
-        assert len(sandbox.control.received()) == 1
+        assert len(sandbox.control.request_log()) == 1
         control = SandboxControl(sandbox.url, verify=str(certificates["ca"]), cert=str(certificates["client"]))
         assert control.about()["sandbox"]
         control.close()
 
 
-def test_bad_certificates(certificates, tmp_path):
+def test_bad_certificates(certificates: dict[str, Path], tmp_path: Path) -> None:
     before = set(threading.enumerate())
-    for files in (
+    wrong: list[dict[str, Any]] = [
         {"certfile": tmp_path / "missing.pem"},
         {"certfile": certificates["ca"]},
         {"certfile": certificates["server"], "client_ca": tmp_path / "missing.pem"},
-    ):
+    ]
+    for files in wrong:
         with pytest.raises(SandboxError, match="certificate"):
             Sandbox(**files).start()
     with pytest.raises(SandboxError, match="certfile"):
@@ -207,12 +210,12 @@ def test_bad_certificates(certificates, tmp_path):
     assert set(threading.enumerate()) == before
 
 
-def test_state_is_kept(tmp_path, call, client_of):
+def test_state_is_kept(tmp_path: Path, call: Call, client_of: OpenClient) -> None:
     file = tmp_path / "state"
     with Sandbox(state=file) as first:
         control, token = first.control, first.token
         jwt = control.add_token(roles=["TPUser"], jwt=True)
-        hook = control.add_webhook()
+        webhook = control.add_webhook()
         control.update_health(check="vault", status="failure")
         control.set_currencies(["ADA"])
         control.set_version("3.15")
@@ -221,8 +224,9 @@ def test_state_is_kept(tmp_path, call, client_of):
     with Sandbox(state=str(file)) as second:
         assert second.token == token
         assert call(second, "/health", token=jwt).status_code == 200
-        assert call(second, "/health/hsm/vault").json()["health"]["status"] == "failure"
-        assert second.control.webhooks()[0]["id"] == hook["id"]
+        checks = call(second, "/health").json()["groups"]["hsm"]["healthChecks"]
+        assert [check["status"] for check in checks if check["healthCheck"] == "vault"] == ["failure"]
+        assert second.control.webhooks()[0]["id"] == webhook["id"]
         assert second.control.about()["version"] == "3.15"
         api = client_of(second.url, token)
         assert api.get(f"/whitelists/addresses/{number}").status_code == 200
@@ -234,14 +238,14 @@ def test_state_is_kept(tmp_path, call, client_of):
         assert call(third, token=token).status_code == 401
 
 
-def test_one_sandbox_for_one_file(tmp_path):
+def test_one_sandbox_for_each_file(tmp_path: Path) -> None:
     with Sandbox(state=tmp_path / "state"), pytest.raises(SandboxError, match="another sandbox"):
         Sandbox(state=tmp_path / "state").start()
 
 
-def test_files_of_others_are_left_alone(tmp_path):
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     text, database = tmp_path / "notes.txt", tmp_path / "other.db"
-    text.write_text("my notes, which are long enough to be looked at" * 20)
+    text.write_text("my notes, which are long enough to be read" * 20)
     with sqlite3.connect(database) as connection:
         connection.execute("CREATE TABLE mine (x)")
     connection.close()
@@ -252,7 +256,7 @@ def test_files_of_others_are_left_alone(tmp_path):
         assert file.read_bytes() == before
 
 
-def test_importing_is_light():
+def test_importing_is_cheap() -> None:
     code = (
         "import sys, airflow_custody.sandbox as package\n"
         "assert not {'fastapi', 'uvicorn', 'requests', 'pydantic'} & set(sys.modules)\n"
@@ -271,13 +275,13 @@ def test_importing_is_light():
     assert "no attribute 'nothing'" in done.stdout
 
 
-def test_stop_while_calls_come_in(call, caplog):
+def test_stop_while_calls_come_in(call: Call, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(5):
         sandbox = Sandbox().start()
-        ended = threading.Event()
+        stopped = threading.Event()
 
-        def keep_calling(sandbox=sandbox, ended=ended):
-            while not ended.is_set():
+        def keep_calling(sandbox: Sandbox = sandbox, stopped: threading.Event = stopped) -> None:
+            while not stopped.is_set():
                 with contextlib.suppress(requests.RequestException):
                     call(sandbox, timeout=2)
 
@@ -288,7 +292,7 @@ def test_stop_while_calls_come_in(call, caplog):
         begin = time.perf_counter()
         sandbox.stop()
         took = time.perf_counter() - begin
-        ended.set()
+        stopped.set()
         for thread in threads:
             thread.join(timeout=5)
         assert took < 0.5

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pytest
+from sandbox_api import Api, Refused
 
-from airflow_custody.sandbox import SandboxError
+from airflow_custody.sandbox import Sandbox, SandboxError
 
 TYPES = [
     "requestStatus.updated",
@@ -14,19 +16,19 @@ TYPES = [
 ]
 
 
-def test_set_status(api, sandbox):
+def test_set_status(api: Api, sandbox: Sandbox) -> None:
     hook = sandbox.control.add_webhook(type=TYPES[1], url="https://example.com/a")
     assert hook["status"] == "enabled"
     for status in ("disabled", "disabled", "enabled", "enabled"):
-        answer = api.patch(f"/webhooks/{hook['id']}", {"status": status})
-        assert answer.status_code == 200
-        shown = answer.json()["webhook"]
-        assert shown["status"] == status
-        assert {**shown, "updatedAt": hook["updatedAt"], "status": "enabled"} == hook
+        response = api.patch(f"/webhooks/{hook['id']}", {"status": status})
+        assert response.status_code == 200
+        webhook = response.json()["webhook"]
+        assert webhook["status"] == status
+        assert {**webhook, "updatedAt": hook["updatedAt"], "status": "enabled"} == hook
         assert sandbox.control.webhooks()[0]["status"] == status
 
 
-def test_a_pause_after_failures_ends(api, sandbox):
+def test_a_new_status_ends_the_time_out(api: Api, sandbox: Sandbox) -> None:
     hook = sandbox.control.add_webhook(status="cooldown", timeout_until="2030-01-01T00:00:00Z")
     assert hook["timeoutUntil"] == "2030-01-01T00:00:00Z"
     assert "timeoutUntil" not in api.patch(f"/webhooks/{hook['id']}", {"status": "enabled"}).json()["webhook"]
@@ -44,29 +46,29 @@ def test_a_pause_after_failures_ends(api, sandbox):
         [],
     ],
 )
-def test_only_the_status_can_be_changed(api, sandbox, refused, body):
+def test_only_the_status_can_be_changed(api: Api, sandbox: Sandbox, refused: Refused, body: Any) -> None:
     hook = sandbox.control.add_webhook()
     refused(api.patch(f"/webhooks/{hook['id']}", body), 400)
     assert sandbox.control.webhooks()[0]["updatedAt"] == hook["updatedAt"]
 
 
-def test_delete(api, sandbox, refused):
+def test_delete(api: Api, sandbox: Sandbox, refused: Refused) -> None:
     hook, other = sandbox.control.add_webhook(), sandbox.control.add_webhook()
-    answer = api.delete(f"/webhooks/{hook['id'].upper()}")
-    assert answer.status_code == 200
-    assert answer.json() == {}
+    response = api.delete(f"/webhooks/{hook['id'].upper()}")
+    assert response.status_code == 200
+    assert response.json() == {}
     refused(api.delete(f"/webhooks/{hook['id']}"), 404)
     refused(api.patch(f"/webhooks/{hook['id']}", {"status": "enabled"}), 404)
     assert [one["id"] for one in sandbox.control.webhooks()] == [other["id"]]
 
 
 @pytest.mark.parametrize("wrong", ["x", "1", str(uuid.uuid4())[:-1], f"{{{uuid.uuid4()}}}", uuid.uuid4().hex])
-def test_not_a_uuid(api, refused, wrong):
+def test_not_a_uuid(api: Api, refused: Refused, wrong: str) -> None:
     refused(api.delete(f"/webhooks/{wrong}"), 400)
     refused(api.patch(f"/webhooks/{wrong}", {"status": "enabled"}), 400)
 
 
-def test_other_tenants_hooks_are_not_there(api, sandbox, refused):
+def test_webhooks_of_other_tenants_are_not_found(api: Api, sandbox: Sandbox, refused: Refused) -> None:
     hook = sandbox.control.add_webhook(tenant_id="2")
     refused(api.delete(f"/webhooks/{hook['id']}"), 404)
     refused(api.patch(f"/webhooks/{hook['id']}", {"status": "disabled"}), 404)
@@ -74,10 +76,10 @@ def test_other_tenants_hooks_are_not_there(api, sandbox, refused):
     assert sandbox.control.webhooks()[0]["tenantId"] == "2"
 
 
-def test_create(api):
-    answer = api.post("/webhooks", {"type": TYPES[0], "url": "https://example.com/x", "secret": "s" * 150})
-    assert answer.status_code == 200
-    body = answer.json()
+def test_create(api: Api) -> None:
+    response = api.post("/webhooks", {"type": TYPES[0], "url": "https://example.com/x", "secret": "s" * 150})
+    assert response.status_code == 200
+    body = response.json()
     assert body["secret"] == "s" * 150
     assert body["webhook"]["status"] == "enabled"
     assert "secret" not in body["webhook"]
@@ -98,16 +100,16 @@ def test_create(api):
         {"type": TYPES[0], "url": "https://example.com", "secret": "s" * 151},
     ],
 )
-def test_create_refused(api, refused, body):
+def test_create_refused(api: Api, refused: Refused, body: Any) -> None:
     refused(api.post("/webhooks", body), 400)
     assert "webhooks" not in api.get("/webhooks").json()
 
 
-def test_list_and_filter(api, sandbox):
+def test_list_and_filter(api: Api, sandbox: Sandbox) -> None:
     hooks = [sandbox.control.add_webhook(type=TYPES[i % 2], url=f"https://example.com/{i % 3}") for i in range(6)]
     numbers = [hook["id"] for hook in hooks]
 
-    def found(query=""):
+    def found(query: str = "") -> list[str]:
         return [hook["id"] for hook in api.get(f"/webhooks?{query}").json().get("webhooks", [])]
 
     assert found() == numbers
@@ -118,10 +120,10 @@ def test_list_and_filter(api, sandbox):
     assert found("type=nothing") == []
 
 
-def test_pages(api, sandbox):
+def test_pages(api: Api, sandbox: Sandbox) -> None:
     numbers = [sandbox.control.add_webhook()["id"] for _ in range(5)]
 
-    def page(request, current=None):
+    def page(request: str, current: str | None = None) -> tuple[list[str], dict[str, Any]]:
         query = {"cursor.pageRequest": request, "cursor.pageSize": 2, "cursor.currentPage": current}
         body = api.get("/webhooks", params=query).json()
         return [hook["id"] for hook in body.get("webhooks", [])], body["cursor"]
@@ -155,18 +157,18 @@ def test_pages(api, sandbox):
         "sortOrder=UP",
     ],
 )
-def test_bad_page(api, refused, query):
+def test_bad_page(api: Api, refused: Refused, query: str) -> None:
     refused(api.get(f"/webhooks?{query}"), 400)
 
 
-def test_calls(api, refused):
-    answer = api.get("/webhooks/calls?eventID=1&webhookID=2&status=x&cursor.pageSize=5")
-    assert answer.status_code == 200
-    assert set(answer.json()) == {"cursor"}
+def test_calls(api: Api, refused: Refused) -> None:
+    response = api.get("/webhooks/calls?eventID=1&webhookID=2&status=x&cursor.pageSize=5")
+    assert response.status_code == 200
+    assert set(response.json()) == {"cursor"}
     refused(api.get("/webhooks/calls?cursor.pageSize=x"), 400)
 
 
-def test_known_id(sandbox):
+def test_known_id(sandbox: Sandbox) -> None:
     number = "3F1C1F0E-6C1B-4C57-9D0E-6A3C5F3F0B11"
     assert sandbox.control.add_webhook(id=number)["id"] == number.lower()
     with pytest.raises(SandboxError, match="already"):

@@ -3,35 +3,37 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from typing import Any
 
 import pytest
+from sandbox_api import Api, Refused
 
-from airflow_custody.sandbox import SandboxError
+from airflow_custody.sandbox import Sandbox, SandboxError
 
 PATH = "/whitelists/addresses"
 ETH = "0x" + "aB" * 20
 
 
-def asked(**changes):
+def new_request(**changes: Any) -> dict[str, Any]:
     body = {"blockchain": "ETH", "label": "Cold store", "address": ETH, **changes}
     return {name: value for name, value in body.items() if value is not ...}
 
 
-def create(api, **changes):
-    answer = api.post(PATH, asked(**changes))
-    assert answer.status_code == 200, answer.text
-    return answer.json()["result"]["id"]
+def create(api: Api, **changes: Any) -> str:
+    response = api.post(PATH, new_request(**changes))
+    assert response.status_code == 200, response.text
+    return str(response.json()["result"]["id"])
 
 
-def test_create(api, sandbox):
-    answer = api.post(PATH, asked())
-    assert answer.status_code == 200
-    assert answer.json() == {"result": {"id": "3711"}}
+def test_create(api: Api, sandbox: Sandbox) -> None:
+    response = api.post(PATH, new_request())
+    assert response.status_code == 200
+    assert response.json() == {"result": {"id": "3711"}}
     assert create(api) == "3712"
     assert create(api) == "3713"
     kept = sandbox.control.whitelist_requests()
     assert [one["id"] for one in kept] == ["3711", "3712", "3713"]
-    assert kept[0]["body"] == asked()
+    assert kept[0]["body"] == new_request()
     assert kept[0]["userId"] == kept[0]["tenantId"] == "1"
     assert kept[0]["label"] == "Cold store"
     assert kept[0]["createdAt"].endswith("Z")
@@ -49,13 +51,13 @@ def test_create(api, sandbox):
         ({"blockchain": "ada", "address": "addr1x"}, "ADA"),
     ],
 )
-def test_names_of_the_chain(api, sandbox, names, chain):
+def test_names_of_the_chain(api: Api, sandbox: Sandbox, names: dict[str, Any], chain: str) -> None:
     create(api, **names)
     assert sandbox.control.whitelist_requests()[0]["blockchain"] == chain
 
 
 @pytest.mark.parametrize(
-    ("changes", "complaint"),
+    ("changes", "message"),
     [
         ({"blockchain": ...}, "blockchain"),
         ({"blockchain": " "}, "blockchain"),
@@ -84,19 +86,19 @@ def test_names_of_the_chain(api, sandbox, names, chain):
         ({"visibilityGroupID": 1}, "visibilityGroupID"),
     ],
 )
-def test_refused(api, sandbox, refused, changes, complaint):
-    assert complaint in refused(api.post(PATH, asked(**changes)), 400)
+def test_refused(api: Api, sandbox: Sandbox, refused: Refused, changes: dict[str, Any], message: str) -> None:
+    assert message in refused(api.post(PATH, new_request(**changes)), 400)
     assert sandbox.control.whitelist_requests() == []
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'"text"', b"null", b"\xff\xfe", b"[" * 100_000, b'{"label": "\\ud800"}']
 )
-def test_malformed_body(api, refused, body):
+def test_malformed_body(api: Api, refused: Refused, body: Any) -> None:
     refused(api.call("POST", PATH, data=body, headers={"Content-Type": "application/json"}), 400)
 
 
-def test_optional_fields(api, sandbox):
+def test_optional_fields(api: Api, sandbox: Sandbox) -> None:
     fields = {
         "linkedInternalAddressIds": ["12", "0013"],
         "linkedWalletIds": ["7"],
@@ -116,15 +118,15 @@ def test_optional_fields(api, sandbox):
     create(api, linkedInternalAddressIds=[], linkedWalletIds=None, memo=None)
 
 
-def test_currencies(api, sandbox, refused):
+def test_currencies(api: Api, sandbox: Sandbox, refused: Refused) -> None:
     sandbox.control.set_currencies(["doge"])
     assert create(api, blockchain="DOGE", address="D1")
-    refused(api.post(PATH, asked()), 400)
+    refused(api.post(PATH, new_request()), 400)
     sandbox.control.set_currencies([])
-    refused(api.post(PATH, asked(blockchain="DOGE")), 400)
+    refused(api.post(PATH, new_request(blockchain="DOGE")), 400)
 
 
-def test_show(api, refused):
+def test_get(api: Api, refused: Refused) -> None:
     number = create(api, linkedInternalAddressIds=["12"], linkedWalletIds=["7"], network="sepolia", memo="\u00e9\u00b5")
     envelope = api.get(f"{PATH}/{number}").json()["result"]
     assert envelope["id"] == number
@@ -151,7 +153,7 @@ def test_show(api, refused):
         refused(api.get(f"{PATH}/{wrong}"), 400)
 
 
-def test_empty_fields_are_left_out(api):
+def test_empty_fields_are_left_out(api: Api) -> None:
     envelope = api.get(f"{PATH}/{create(api)}").json()["result"]
     assert not {"network", "visibilityGroupID", "signedAddress", "attributes", "scores"} & set(envelope)
     payload = json.loads(envelope["metadata"]["payloadAsString"])
@@ -160,7 +162,7 @@ def test_empty_fields_are_left_out(api):
     assert envelope["approvers"]["parallel"][0]["sequential"][0]["minimumSignatures"] == 1
 
 
-def test_waiting_requests_are_hidden(api, sandbox):
+def test_pending_requests_are_listed_only_if_asked_for(api: Api, sandbox: Sandbox) -> None:
     first, second = create(api), create(api)
     assert api.get(PATH).json() == {}
     listed = api.get(f"{PATH}?includeForApproval=true").json()
@@ -169,21 +171,21 @@ def test_waiting_requests_are_hidden(api, sandbox):
     sandbox.control.set_whitelist_status(first, "approved")
     assert [row["id"] for row in api.get(PATH).json()["result"]] == [first]
     assert api.get(f"{PATH}?includeForApproval=true").json()["totalItems"] == "2"
-    waiting = api.get(f"{PATH}/for-approval?includeAlreadySignedByUser=true").json()
-    assert [row["id"] for row in waiting["result"]] == [second]
-    assert waiting["totalItems"] == "1"
+    pending = api.get(f"{PATH}/for-approval?includeAlreadySignedByUser=true").json()
+    assert [row["id"] for row in pending["result"]] == [second]
+    assert pending["totalItems"] == "1"
     assert api.get(f"{PATH}/{first}").json()["result"]["status"] == "approved"
     with pytest.raises(SandboxError, match="not found"):
         sandbox.control.set_whitelist_status("1", "approved")
 
 
 @pytest.mark.parametrize("path", [f"{PATH}?includeForApproval=1&", f"{PATH}/for-approval?"])
-def test_search(api, path):
+def test_search(api: Api, path: str) -> None:
     one = create(api, label="Alpha", network="mainnet")
     two = create(api, label="beta \u00e9", address="0x" + "1" * 40)
     three = create(api, label="gamma", blockchain="ADA", address="addr1")
 
-    def found(query):
+    def found(query: str) -> list[str]:
         return [row["id"] for row in api.get(path + query).json().get("result", [])]
 
     assert found("") == [one, two, three]
@@ -201,7 +203,7 @@ def test_search(api, path):
         assert found(f"addresses=addr1&addresses={ETH}&addresses=x") == [one, three]
 
 
-def test_pages(api):
+def test_pages(api: Api) -> None:
     for _ in range(25):
         create(api)
     page = api.get(f"{PATH}?includeForApproval=true").json()
@@ -215,20 +217,20 @@ def test_pages(api):
 @pytest.mark.parametrize(
     "query", ["limit=101", "limit=-1", "limit=x", "offset=-1", "offset=x", "ids=x", "ids=", "includeForApproval=maybe"]
 )
-def test_bad_search(api, refused, query):
+def test_bad_search(api: Api, refused: Refused, query: str) -> None:
     refused(api.get(f"{PATH}?{query}"), 400)
 
 
-def test_tenants_do_not_see_each_other(api, sandbox, refused):
+def test_tenants_do_not_see_each_other(api: Api, sandbox: Sandbox, refused: Refused) -> None:
     number = create(api)
-    stranger = sandbox.control.add_token(roles=["TPUser", "WhitelistedAddressCreator"], tenant_id="2", user_id="8")
-    refused(api.get(f"{PATH}/{number}", token=stranger), 404)
-    assert api.get(f"{PATH}/for-approval", token=stranger).json() == {}
-    own = api.post(PATH, asked(), token=stranger).json()["result"]["id"]
-    assert api.get(f"{PATH}/{own}", token=stranger).json()["result"]["trails"][0]["userId"] == "8"
+    other = sandbox.control.add_token(roles=["TPUser", "WhitelistedAddressCreator"], tenant_id="2", user_id="8")
+    refused(api.get(f"{PATH}/{number}", token=other), 404)
+    assert api.get(f"{PATH}/for-approval", token=other).json() == {}
+    own = api.post(PATH, new_request(), token=other).json()["result"]["id"]
+    assert api.get(f"{PATH}/{own}", token=other).json()["result"]["trails"][0]["userId"] == "8"
 
 
-def test_creating_is_quick(api):
+def test_creating_is_quick(api: Api) -> None:
     begin = time.perf_counter()
     for _ in range(200):
         create(api)

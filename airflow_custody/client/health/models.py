@@ -1,0 +1,115 @@
+"""The health listing, as the service sends it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.wire import LENIENT, TypedDict
+
+# TypedDicts, not models: pydantic validates a listing from bytes into them as fast as json.loads parses it, and
+# models cost half as much again. HealthCheck gives them attributes, converted when they are read.
+
+
+class WireVaultdClient(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    hostPort: str | None
+    connected: bool | None
+    error: str | None
+    lastPing: str | None
+
+
+class WireHealthReport(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    name: str | None
+    status: str | None
+    duration: str | None
+    results: dict[str, str | None] | None
+    message: str | None
+    error: str | None
+    vaultdClients: list[WireVaultdClient] | None
+
+
+class WireHealthCheck(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    tenantId: str | None
+    componentName: str | None
+    componentId: str | None
+    group: str | None
+    healthCheck: str | None
+    status: str | None
+    report: WireHealthReport | None
+    lastUpdateDate: str | None
+    validUntilDate: str | None
+
+
+class WireHealthGroup(TypedDict, total=False):
+    healthChecks: list[WireHealthCheck] | None
+
+
+class WireHealthListing(TypedDict, total=False):
+    groups: dict[str, WireHealthGroup | None] | None
+
+
+class HealthCheck:
+    """
+    One entry of the health listing, in the service's own words.
+
+    What the service did not send is None.
+    """
+
+    __slots__ = ("listed_under", "wire")
+
+    def __init__(self, wire: WireHealthCheck, listed_under: str) -> None:
+        #: The entry as it was sent, by the names on the wire.
+        self.wire = wire
+        #: The group the entry is listed under.
+        self.listed_under = listed_under
+
+    @property
+    def tenant_id(self) -> str | None:
+        """The tenant: a decimal number in a string."""
+        return self.wire.get("tenantId")
+
+    @property
+    def component_name(self) -> str | None:
+        """The component that was checked."""
+        return self.wire.get("componentName")
+
+    @property
+    def component_id(self) -> str | None:
+        """The component's UUID."""
+        return self.wire.get("componentId")
+
+    @property
+    def group(self) -> str | None:
+        """The group the entry itself names."""
+        return self.wire.get("group")
+
+    @property
+    def health_check(self) -> str | None:
+        """The name of the check."""
+        return self.wire.get("healthCheck")
+
+    @property
+    def status(self) -> str | None:
+        """The status word, as sent."""
+        return self.wire.get("status")
+
+    @property
+    def report(self) -> WireHealthReport | None:
+        """What the check reported: ``status``, ``results``, ``message``, ``error`` and more, as it was sent."""
+        return self.wire.get("report")
+
+    @property
+    def last_update_date(self) -> datetime | None:
+        """When the check last ran; None if it is missing or unreadable."""
+        return parse_timestamp(self.wire.get("lastUpdateDate"))
+
+    @property
+    def valid_until_date(self) -> datetime | None:
+        """Until when its result is considered valid; None if it is missing or unreadable."""
+        return parse_timestamp(self.wire.get("validUntilDate"))
+
+    def __repr__(self) -> str:
+        return f"HealthCheck({self.wire!r}, listed_under={self.listed_under!r})"

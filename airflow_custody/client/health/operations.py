@@ -1,0 +1,49 @@
+"""The operations of the health listing."""
+
+from __future__ import annotations
+
+from airflow_custody.client.health.models import HealthCheck, WireHealthListing
+from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.http.service import ServiceOperations
+from airflow_custody.client.text import has_unprintable, sanitize
+
+LIST_HEALTH_CHECKS = Operation(
+    "list health checks",
+    "GET",
+    "/health",
+    roles=("TPUser",),
+    hints={
+        404: "The health listing exists from version 3.14 of the service on: this one is older, or the base "
+        "URL is wrong."
+    },
+)
+
+
+class HealthOperations(ServiceOperations):
+    """The operations of the health listing."""
+
+    def list_health_checks(self, tenant_id: str | None = None) -> list[HealthCheck]:
+        """
+        List the service's health checks: ``GET /health``, from version 3.14 of the service on.
+
+        :param tenant_id: only the checks of this tenant; None (default): of all.
+        :return: the entries in the order of the response; an empty list is a valid response.
+        :raises CustodyNotFoundError: from a service before version 3.14.
+        """
+        query = {} if tenant_id is None else {"tenantId": _check_tenant_id(tenant_id)}
+        reply = self._transport.call(LIST_HEALTH_CHECKS, WireHealthListing, query=query)
+        reply.require_any_key("groups")
+        return [
+            HealthCheck(entry, name)
+            for name, group in (reply.body.get("groups") or {}).items()
+            for entry in (group or {}).get("healthChecks") or ()
+        ]
+
+
+def _check_tenant_id(tenant_id: object) -> str:
+    text = str(tenant_id)
+    if isinstance(tenant_id, bool) or not text.strip() or text != text.strip() or has_unprintable(text):
+        raise LIST_HEALTH_CHECKS.refused(
+            f"the tenant id must be a tenant's number, not {sanitize(repr(tenant_id), 40)}"
+        )
+    return text

@@ -1,0 +1,88 @@
+"""The description of one operation of the service: one line of facts, and how it may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_custody.client.errors import (
+    CustodyConnectionError,
+    CustodyError,
+    CustodyOutcomeUnknownError,
+    CustodyRequestError,
+    CustodyResponseError,
+    CustodyServerError,
+)
+
+#: Where the interface starts, below the base URL.
+API_ROOT = "/api/rest/v1"
+#: How many rows the service lists on one page, and how many objects one batch may hold.
+MAX_PAGE_SIZE = 100
+#: Seconds that the service may take to show in its listings what it has done.
+DEFAULT_LOOKUP_WAIT = 30.0
+
+
+@dataclass(frozen=True)
+class Operation:
+    """
+    The description of one operation of the service.
+
+    :param name: what it does, for people.
+    :param method: HTTP method.
+    :param path: path below :data:`API_ROOT`.
+    :param roles: roles that the user needs.
+    :param repeatable: whether sending it twice does no harm. What is not repeatable is sent again only if the
+        connection was never made. None (default): everything but a POST.
+    :param confidential: whether its response holds a secret, so that nothing of it may be quoted. Default False.
+    :param documented: whether it is part of the interface description that this package was built to. The others
+        are known from what the makers of the service publish, and a service may not offer them. Default True.
+    :param hints: what to tell the user for a status code, beyond what holds for every operation.
+    """
+
+    name: str
+    method: str
+    path: str
+    roles: tuple[str, ...] = ()
+    repeatable: bool | None = None
+    confidential: bool = False
+    documented: bool = True
+    hints: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether sending it twice does no harm."""
+        return self.method != "POST" if self.repeatable is None else self.repeatable
+
+    def on(self, identifier: str) -> Operation:
+        """Return this operation for one object, its identifier appended to the path."""
+        return replace(self, path=f"{self.path}/{identifier}")
+
+    def failed(self, error_type: type[CustodyError], message: str, **facts: Any) -> CustodyError:
+        """Return an error of the given type that names this operation."""
+        return error_type(message, operation=self.name, method=self.method, path=self.path, **facts)
+
+    def refused(self, message: str) -> CustodyError:
+        """Return the error for a request that is wrong and was not sent."""
+        return CustodyRequestError(f"{message}; nothing was sent", operation=self.name)
+
+    def unanswered(self, message: str, **facts: Any) -> CustodyError:
+        """Return the error for a request that was sent and got no response."""
+        return self._after_sending(CustodyConnectionError, message, facts)
+
+    def broken(self, message: str, **facts: Any) -> CustodyError:
+        """Return the error for a 5xx."""
+        return self._after_sending(CustodyServerError, message, facts)
+
+    def not_understood(self, message: str, **facts: Any) -> CustodyError:
+        """Return the error for a 2xx whose body is not what this operation returns."""
+        return self._after_sending(CustodyResponseError, message, facts)
+
+    def _after_sending(self, error_type: type[CustodyError], message: str, facts: dict[str, Any]) -> CustodyError:
+        if self.is_repeatable:
+            return self.failed(error_type, message, **facts)
+        advice = (
+            "The request was sent and may have been carried out. It is not sent again: look in the service "
+            "whether it is there before you run this again."
+        )
+        return self.failed(CustodyOutcomeUnknownError, message, **{**facts, "advice": advice, "retryable": False})

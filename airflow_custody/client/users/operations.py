@@ -1,0 +1,25 @@
+"""The operations on users."""
+
+from __future__ import annotations
+
+from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.http.service import ServiceOperations
+from airflow_custody.client.users.models import WireUser, WireUserResponse
+
+GET_CURRENT_USER = Operation("get current user", "GET", "/users/me", roles=("TPUser",), documented=False)
+
+
+class UserOperations(ServiceOperations):
+    """The operations on users."""
+
+    def get_current_user(self) -> WireUser:
+        """
+        Get the user that the client signs in as: ``GET /users/me`` (undocumented).
+
+        :return: ``id``, ``tenantId``, ``roles`` and ``status``, as far as the service shows them.
+        """
+        reply = self._transport.call(GET_CURRENT_USER, WireUserResponse)
+        user = reply.body.get("result")
+        if not user:
+            raise reply.unexpected("it has no 'result'")
+        return user

@@ -1,0 +1,1 @@
+"""Whitelisting requests: creating, finding, approving, rejecting and deleting them."""

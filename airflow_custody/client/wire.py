@@ -1,0 +1,16 @@
+"""What the models of all subjects share: lenient dictionaries of what travels on the wire."""
+
+from __future__ import annotations
+
+import sys
+
+from pydantic import ConfigDict
+
+if sys.version_info >= (3, 12):
+    from typing import TypedDict as TypedDict
+else:
+    # pydantic needs this one before Python 3.12.
+    from typing_extensions import TypedDict as TypedDict
+
+#: For every model that has strings: the service may send a number where a string is expected.
+LENIENT = ConfigDict(coerce_numbers_to_str=True)

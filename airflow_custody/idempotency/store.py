@@ -1,0 +1,101 @@
+"""Where the tries of one task instance keep their record: Airflow's task state store, where there is one."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import Variable, conf
+
+from airflow_custody.idempotency.records import (
+    Created,
+    Intent,
+    Record,
+    Refused,
+    Untracked,
+    digest,
+    from_stored,
+    to_stored,
+)
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+_KEY = "custody_create_once"
+
+
+class RecordStore:
+    """
+    The record that all tries of one task instance share.
+
+    :param context: the task's context.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._ti: Any = context["ti"]
+        self._run: Any = context.get("dag_run")
+        self._store: Any = context.get("task_state_store")
+        self.try_number: int = self._ti.try_number
+        #: Changes when a person clears the task, and not when it is retried.
+        self.max_tries: int = self._ti.max_tries
+
+    def read(self) -> Record | None:
+        """
+        Return what the last try left behind.
+
+        :return: the record; None if nothing was ever sent. Without a store, or with one that forgets on success, a
+            later try gets an :class:`Untracked` one.
+        """
+        if self._store is not None:
+            stored = self._store.get(_KEY)
+            if stored is not None:
+                return from_stored(stored)
+            if not conf.getboolean("state_store", "clear_on_success", fallback=False):
+                return None
+        if self.try_number <= 1:
+            return None
+        # A clear may change when the run started; then nothing says what is older than the run.
+        cleared = self._run is None or self._run.clear_number
+        return Untracked(None if cleared else self._run.start_date)
+
+    def new_key(self) -> str | None:
+        """Return a key for an intent; None without a store."""
+        return None if self._store is None else uuid.uuid4().hex
+
+    def created(self, attempt: Intent | Untracked, identifier: str) -> Created:
+        """Return the record of an attempt whose outcome is known. A manual override of the attempt is spent."""
+        return Created(identifier, uuid.uuid4().hex, self.max_tries, attempt)
+
+    def write(self, record: Intent | Refused | Created) -> None:
+        """
+        Keep the record for as long as the task instance exists.
+
+        Raises whatever Airflow raises when this process is no longer the task's current try. That must not be
+        caught: in a process whose supervisor has died it is a BrokenPipeError, which looks like the network's.
+        """
+        if self._store is None:
+            return
+        from airflow.sdk.execution_time.context import NEVER_EXPIRE
+
+        self._store.set(_KEY, to_stored(record), retention=NEVER_EXPIRE)
+
+    def override_variable(self, record: Intent | Untracked | Created, *, next_try: bool = False) -> str:
+        """
+        Return the name of the Airflow variable that holds a manual override of a record.
+
+        It is another one for each intent, or without a store for each try, so that no override is ever used twice.
+        """
+        ti = self._ti
+        key = None if isinstance(record, Untracked) else record.key
+        key = key or digest([ti.dag_id, ti.run_id, ti.task_id, ti.map_index, self.try_number + next_try])
+        return f"custody_create_{key[:12]}"
+
+    def manual_override(self, record: Intent | Untracked | Created) -> str | None:
+        """Return what a person has said about a record: an id, ``none``, or None for nothing."""
+        name = self.override_variable(record)
+        try:
+            value = Variable.get(name, default=None)
+        except TypeError:  # Airflow 2 has another name for it.
+            value = Variable.get(name, default_var=None)  # type: ignore[call-arg]
+        text = str(value or "").strip()
+        return "none" if text.lower() == "none" else text or None

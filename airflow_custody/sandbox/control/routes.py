@@ -1,0 +1,295 @@
+"""The control routes, which the real service does not have. They need no authentication: they are for tests only."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from airflow_custody.sandbox.dependencies import ServiceDep
+from airflow_custody.sandbox.faults.store import Fault
+
+router = APIRouter()
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class HealthEntries(_Body):
+    """The entries to list."""
+
+    entries: list[dict[str, Any]]
+
+
+class HealthResponse(_Body):
+    """The whole response to the listing."""
+
+    response: Any
+
+
+class HealthUpdate(_Body):
+    """The fields to change, and in which entries."""
+
+    group: str | None = None
+    component: str | None = None
+    check: str | None = None
+    fields: dict[str, Any]
+
+
+class Currencies(_Body):
+    """The active currencies."""
+
+    currencies: list[str]
+
+
+class Version(_Body):
+    """The version of the service to imitate."""
+
+    version: Annotated[str, StringConstraints(pattern=r"^\d{1,9}(\.\d{1,9}){0,3}$")]
+
+
+class NewToken(_Body):
+    """A token to add."""
+
+    roles: list[str] = []
+    tenant_id: str = "1"
+    user_id: str = "2"
+    expires_in: float | None = None
+    jwt: bool = False
+
+
+class NewUser(_Body):
+    """A user to add."""
+
+    name: str
+    roles: list[str]
+    user_id: str | None = None
+    tenant_id: str = "1"
+    password: str | None = None
+    totp: bool = False
+    groups: list[str] = []
+    public_key: str | None = None
+
+
+class Group(_Body):
+    """A group of approvers, and how many of it must sign."""
+
+    externalGroupID: str
+    minimumSignatures: Annotated[int, Field(ge=1)]
+
+
+class Seconds(_Body):
+    """A number of seconds."""
+
+    seconds: float
+
+
+class Branch(_Body):
+    """Groups of approvers that sign one after the other."""
+
+    sequential: list[Group]
+
+
+class Approvers(_Body):
+    """Who must sign; None stands for the default."""
+
+    parallel: list[Branch] | None
+
+
+class AnyWebhook(_Body):
+    """A webhook to add, whatever its values."""
+
+    type: str = "requestStatus.updated"
+    url: str = "https://hooks.example.com/custody"
+    status: str = "enabled"
+    id: str | None = None
+    tenant_id: str = "1"
+    timeout_until: str = ""
+
+
+class WhitelistChange(_Body):
+    """What to change in a whitelisting request."""
+
+    status: str | None = None
+    age: Annotated[float, Field(ge=0)] | None = None
+    fields: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _check_some_change(self) -> WhitelistChange:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("nothing to change")
+        return self
+
+
+def _result(result: Any = None) -> Response:
+    # ASCII, because what a test sent may contain half a surrogate pair.
+    return Response(json.dumps({"result": result}), media_type="application/json")
+
+
+@router.get("")
+async def about(service: ServiceDep) -> Response:
+    """Identify the sandbox, and the version of the service it imitates."""
+    return _result({"sandbox": True, "version": ".".join(str(part) for part in service.version)})
+
+
+@router.post("/reset")
+async def reset(service: ServiceDep) -> Response:
+    """Reset everything but the main token."""
+    service.reset()
+    return _result()
+
+
+@router.put("/health")
+async def set_health(service: ServiceDep, body: HealthEntries) -> Response:
+    """Set the health entries."""
+    service.health.set(body.entries)
+    return _result()
+
+
+@router.put("/health/response")
+async def set_health_response(service: ServiceDep, body: HealthResponse) -> Response:
+    """Set the whole response to the health listing."""
+    service.health.set_response(body.response)
+    return _result()
+
+
+@router.patch("/health")
+async def update_health(service: ServiceDep, body: HealthUpdate) -> Response:
+    """Change health entries."""
+    return _result(service.health.update(body.group, body.component, body.check, body.fields))
+
+
+@router.put("/currencies")
+async def set_currencies(service: ServiceDep, body: Currencies) -> Response:
+    """Set the active currencies."""
+    service.whitelist.set_currencies(body.currencies)
+    return _result()
+
+
+@router.put("/version")
+async def set_version(service: ServiceDep, body: Version) -> Response:
+    """Imitate another version of the service."""
+    service.state.set_setting("version", body.version)
+    return _result()
+
+
+@router.post("/tokens")
+async def add_token(service: ServiceDep, body: NewToken) -> Response:
+    """Add a token."""
+    return _result(service.tokens.add(**body.model_dump()))
+
+
+@router.put("/token-lifetime")
+async def set_token_lifetime(service: ServiceDep, body: Seconds) -> Response:
+    """Set the lifetime of tokens."""
+    service.tokens.set_lifetime(body.seconds)
+    return _result()
+
+
+@router.post("/users")
+async def add_user(service: ServiceDep, body: NewUser) -> Response:
+    """Add or replace a user."""
+    return _result(service.users.add(**body.model_dump()))
+
+
+@router.delete("/users/{user_id}/tokens")
+async def revoke_tokens(service: ServiceDep, user_id: str) -> Response:
+    """Revoke the tokens of a user."""
+    service.tokens.revoke(user_id)
+    return _result()
+
+
+@router.post("/users/{user_id}/api-keys")
+async def add_api_key(service: ServiceDep, user_id: str) -> Response:
+    """Add an API key."""
+    return _result(service.api_keys.add(service.users.require(user_id).id))
+
+
+@router.put("/clock-offset")
+async def set_clock_offset(service: ServiceDep, body: Seconds) -> Response:
+    """Set how far ahead the clock is that API keys are checked against."""
+    service.api_keys.set_clock_offset(body.seconds)
+    return _result()
+
+
+@router.post("/webhooks")
+async def add_webhook(service: ServiceDep, body: AnyWebhook) -> Response:
+    """Add a webhook."""
+    return _result(service.webhooks.add(**body.model_dump()))
+
+
+@router.get("/webhooks")
+async def webhooks(service: ServiceDep) -> Response:
+    """List all webhooks."""
+    return _result(service.webhooks.list_all())
+
+
+@router.get("/whitelist-requests")
+async def whitelist_requests(service: ServiceDep) -> Response:
+    """List all whitelisting requests."""
+    return _result(service.whitelist.list_all())
+
+
+@router.put("/whitelist-requests/{request_id}")
+async def change_whitelist_request(service: ServiceDep, request_id: str, body: WhitelistChange) -> Response:
+    """Change a whitelisting request."""
+    if body.status is not None:
+        service.whitelist.set_status(request_id, body.status)
+    if body.age is not None:
+        service.whitelist.set_age(request_id, body.age)
+    if body.fields is not None:
+        service.whitelist.change(request_id, body.fields)
+    if body.metadata is not None:
+        service.whitelist.set_metadata(request_id, body.metadata)
+    return _result()
+
+
+@router.put("/approvers")
+async def set_approvers(service: ServiceDep, body: Approvers) -> Response:
+    """Set who must sign the requests that are created from now on."""
+    service.whitelist.set_approvers(body.model_dump()["parallel"])
+    return _result()
+
+
+@router.put("/whitelist-lag")
+async def set_whitelist_lag(service: ServiceDep, body: Seconds) -> Response:
+    """Set how old whitelisting requests must be to be found."""
+    service.whitelist.set_lag(body.seconds)
+    return _result()
+
+
+@router.get("/request-log")
+async def request_log(service: ServiceDep, method: str | None = None, path: str | None = None) -> Response:
+    """List the requests that reached the service."""
+    return _result(service.request_log.list(method, path))
+
+
+@router.delete("/request-log")
+async def clear_request_log(service: ServiceDep) -> Response:
+    """Delete the log of requests."""
+    service.request_log.clear()
+    return _result()
+
+
+@router.post("/faults")
+async def add_fault(service: ServiceDep, fault: Fault) -> Response:
+    """Add a fault."""
+    service.faults.add(fault)
+    return _result()
+
+
+@router.get("/faults")
+async def faults(service: ServiceDep) -> Response:
+    """List the faults that are not used up."""
+    return _result(service.faults.list())
+
+
+@router.delete("/faults")
+async def clear_faults(service: ServiceDep) -> Response:
+    """Delete all faults."""
+    service.faults.clear()
+    return _result()

@@ -1,0 +1,229 @@
+"""The middleware that logs every call to the service, and injects faults."""
+
+from __future__ import annotations
+
+import http
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from airflow_custody.sandbox.faults.store import Fault
+from airflow_custody.sandbox.paths import is_control
+from airflow_custody.sandbox.service import Service
+
+_BODILESS_STATUSES = (204, 304)
+_CHUNK_BYTES = 64 * 1024
+
+_logger = logging.getLogger(__name__)
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class _Disconnect(Exception):
+    """Raised to close the connection without sending anything more."""
+
+
+@dataclass
+class _Response:
+    """A response that was not sent yet."""
+
+    status: int
+    headers: Headers = field(default_factory=list)
+    body: bytes = b""
+
+    def head(self) -> bytes:
+        """Return status line and headers as bytes; they announce that the connection closes afterwards."""
+        try:
+            phrase = http.HTTPStatus(self.status).phrase
+        except ValueError:
+            phrase = ""
+        lines = [f"HTTP/1.1 {self.status} {phrase}".encode()]
+        lines += [name + b": " + value for name, value in [*self.headers, (b"connection", b"close")]]
+        return b"\r\n".join([*lines, b"", b""])
+
+
+class FaultMiddleware:
+    """
+    The outermost layer of the application.
+
+    It is plain ASGI and not FastAPI's kind of middleware, because it breaks connections and sees the responses to
+    unexpected errors.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._faults = service.faults
+        self._delays = service.delays
+        self._connections = service.connections
+        self._request_log = service.request_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        if scope["type"] != "http" or is_control(path):
+            await self._app(scope, receive, send)
+            return
+        body = await _read(receive)
+        if body is None:
+            return
+        record = self._request_log.add(scope, body)
+        fault = self._faults.take(scope["method"], path)
+        if fault is None:
+            response = await self._call_app(scope, receive, body)
+            record["status"] = response.status
+            await _send(send, response)
+            return
+        record["fault"] = fault.kind
+        try:
+            await self._delay(fault.delay)
+            if fault.does_work:
+                response = await self._call_app(scope, receive, body)
+            else:
+                response = _response(200, "application/json", b"{}")
+            await self._delay(fault.delay_after)
+            if fault.kind == "drop":
+                raise _Disconnect
+            response = _replace(response, fault)
+            record["status"] = response.status
+            await self._send_faulty(scope, receive, send, fault, response)
+        except _Disconnect:
+            await self._disconnect(scope, receive, abort=True)
+
+    async def _call_app(self, scope: Scope, receive: Receive, body: bytes) -> _Response:
+        """Call the application, and return its response instead of sending it."""
+        response = _Response(500)
+        unread = [body]
+
+        async def replay() -> Message:
+            if unread:
+                return {"type": "http.request", "body": unread.pop(), "more_body": False}
+            return await receive()
+
+        async def collect(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                response.status = message["status"]
+                response.headers = list(message["headers"])
+            else:
+                response.body += message.get("body", b"")
+
+        try:
+            await self._app(scope, replay, collect)
+        except Exception:
+            # The application wrote a 500 response before it let the exception through.
+            _logger.exception("The sandbox failed")
+        return response
+
+    async def _send_faulty(self, scope: Scope, receive: Receive, send: Send, fault: Fault, response: _Response) -> None:
+        if fault.kind in ("truncate_body", "truncate_headers", "trickle_headers"):
+            await self._send_raw(scope, fault, response)
+            await self._disconnect(scope, receive)
+        elif fault.kind == "trickle":
+            await _send(send, response, self._pieces(scope, response.body, fault))
+        elif fault.kind == "large":
+            await _send(send, response, self._padding(scope, fault.size or 0))
+        else:
+            await _send(send, response)
+
+    async def _send_raw(self, scope: Scope, fault: Fault, response: _Response) -> None:
+        """Write to the connection itself: the HTTP library would not send half a response."""
+        transport = self._connections.find(scope)
+        if transport is None:
+            return
+        head = response.head()
+        if fault.kind == "truncate_body":
+            keep = len(response.body) // 2 if fault.keep is None else fault.keep
+            transport.write(head + response.body[:keep])
+        elif fault.kind == "truncate_headers":
+            # In the middle of a header's name, so that no client can take these headers for complete.
+            transport.write(head[: head.lower().index(b"content-length") + len("content-")])
+        else:
+            async for piece in self._pieces(scope, head, fault):
+                transport.write(piece)
+            transport.write(response.body)
+
+    async def _disconnect(self, scope: Scope, receive: Receive, *, abort: bool = False) -> None:
+        transport = self._connections.find(scope)
+        if transport is not None and abort:
+            transport.abort()
+        elif transport is not None:
+            transport.close()
+        # The HTTP library would send a response of its own if this call ended before the connection did.
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def _pieces(self, scope: Scope, data: bytes, fault: Fault) -> AsyncIterator[bytes]:
+        for start in range(0, len(data), fault.piece):
+            if start:
+                await self._delay(fault.pieces_every)
+            self._check_open(scope)
+            yield data[start : start + fault.piece]
+
+    async def _padding(self, scope: Scope, size: int) -> AsyncIterator[bytes]:
+        before, after = b'{"padding":"', b'"}'
+        yield before
+        remaining = size - len(before) - len(after)
+        while remaining:
+            # Let other calls run, even while this caller reads as fast as it can.
+            await self._delay(0)
+            self._check_open(scope)
+            yield b"x" * min(remaining, _CHUNK_BYTES)
+            remaining -= min(remaining, _CHUNK_BYTES)
+        yield after
+
+    def _check_open(self, scope: Scope) -> None:
+        transport = self._connections.find(scope)
+        if transport is None or transport.is_closing():
+            raise _Disconnect
+
+    async def _delay(self, seconds: float) -> None:
+        """Wait; a reset or the end of the sandbox cuts this short, a caller that gives up does not."""
+        if not await self._delays.wait(seconds):
+            raise _Disconnect
+
+
+async def _read(receive: Receive) -> bytes | None:
+    """Read the body of a request, or return None if the caller disconnects before it is complete."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+async def _send(send: Send, response: _Response, pieces: AsyncIterator[bytes] | None = None) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+    if pieces is not None:
+        async for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        return
+    await send({"type": "http.response.body", "body": response.body})
+
+
+def _response(status: int, content_type: str, body: bytes) -> _Response:
+    if status in _BODILESS_STATUSES:
+        return _Response(status)
+    headers = [
+        (b"content-type", content_type.encode("latin-1")),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    return _Response(status, headers, body)
+
+
+def _replace(response: _Response, fault: Fault) -> _Response:
+    """Return the response that the fault puts in place of the service's own."""
+    replacement = fault.replacement()
+    if replacement is not None:
+        extra = fault.extra_headers()
+        response = _response(*replacement)
+        response.headers = [each for each in response.headers if each[0].decode() not in extra]
+        response.headers += [(name.encode(), value.encode("latin-1")) for name, value in extra.items()]
+    elif fault.kind == "large":
+        # Without a length the HTTP library sends it in chunks.
+        length = [] if fault.chunked else [(b"content-length", str(fault.size).encode())]
+        response = _Response(200, [(b"content-type", b"application/json"), *length])
+    return response

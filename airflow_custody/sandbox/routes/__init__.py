@@ -1,3 +1,0 @@
-"""Serve the operations of the interface, one module for each subject."""
-
-from __future__ import annotations

@@ -1,0 +1,48 @@
+"""The operations on users, and signing in."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel
+
+from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_roles
+from airflow_custody.sandbox.errors import invalid
+from airflow_custody.sandbox.responses import json_response
+from airflow_custody.sandbox.users.tokens import Caller
+from airflow_custody.sandbox.wire import omit_empty
+
+router = APIRouter()
+
+AnyCaller = Annotated[Caller, Depends(require_roles())]
+
+
+class SignIn(BaseModel):
+    """The body of a sign-in."""
+
+    username: str | None = None
+    email: str | None = None
+    password: str
+    totp: str = ""
+
+
+SignInBody = Annotated[SignIn, Depends(read_body(SignIn))]
+
+
+@router.post("/authentication/token")
+async def sign_in(service: ServiceDep, body: SignInBody) -> Response:
+    """Issue a token for a user name or e-mail address, and a password."""
+    name = body.username or body.email
+    if not name:
+        raise invalid("username: Field required")
+    user = service.users.sign_in(name, body.password, body.totp)
+    token = service.tokens.add(roles=user.roles, tenant_id=user.tenant_id, user_id=user.id, expires_in=None, jwt=True)
+    return json_response({"result": token})
+
+
+@router.get("/users/me")
+async def get_current_user(caller: AnyCaller) -> Response:
+    """Return the caller; the value of `status` is an assumption."""
+    user = omit_empty(id=caller.user_id, tenantId=caller.tenant_id, roles=list(caller.roles), status="active")
+    return json_response({"result": user})

@@ -1,0 +1,71 @@
+"""The webhook operations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_roles
+from airflow_custody.sandbox.responses import json_response
+from airflow_custody.sandbox.users.tokens import Caller
+from airflow_custody.sandbox.webhooks.store import MAX_PAGE_SIZE, NewStatus, NewWebhook, Paging
+
+router = APIRouter(prefix="/webhooks")
+
+Admin = Annotated[Caller, Depends(require_roles("Admin"))]
+
+WebhookBody = Annotated[NewWebhook, Depends(read_body(NewWebhook))]
+StatusBody = Annotated[NewStatus, Depends(read_body(NewStatus))]
+
+PageRequest = Annotated[Literal["FIRST", "NEXT", "PREVIOUS", "LAST"], Query(alias="cursor.pageRequest")]
+PageSize = Annotated[int, Query(alias="cursor.pageSize", ge=0, le=MAX_PAGE_SIZE)]
+CurrentPage = Annotated[str | None, Query(alias="cursor.currentPage")]
+SortOrder = Annotated[Literal["ASC", "DESC"], Query(alias="sortOrder")]
+
+
+async def _paging(request: PageRequest = "FIRST", size: PageSize = 0, current: CurrentPage = None) -> Paging:
+    return Paging(request=request, size=size, current=current)
+
+
+Page = Annotated[Paging, Depends(_paging)]
+
+
+@router.post("")
+async def create(service: ServiceDep, caller: Admin, body: WebhookBody) -> Response:
+    """Create a webhook and return its secret, which no other operation returns."""
+    return json_response(service.webhooks.create(caller, body))
+
+
+@router.get("")
+async def find(
+    service: ServiceDep,
+    caller: Admin,
+    page: Page,
+    type: str | None = None,
+    url: str | None = None,
+    sort_order: SortOrder = "ASC",
+) -> Response:
+    """List the webhooks."""
+    found = service.webhooks.find(caller, type=type, url=url, descending=sort_order == "DESC", paging=page)
+    return json_response(found)
+
+
+@router.get("/calls")
+async def calls(caller: Admin, page: Page) -> Response:
+    """List the calls to webhooks. There are none: the sandbox does not deliver events."""
+    _, _, cursor = page.window(0)
+    return json_response({"cursor": cursor})
+
+
+@router.patch("/{webhook_id}")
+async def set_status(service: ServiceDep, caller: Admin, webhook_id: str, body: StatusBody) -> Response:
+    """Enable or disable a webhook."""
+    return json_response({"webhook": service.webhooks.set_status(caller, webhook_id, body.status)})
+
+
+@router.delete("/{webhook_id}")
+async def delete(service: ServiceDep, caller: Admin, webhook_id: str) -> Response:
+    """Delete a webhook."""
+    service.webhooks.delete(caller, webhook_id)
+    return json_response({})

@@ -1,0 +1,171 @@
+"""Approving, rejecting and deleting whitelisting requests."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sqlite3
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_custody.sandbox.errors import ServiceError, invalid
+from airflow_custody.sandbox.users.store import MAIN_USER, UserStore
+from airflow_custody.sandbox.users.tokens import Caller
+from airflow_custody.sandbox.whitelist.store import (
+    EFFECTIVE,
+    PENDING,
+    REJECTED,
+    REMOVED,
+    NotBlank,
+    Search,
+    WhitelistStore,
+)
+from airflow_custody.sandbox.wire import dumps
+
+# An assumption.
+MAX_BATCH = 100
+
+Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Approval(BaseModel):
+    """The body of an approval."""
+
+    model_config = ConfigDict(strict=True)
+
+    ids: Ids
+    signature: str
+    comment: NotBlank
+
+
+class Rejection(BaseModel):
+    """The body of a rejection."""
+
+    model_config = ConfigDict(strict=True)
+
+    ids: Ids
+    comment: NotBlank
+
+
+class Deletion(BaseModel):
+    """The body of a deletion."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str
+    comment: NotBlank
+
+
+class Approvals:
+    """The decisions of users on whitelisting requests."""
+
+    def __init__(self, users: UserStore, whitelist: WhitelistStore) -> None:
+        self._users = users
+        self._whitelist = whitelist
+
+    def approve(self, caller: Caller, approval: Approval) -> int:
+        """Sign all requests or none, and return how many."""
+        numbers = [int(each) for each in approval.ids if each.isdigit()]
+        if len(numbers) != len(approval.ids) or numbers != sorted(set(numbers)):
+            raise invalid("ids: must be numbers in ascending order, without duplicates")
+        rows, groups = [], []
+        for request_id in approval.ids:
+            row = self._pending_row(caller, request_id)
+            rows.append(row)
+            groups.append(self._group_to_sign_for(caller, row))
+        hashes = [self._whitelist.envelope(row)["metadata"]["hash"] for row in rows]
+        self._verify(caller, approval.signature, dumps(hashes).encode())
+        for row, group in zip(rows, groups, strict=True):
+            self._whitelist.add_signature(
+                row, caller, group=group, signature=approval.signature, comment=approval.comment, hashes=hashes
+            )
+            if not _next_groups(row, self._whitelist.signatures(row)):
+                self._whitelist.set_status(str(row["id"]), EFFECTIVE)
+        return len(rows)
+
+    def reject(self, caller: Caller, rejection: Rejection) -> None:
+        """Reject all requests or none."""
+        for request_id in rejection.ids:
+            self._group_to_sign_for(caller, self._pending_row(caller, request_id))
+        for request_id in rejection.ids:
+            self._whitelist.set_status(request_id, REJECTED)
+
+    def delete(self, caller: Caller, deletion: Deletion) -> None:
+        """Delete a request."""
+        self._whitelist.row(caller, deletion.id)
+        self._whitelist.set_status(deletion.id, REMOVED)
+
+    def find(self, caller: Caller, search: Search, *, include_signed: bool) -> dict[str, Any]:
+        """Return one page of the requests that the caller may sign."""
+        found = [row for row in self._whitelist.rows(caller, search) if self._may_sign(caller, row, include_signed)]
+        return self._whitelist.page(found[search.offset : search.offset + search.page_size], len(found))
+
+    def _may_sign(self, caller: Caller, row: sqlite3.Row, include_signed: bool) -> bool:
+        if self._has_signed(caller, row):
+            return include_signed
+        return self._next_group_of(caller, row) is not None
+
+    def _pending_row(self, caller: Caller, request_id: str) -> sqlite3.Row:
+        row = self._whitelist.row(caller, request_id)
+        if row["status"] != PENDING:
+            raise ServiceError(409, f"whitelisted address {request_id} is no longer pending approval")
+        return row
+
+    def _group_to_sign_for(self, caller: Caller, row: sqlite3.Row) -> str:
+        if self._has_signed(caller, row):
+            raise ServiceError(409, f"this user has already signed whitelisted address {row['id']}")
+        group = self._next_group_of(caller, row)
+        if group is None:
+            raise ServiceError(403, f"permission denied: not an approver of whitelisted address {row['id']} now")
+        return group
+
+    def _has_signed(self, caller: Caller, row: sqlite3.Row) -> bool:
+        return any(each["user_id"] == caller.user_id for each in self._whitelist.signatures(row))
+
+    def _next_group_of(self, caller: Caller, row: sqlite3.Row) -> str | None:
+        user = self._users.get(caller.user_id)
+        for group in _next_groups(row, self._whitelist.signatures(row)):
+            # Unless a test adds a user with this id, the user of the main token is in every group.
+            if (user is None and caller.user_id == MAIN_USER) or (user is not None and group in user.groups):
+                return group
+        return None
+
+    def _verify(self, caller: Caller, signature: str, message: bytes) -> None:
+        user = self._users.get(caller.user_id)
+        if user is None or not user.public_key:
+            raise invalid("signature: this user has no public key")
+        try:
+            raw = base64.b64decode(signature, validate=True)
+        except (binascii.Error, ValueError):
+            raw = b""
+        if len(raw) != 64:
+            raise invalid("signature: must be 64 bytes r||s in base64")
+        key = load_pem_public_key(user.public_key.encode())
+        assert isinstance(key, ec.EllipticCurvePublicKey)
+        der = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
+        try:
+            key.verify(der, message, ec.ECDSA(SHA256()))
+        except InvalidSignature:
+            raise invalid("signature: does not verify against the current hashes of the requests") from None
+
+
+def _next_groups(row: sqlite3.Row, signatures: Iterable[sqlite3.Row]) -> list[str]:
+    """Return the groups that must sign next: of each branch, the first that has too few signatures."""
+    counts: dict[str, int] = {}
+    for each in signatures:
+        counts[each["group_id"]] = counts.get(each["group_id"], 0) + 1
+    found = []
+    for branch in json.loads(row["approvers"]):
+        for group in branch["sequential"]:
+            if counts.get(group["externalGroupID"], 0) < group["minimumSignatures"]:
+                found.append(str(group["externalGroupID"]))
+                break
+    return found

@@ -1,0 +1,142 @@
+"""What all sensors share: waiting in a worker or in the triggerer, and ending the same way in both."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import (
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    BaseSensorOperator,
+    PokeReturnValue,
+)
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.retry_policy import failing_task, use_default_retry_policy
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+    from airflow.triggers.base import BaseTrigger
+
+# Airflow's own time-out of a deferral is a backstop for a triggerer that is down. It must not come before the
+# trigger's, which knows the last result.
+_BACKSTOP = timedelta(minutes=5)
+# What Airflow 2 and 3 report when a deferral timed out.
+_DEFERRAL_TIMEOUTS = ("Trigger/execution timeout", "Trigger timeout")
+
+
+class CustodySensor(BaseSensorOperator):
+    """
+    The base of the sensors.
+
+    :param custody_conn_id: id of the Airflow connection.
+    :param deferrable: whether to wait in the triggerer instead of a worker.
+    """
+
+    #: The state that is waited for: the word in messages, and the status of the trigger's successful event.
+    target_state = ""
+
+    def __init__(self, *, custody_conn_id: str, deferrable: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        use_default_retry_policy(self)
+        if self.never_fail or self.silent_fail:
+            raise ValueError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
+        self.custody_conn_id = custody_conn_id
+        self.deferrable = deferrable
+        self._last_result = ""
+
+    @abstractmethod
+    def _poll(self) -> PokeReturnValue | bool:
+        """Poll once: a value if the target state is reached, False if it is not yet."""
+
+    @abstractmethod
+    def _success_message(self, result: dict[str, Any]) -> str:
+        """Return what the log says when the trigger reports success."""
+
+    @abstractmethod
+    def _trigger(self, deadline: float | None) -> BaseTrigger:
+        """Return the trigger that waits until a Unix time; None: no limit."""
+
+    @cached_property
+    def hook(self) -> CustodyHook:
+        """The hook, kept open for as long as the sensor pokes."""
+        return CustodyHook(self.custody_conn_id)
+
+    def poke(self, context: Context) -> PokeReturnValue | bool:
+        """Poll once; a service that is away or busy is "not yet"."""
+        try:
+            return self._poll()
+        except CustodyError as error:
+            if not error.transient:
+                raise
+            self._last_result = str(error)
+            self.log.warning("Not yet: %s", error)
+            return False
+
+    def execute(self, context: Context) -> Any:
+        """Wait in the worker, or poll once and wait in the triggerer."""
+        with self._ending_task():
+            if not self.deferrable:
+                return super().execute(context)
+            started = time.time()
+            result = self.poke(context)
+            if isinstance(result, PokeReturnValue):
+                return result.xcom_value
+            if time.time() - started > self.timeout:
+                raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
+            self.defer(
+                trigger=self._trigger(deadline=started + self.timeout),
+                method_name="execute_complete",
+                timeout=timedelta(seconds=self.timeout + self.poke_interval) + _BACKSTOP,
+            )
+
+    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what the trigger reports, or raise what ended the wait."""
+        status = (event or {}).get("status")
+        if event is not None and status == self.target_state:
+            result: dict[str, Any] = event["result"]
+            self.log.info("%s", self._success_message(result))
+            return result
+        if event is not None and status == "timeout":
+            self._last_result = event["message"]
+            raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
+        if event is not None and status == "error":
+            raise CustodyError.from_json(event["error"])
+        raise CustodyError(f"the trigger sent an unknown event: {event!r}", retryable=True)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Come back from the triggerer; a deferral that Airflow itself timed out is a time-out like any other."""
+        with self._ending_task():
+            if next_method == "__fail__" and (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS:
+                raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
+            return super().resume_execution(next_method, next_kwargs, context)
+
+    @contextmanager
+    def _ending_task(self) -> Iterator[None]:
+        """
+        End the task the same way in every mode.
+
+        Airflow's own handling of ``soft_fail`` differs between them: it skips on failures in poke mode, and on
+        every error after a deferral. So the setting is hidden from it.
+        """
+        soft_fail, self.soft_fail = self.soft_fail, False
+        try:
+            with failing_task(self):
+                yield
+        except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
+            message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)
+            if soft_fail:
+                raise AirflowSkipException(message) from None
+            self.log.error("%s", message)
+            raise type(timeout)(message) from None
+        finally:
+            self.soft_fail = soft_fail
+            self.hook.close()

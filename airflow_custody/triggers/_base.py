@@ -1,0 +1,273 @@
+"""What all triggers share: one supervised poll for all that wait for the same thing, and what ends a wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar
+
+from airflow.triggers.base import TriggerEvent
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.hooks.custody import CustodyHook
+
+S = TypeVar("S", bound=Hashable)
+T = TypeVar("T")
+
+# While the service fails, polls become rarer up to this many seconds (or the interval, if that is longer).
+MAX_BACKOFF = 300.0
+MAX_RETRY_AFTER = 3600.0
+#: How many polls run at once, so that some that hang neither stop the others nor occupy the event loop's own threads.
+MAX_CONCURRENT_POLLS = 8
+# Triggers that start together are served by one poll.
+_GATHERING_DELAY = 0.1
+
+
+@cache
+def _default_pool() -> Executor:
+    return ThreadPoolExecutor(MAX_CONCURRENT_POLLS, thread_name_prefix="custody-poll")
+
+
+# --- events ------------------------------------------------------------------------------------------------
+
+
+def event(status: str, **facts: Any) -> TriggerEvent:
+    """Return an event of a trigger: plain JSON with a status."""
+    return TriggerEvent({"status": status, **facts})  # type: ignore[no-untyped-call]
+
+
+def error_event(error: CustodyError) -> TriggerEvent:
+    """Return the event that ends a wait with an error."""
+    return event("error", error=error.to_json())
+
+
+def wrap_unexpected(exception: BaseException, operation: str) -> CustodyError:
+    """Return an error of ours for one that is not, say of a secrets backend: a retry of the task may help."""
+    return CustodyError(f"{type(exception).__name__}: {exception}", operation=operation, retryable=True)
+
+
+# --- how often to poll ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PollSchedule:
+    """
+    How often to poll.
+
+    :param interval: seconds between two polls when all is well.
+    :param exponential_backoff: whether the interval doubles with each poll. Default False.
+    :param max_wait: maximum interval in seconds; None (default): no limit.
+    :param deadline: Unix time that the last poll should not be later than; None (default): no limit.
+    """
+
+    interval: float
+    exponential_backoff: bool = False
+    max_wait: float | None = None
+    deadline: float | None = None
+
+    def next_delay(self, polls: int, failures: int, error: CustodyError | None) -> float:
+        """
+        Return the seconds until the next poll.
+
+        :param polls: the number of polls so far.
+        :param failures: how many of the last ones failed.
+        :param error: what the last one failed with; None if it did not.
+        """
+        seconds = self.interval
+        if self.exponential_backoff:
+            seconds = self.interval * 2.0 ** min(polls - 1, 30)
+            seconds = min(seconds, self.max_wait or float("inf"))
+            if self.deadline:
+                seconds = max(self.interval, min(seconds, self.deadline - time.time()))
+        if failures > 1:
+            backoff = self.interval * 2.0 ** min(failures - 1, 30)
+            seconds = max(seconds, min(backoff, max(self.interval, MAX_BACKOFF)))
+        if error is not None and error.retry_after:
+            seconds = max(seconds, min(error.retry_after, MAX_RETRY_AFTER))
+        return seconds
+
+
+# --- the shared poll -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PollResult(Generic[T]):
+    """
+    What one poll brought for one subject.
+
+    :param value: what was fetched; None if there is an error.
+    :param error: what the poll failed with; None if it did not.
+    """
+
+    value: T | None = None
+    error: CustodyError | None = None
+
+
+#: Fetches the state of several subjects, in a thread of its own. A subject that it leaves out has no result.
+Fetch = Callable[[CustodyHook, Sequence[S]], Mapping[S, PollResult[T]]]
+
+
+class SharedPoll(Generic[S, T]):
+    """
+    One poll for everything that triggers of this process wait for at the same place.
+
+    It runs while somebody subscribes, with the same client as in every other mode, in a bounded pool of threads. If
+    it dies, all who subscribe get an error, and whoever comes next gets a new one.
+
+    :param key: names the poll: triggers with the same key share it.
+    :param custody_conn_id: id of the Airflow connection; it is read again at each poll.
+    :param fetch: fetches the state of all subjects that somebody waits for.
+    :param schedule: how often to poll.
+    :param pool: the threads to poll in; None (default): one pool of :data:`MAX_CONCURRENT_POLLS` for the process.
+    """
+
+    _running: ClassVar[dict[tuple[asyncio.AbstractEventLoop, Hashable], SharedPoll[Any, Any]]] = {}
+
+    def __init__(
+        self,
+        key: Hashable,
+        custody_conn_id: str,
+        fetch: Fetch[S, T],
+        schedule: PollSchedule,
+        pool: Executor | None = None,
+    ) -> None:
+        self._key = (asyncio.get_running_loop(), key)
+        self._hook = CustodyHook(custody_conn_id)
+        self._fetch = fetch
+        self._schedule = schedule
+        self._pool = pool or _default_pool()
+        self._subscribers: dict[S, set[asyncio.Queue[PollResult[T]]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    def running(cls) -> int:
+        """Return how many polls are running in this process."""
+        return len(cls._running)
+
+    @contextmanager
+    def subscribe(self, subject: S) -> Iterator[AsyncIterator[PollResult[T]]]:
+        """Join the running poll of the same key, or start this one; yields the results for one subject."""
+        for key in [each for each in self._running if each[0].is_closed()]:
+            # Its event loop ended without cleaning up.
+            del self._running[key]
+        poll: SharedPoll[S, T] = self._running.setdefault(self._key, self)
+        queue = poll._add(subject)
+        try:
+            yield _results(queue)
+        finally:
+            poll._remove(subject, queue)
+
+    def _add(self, subject: S) -> asyncio.Queue[PollResult[T]]:
+        queue: asyncio.Queue[PollResult[T]] = asyncio.Queue()
+        self._subscribers.setdefault(subject, set()).add(queue)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
+        return queue
+
+    def _remove(self, subject: S, queue: asyncio.Queue[PollResult[T]]) -> None:
+        queues = self._subscribers.get(subject, set())
+        queues.discard(queue)
+        if not queues:
+            self._subscribers.pop(subject, None)
+        if not self._subscribers and self._task is not None:
+            self._task.cancel()
+            self._forget()
+
+    def _forget(self) -> None:
+        if self._running.get(self._key) is self:
+            del self._running[self._key]
+
+    async def _run(self) -> None:
+        polls = failures = 0
+        try:
+            await asyncio.sleep(_GATHERING_DELAY)
+            while True:
+                error = await self._poll()
+                polls += 1
+                failures = failures + 1 if error else 0
+                await asyncio.sleep(self._schedule.next_delay(polls, failures, error))
+        finally:
+            self._hook.close()
+
+    async def _poll(self) -> CustodyError | None:
+        """Poll once, hand out the results, and return the first error among them."""
+        asked = {subject: list(queues) for subject, queues in self._subscribers.items()}
+        # As asyncio.to_thread does it, but in a pool that nothing else uses.
+        run = contextvars.copy_context().run
+        results = await asyncio.get_running_loop().run_in_executor(
+            self._pool, run, self._fetch, self._hook, list(asked)
+        )
+        for subject, queues in asked.items():
+            result = results.get(subject) or PollResult(
+                error=CustodyError("the poll brought no result", retryable=True)
+            )
+            for queue in queues:
+                queue.put_nowait(result)
+        return next((result.error for result in results.values() if result.error), None)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Tell all who wait that the poll has died, unless the last of them has just left."""
+        self._forget()
+        if task.cancelled() and not self._subscribers:
+            return
+        exception = None if task.cancelled() else task.exception()
+        error = wrap_unexpected(exception or asyncio.CancelledError("the poll was cancelled"), "poll")
+        for queues in self._subscribers.values():
+            for queue in queues:
+                queue.put_nowait(PollResult(error=error))
+
+
+async def _results(queue: asyncio.Queue[PollResult[T]]) -> AsyncIterator[PollResult[T]]:
+    while True:
+        yield await queue.get()
+
+
+async def poll_until(
+    results: AsyncIterator[PollResult[T]],
+    judge: Callable[[T], TriggerEvent | str],
+    *,
+    deadline: float | None,
+    interval: float,
+    log: Any,
+) -> TriggerEvent:
+    """
+    Wait until a poll's result ends the wait.
+
+    A transient error is logged and waited out; any other ends the wait.
+
+    :param results: the results, one after the other.
+    :param judge: returns the event that a value ends the wait with, or in words why it does not.
+    :param deadline: Unix time after which the wait times out; None: no limit.
+    :param interval: seconds between two polls.
+    :param log: the trigger's log.
+    :return: the event: what ``judge`` returned, ``timeout`` or ``error``.
+    """
+    last = "the service has not been polled yet"
+    while True:
+        # As in poke mode, the first result after the deadline still counts; should none come, the wait ends.
+        patience = None if deadline is None else max(0.0, deadline - time.time()) + interval + 1.0
+        try:
+            result = await asyncio.wait_for(anext(results), patience)
+            if result.error is not None:
+                if not result.error.transient:
+                    return error_event(result.error)
+                last = str(result.error)
+            else:
+                judged = judge(result.value)  # type: ignore[arg-type] # no error, so there is a value
+                if isinstance(judged, TriggerEvent):
+                    return judged
+                last = judged
+        except asyncio.TimeoutError:
+            return event("timeout", message=last)
+        except Exception as exception:
+            return error_event(wrap_unexpected(exception, "wait"))
+        log.info("Not yet: %s", last)
+        if deadline is not None and time.time() > deadline:
+            return event("timeout", message=last)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_custody.client import CustodyConfigurationError, HealthCheck
+from airflow_custody.client.health.verdict import HealthCriteria, judge
+from airflow_custody.client.timestamps import parse_timestamp
+
+NOW = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
+
+
+def entry(group: str = "hsm", **changes: Any) -> HealthCheck:
+    wire: Any = {
+        "tenantId": "1",
+        "componentName": "c",
+        "group": group,
+        "healthCheck": "k",
+        "status": "success",
+        "report": {"name": "k", "status": "success", "duration": "1ms", "results": {"ETH": "success"}},
+        "lastUpdateDate": (NOW - timedelta(seconds=30)).isoformat(),
+        "validUntilDate": (NOW + timedelta(seconds=30)).isoformat(),
+        **changes,
+    }
+    given: Any = {name: value for name, value in wire.items() if value is not None}
+    return HealthCheck(given, group)
+
+
+UNHEALTHY: dict[str, dict[str, Any]] = {
+    "no status": {"status": None},
+    "empty status": {"status": ""},
+    "unknown word": {"status": "ok"},
+    "report disagrees": {"report": {"status": "error"}},
+    "report without status": {"report": {"name": "k"}},
+    "report with an error": {"report": {"status": "success", "error": "lost"}},
+    "stale": {"validUntilDate": "2026-06-01T11:59:59Z"},
+    "no date": {"validUntilDate": None},
+    "unreadable date": {"validUntilDate": "tomorrow"},
+    "zero date": {"validUntilDate": "0001-01-01T00:00:00Z"},
+}
+
+
+def test_healthy() -> None:
+    verdict = judge([entry(), entry("db", report=None)], HealthCriteria(), NOW)
+    assert verdict.healthy
+    assert verdict.to_json()["oldest_result_age_seconds"] == 30
+    assert judge([entry(status="SUCCESS")], HealthCriteria(), NOW).healthy
+
+
+@pytest.mark.parametrize("change", UNHEALTHY.values(), ids=UNHEALTHY)
+def test_one_bad_check_is_enough_to_be_unhealthy(change: dict[str, Any]) -> None:
+    verdict = judge([entry(), entry(**change)], HealthCriteria(), NOW)
+    assert not verdict.healthy
+    assert (verdict.total, verdict.unhealthy) == (2, 1)
+
+
+def test_checks_that_do_not_match_the_criteria_are_not_healthy() -> None:
+    assert not judge([], HealthCriteria(), NOW).healthy
+    assert not judge([entry()], HealthCriteria(tenant_id="2"), NOW).healthy
+    assert not judge([HealthCheck(entry("hsm").wire, "db")], HealthCriteria(), NOW).healthy
+    assert not judge([entry()], HealthCriteria(groups=("hsm", "db")), NOW).healthy
+    verdict = judge([entry(), entry("db", healthCheck="x")], HealthCriteria(groups=("hsm",), checks=("x",)), NOW)
+    assert not verdict.healthy
+    assert "left by the other filters" in verdict.summary()
+
+
+def test_filters_ignore_all_other_checks() -> None:
+    checks = [entry(), entry("db", status="error")]
+    assert judge(checks, HealthCriteria(groups=("hsm",)), NOW).healthy
+    assert not judge(checks, HealthCriteria(groups=("db",)), NOW).healthy
+
+
+def test_required_results() -> None:
+    assert judge([entry()], HealthCriteria(require_results=("ETH",)), NOW).healthy
+    assert not judge([entry()], HealthCriteria(require_results=("BTC",)), NOW).healthy
+    bad = entry(report={"status": "success", "results": {"ETH": "behind"}})
+    assert not judge([entry(), bad], HealthCriteria(require_results=("ETH",)), NOW).healthy
+    assert judge([entry(), bad], HealthCriteria(), NOW).healthy
+
+
+@given(st.lists(st.sampled_from(list(UNHEALTHY)), min_size=1, max_size=5), st.integers(0, 5), st.randoms())
+def test_good_checks_do_not_outweigh_a_bad_one(bad: list[str], good: int, random: Random) -> None:
+    checks = [entry(**UNHEALTHY[name]) for name in bad] + [entry() for _ in range(good)]
+    random.shuffle(checks)
+    assert not judge(checks, HealthCriteria(), NOW).healthy
+
+
+@given(
+    st.dictionaries(st.sampled_from(["status", "report", "validUntilDate", "group", "tenantId"]), st.none() | st.text())
+)
+def test_no_entry_crashes_the_verdict(changes: dict[str, Any]) -> None:
+    changes.pop("report", None)
+    verdict = judge([entry(**changes)], HealthCriteria(), NOW)
+    json.dumps(verdict.to_json())
+    assert all("\n" not in line and "\x1b" not in line for line in verdict.table())
+
+
+def test_the_verdict_stays_small() -> None:
+    checks = [entry(f"{i}" + "g" * 500, componentName="c" * 5000, status="s" * 5000) for i in range(10_000)]
+    assert len(json.dumps(judge(checks, HealthCriteria(), NOW).to_json())) < 30_000
+
+
+def test_criteria_from_the_arguments_of_an_author() -> None:
+    criteria = HealthCriteria.of(groups="hsm", healthy_statuses=["HEALTHY"], tenant_id=3)  # type: ignore[arg-type]
+    assert criteria == HealthCriteria(tenant_id="3", groups=("hsm",), healthy_statuses=("healthy",))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"groups": []},
+        {"checks": [" "]},
+        {"components": [1]},
+        {"healthy_statuses": []},
+        {"require_fresh": "yes"},
+        {"groups": 5},
+    ],
+)
+def test_invalid_criteria_are_refused_by_name(change: dict[str, Any]) -> None:
+    with pytest.raises(CustodyConfigurationError) as caught:
+        HealthCriteria.of(**change)
+    assert caught.value.setting == next(iter(change))
+
+
+def test_a_date_that_only_looks_readable_is_not_fresh() -> None:
+    verdict = judge([entry(validUntilDate="2999-02-28T10:20:30.Z\x00Z")], HealthCriteria(), NOW)
+    assert not verdict.healthy
+    assert "readably" in verdict.summary()
+
+
+@given(st.lists(st.datetimes(datetime(2000, 1, 1), datetime(2030, 1, 1)), min_size=1), st.integers(0, 9))
+def test_the_oldest_update_is_the_oldest(moments: list[datetime], digits: int) -> None:
+    texts = [f"{moment.isoformat(timespec='microseconds')}000"[: 20 + digits].rstrip(".") + "Z" for moment in moments]
+    dates = [parse_timestamp(text) for text in texts]
+    garbage = [entry(lastUpdateDate=text) for text in ("", "0000-00-00T00:00:00Z", "yesterday")]
+    checks = [*garbage, *(entry(lastUpdateDate=text) for text in texts), *garbage]
+    assert judge(checks, HealthCriteria(), NOW).oldest_update == min(date for date in dates if date)

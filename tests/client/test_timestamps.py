@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from airflow_custody.client.timestamps import parse_timestamp
+
+FORM = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+@given(st.datetimes(timezones=st.just(timezone.utc)), st.integers(0, 999))
+def test_a_formatted_timestamp_is_parsed(moment: datetime, nanos: int) -> None:
+    text = f"{moment:%Y}".zfill(4) + f"-{moment:%m-%dT%H:%M:%S}.{moment.microsecond:06d}{nanos:03d}Z"
+    assert parse_timestamp(text) == moment
+
+
+@given(st.text())
+def test_no_text_crashes_the_parser(text: str) -> None:
+    parsed = parse_timestamp(text)
+    assert parsed is None or parsed.tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-02",
+        "2026-01-02T03:04:05",
+        "1700000000",
+        "2026-W01-1T00:00:00Z",
+        "2026-13-01T00:00:00Z",
+        "0001-01-01T00:00:00+14:00",
+        "2026-01-02T03:04:05.Z",
+        "2026-01-02T03:04:05,1Z",
+        "2026-01-02T03:04:05.1234567890Z",
+        # datetime stops reading at a NUL.
+        "2030-02-28T10:20:30.Z\x00Z",
+        "2030-02-28T10:Z\x00:30Z",
+        "2030-02-28T10:20:30\x00Z",
+    ],
+)
+def test_malformed_timestamps_are_not_parsed(text: str) -> None:
+    assert parse_timestamp(text) is None
+
+
+# A few changes to what the service writes: there a quick check and a thorough one would differ.
+@given(st.data())
+def test_only_rfc_3339_is_parsed(data: st.DataObject) -> None:
+    text = list(data.draw(st.sampled_from(["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456789Z"])))
+    for _ in range(data.draw(st.integers(0, 3))):
+        text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.sampled_from("0129-+:.,TtZzW ١\x00"))
+    written = "".join(text)
+    assert parse_timestamp(written) is None or FORM.fullmatch(written)
+
+
+@given(st.datetimes(), st.sampled_from(["Z", "z", "+00:00", "-00:00"]), st.sampled_from("Tt"), st.integers(0, 9))
+@example(datetime(1, 1, 1), "z", "t", 0)
+def test_every_spelling_of_a_time_in_utc_means_the_same(moment: datetime, end: str, middle: str, digits: int) -> None:
+    fraction = f"{moment.microsecond:06d}000"[:digits]
+    text = moment.replace(microsecond=0).isoformat().replace("T", middle) + (f".{fraction}" if fraction else "") + end
+    expected = moment.replace(microsecond=int(fraction.ljust(6, "0")[:6] or 0), tzinfo=timezone.utc)
+    assert parse_timestamp(text) == expected

@@ -1,0 +1,233 @@
+"""What is retried within one call, what is not, and what must never be quoted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from raw_server import raw_server
+
+from airflow_custody.client import (
+    ClientSettings,
+    CustodyClient,
+    CustodyConfigurationError,
+    CustodyConnectionError,
+    CustodyError,
+    CustodyOutcomeUnknownError,
+    CustodyResponseError,
+    PasswordSignIn,
+    WhitelistRequest,
+)
+from airflow_custody.sandbox import Sandbox
+
+REQUEST = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain="ETH")
+PROXY_PASSWORD = "proxy-s3cret"
+
+
+def refuse_tunnel(stream: socket.socket) -> None:
+    stream.sendall(b"HTTP/1.1 407 Denied " + PROXY_PASSWORD.encode() + b"\r\nContent-Length: 0\r\n\r\n")
+
+
+def speak_http(stream: socket.socket) -> None:
+    stream.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "; retry " in record.getMessage()]
+
+
+@pytest.fixture(autouse=True)
+def log_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+
+@pytest.mark.parametrize("retry_after", [None, 0])
+def test_an_overloaded_service_is_not_asked_again_at_once(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture, retry_after: int | None
+) -> None:
+    sandbox.control.add_fault("status", status=503, times=2, **({} if retry_after is None else {"retry_after": 0}))
+    with CustodyClient(sandbox.url, sandbox.token, max_retries=2) as client:
+        client.list_health_checks()
+    first, second = lines(caplog)
+    assert first.endswith("retry 1 of 2 now")
+    assert " in 1." in second
+
+
+def create(client: CustodyClient) -> None:
+    client.create_whitelist_request(REQUEST)
+
+
+def read(client: CustodyClient) -> None:
+    client.list_health_checks()
+
+
+@pytest.mark.parametrize(("call", "connections"), [(create, 1), (read, 2)])
+def test_a_failed_tls_handshake_is_retried_for_what_is_safe_to_repeat(call: Any, connections: int) -> None:
+    with raw_server(speak_http) as (url, received):
+        https = url.replace("http:", "https:")
+        with (
+            CustodyClient(https, "t0ken", max_retries=1, timeout=5) as client,
+            pytest.raises(CustodyConnectionError, match="nothing was sent"),
+        ):
+            call(client)
+    assert len(received) == connections
+
+
+def reset(stream: socket.socket) -> None:
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def close(stream: socket.socket) -> None:
+    pass
+
+
+def hang(stream: socket.socket) -> None:
+    time.sleep(0.6)
+
+
+@pytest.mark.parametrize(("call", "connections"), [(create, 1), (read, 2)])
+@pytest.mark.parametrize("ending", [reset, close, hang])
+def test_a_handshake_that_breaks_off_is_retried_for_what_is_safe_to_repeat(
+    ending: Callable[[socket.socket], None], call: Any, connections: int
+) -> None:
+    with raw_server(ending) as (url, received):
+        https = url.replace("http:", "https:")
+        with (
+            CustodyClient(https, "t0ken", max_retries=1, timeout=0.5) as client,
+            pytest.raises(CustodyConnectionError, match="nothing was sent"),
+        ):
+            call(client)
+    assert len(received) == connections
+
+
+@pytest.mark.parametrize("call", [create, read])
+def test_a_proxy_that_refuses_us_is_asked_once(call: Any) -> None:
+    # More often, and the account at the proxy may get locked.
+    with raw_server(refuse_tunnel) as (url, received):
+        proxy = f"http://user:{PROXY_PASSWORD}@{urlsplit(url).netloc}"
+        with (
+            CustodyClient("https://custody.example.com", "t0ken", proxy=proxy, max_retries=3) as client,
+            pytest.raises(CustodyConnectionError),
+        ):
+            call(client)
+    assert len(received) == 1
+
+
+@pytest.mark.parametrize("call", [create, read])
+def test_a_refused_connection_is_retried_whatever_is_sent(call: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        CustodyClient("http://127.0.0.1:9", "t0ken", max_retries=1) as client,
+        pytest.raises(CustodyConnectionError, match="nothing was sent"),
+    ):
+        call(client)
+    assert len(lines(caplog)) == 1
+
+
+@pytest.mark.parametrize("fault", [{"kind": "drop"}, {"kind": "status", "status": 503, "retry_after": 0}], ids=str)
+def test_a_create_is_never_repeated_after_it_was_sent(sandbox: Sandbox, fault: dict[str, Any]) -> None:
+    sandbox.control.add_fault(**fault, times=None)
+    with (
+        CustodyClient(sandbox.url, sandbox.token, max_retries=5) as client,
+        pytest.raises(CustodyOutcomeUnknownError),
+    ):
+        create(client)
+    assert len(sandbox.control.request_log()) == 1
+
+
+# --- secrets -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def test_no_proxy_password_in_a_repr() -> None:
+    settings = ClientSettings("https://custody.example.com", proxy=f"http://user:{PROXY_PASSWORD}@proxy.example.com")
+    assert PROXY_PASSWORD not in repr(settings)
+    with CustodyClient("https://custody.example.com", "t0ken", proxy=settings.proxy) as client:
+        assert PROXY_PASSWORD not in repr(client.settings)
+        assert PROXY_PASSWORD not in repr(client)
+
+
+def test_no_proxy_password_in_an_error_or_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with raw_server(refuse_tunnel) as (url, _):
+        proxy = f"http://user:{PROXY_PASSWORD}@{urlsplit(url).netloc}"
+        with (
+            CustodyClient("https://custody.example.com", "t0ken", proxy=proxy, max_retries=1) as client,
+            pytest.raises(CustodyError) as caught,
+        ):
+            read(client)
+    assert PROXY_PASSWORD not in str(caught.value)
+    assert PROXY_PASSWORD not in caplog.text
+
+
+MALFORMED = [
+    f"http://user:{PROXY_PASSWORD}@[::1",
+    f"http://user:{PROXY_PASSWORD}@proxy.invalid:99999",
+    f"http://user:{PROXY_PASSWORD}\u2100@proxy.invalid:1",
+]
+
+
+@pytest.mark.parametrize("proxy", MALFORMED)
+def test_no_password_of_a_malformed_proxy(
+    clean_environment: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, proxy: str
+) -> None:
+    with pytest.raises(CustodyConfigurationError) as caught:
+        CustodyClient("https://custody.example.com", "t0ken", proxy=proxy)
+    assert PROXY_PASSWORD not in str(caught.value)
+    clean_environment.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(CustodyConfigurationError) as caught:
+        CustodyClient("https://custody.example.com", "t0ken")
+    assert PROXY_PASSWORD not in str(caught.value)
+    assert PROXY_PASSWORD not in caplog.text
+
+
+def test_a_proxy_that_is_not_used_changes_nothing(clean_environment: pytest.MonkeyPatch) -> None:
+    clean_environment.setenv("HTTP_PROXY", MALFORMED[0])
+    clean_environment.setenv("NO_PROXY", "localhost")
+    with (
+        CustodyClient("https://127.0.0.1:9", "t0ken", max_retries=0) as client,
+        pytest.raises(CustodyConnectionError) as caught,
+    ):
+        read(client)
+    assert "through the proxy" not in str(caught.value)
+    assert client.auth.redact("no route to localhost") == "no route to localhost"
+
+
+def test_a_token_that_was_replaced_is_still_redacted(sandbox: Sandbox) -> None:
+    ann = sandbox.control.add_user("ann", ["TPUser"], password="ann-s-password")
+    tokens: list[str] = []
+    with CustodyClient(sandbox.url, auth=PasswordSignIn("ann", "ann-s-password", on_token=tokens.append)) as client:
+        read(client)
+        sandbox.control.revoke_tokens(ann)
+        read(client)
+        first, second = tokens
+        assert client.auth.redact(f"{first} and {second} and ann-s-password") == "*** and *** and ***"
+
+
+# --- whose response is it? ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body", ["{}".encode("utf-16"), b"\xef\xbb\xbf{}", b"{", b"NaN", b"[]", b'{"a": "\\ud800"}'], ids=repr
+)
+def test_only_json_in_utf_8_is_the_services(body: bytes) -> None:
+    def respond(stream: socket.socket) -> None:
+        stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    with (
+        raw_server(respond) as (url, _),
+        CustodyClient(url, "t0ken", max_retries=0) as client,
+        pytest.raises(CustodyResponseError, match="not a response of the custody service"),
+    ):
+        client.delete_webhook("00000000-0000-0000-0000-000000000000")

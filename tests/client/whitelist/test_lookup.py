@@ -1,0 +1,282 @@
+"""Finding whitelisting requests, and comparing them with what was asked for."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyConnectionError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyPermissionError,
+    CustodyRequestError,
+    CustodyResponseError,
+    WhitelistEnvelope,
+    WhitelistRequest,
+)
+from airflow_custody.client.whitelist.models import MAX_PAYLOAD_BYTES
+from airflow_custody.client.whitelist.review import compare
+from airflow_custody.sandbox import Sandbox
+
+ADDRESS = "0x" + "ab" * 20
+REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
+FIND = {"method": "GET", "path": "/whitelists/addresses"}
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=0) as made:
+        yield made
+
+
+# --- finding -----------------------------------------------------------------------------------------------
+
+
+def test_finds_pending_requests_with_their_verified_payload(sandbox: Sandbox, client: CustodyClient) -> None:
+    request = WhitelistRequest(label="Trésor", address=ADDRESS, currency="eth", linked_internal_address_ids=["7", "3"])
+    number = client.create_whitelist_request(request)
+    client.create_whitelist_request(REQUEST.model_copy(update={"address": "0x" + "cd" * 20}))
+    (found,) = client.find_whitelist_requests(addresses=[ADDRESS])
+    assert found.id == number
+    assert found.created_at is not None
+    assert compare(request, found.payload()).same
+    assert compare(REQUEST, found.payload()).differing == ("label", "linked_internal_address_ids")
+    assert not list(client.find_whitelist_requests(addresses=[ADDRESS], include_pending=False))
+    assert sandbox.control.request_log(**FIND)[0]["query"] == {
+        "addresses": [ADDRESS],
+        "includeForApproval": ["true"],
+        "limit": ["100"],
+        "offset": ["0"],
+    }
+
+
+def test_reads_all_pages_and_only_those_that_are_needed(sandbox: Sandbox, client: CustodyClient) -> None:
+    numbers = [client.create_whitelist_request(REQUEST) for _ in range(201)]
+    sandbox.control.clear_request_log()
+    assert [each.id for each in client.find_whitelist_requests()] == numbers
+    assert len(sandbox.control.request_log()) == 3
+    assert next(client.find_whitelist_requests(ids=numbers)).id == "3711"
+    assert len(sandbox.control.request_log()) == 4
+
+
+def page(*ids: object, total: object = None) -> dict[str, Any]:
+    return {"result": [{"id": each} for each in ids], **({} if total is None else {"totalItems": total})}
+
+
+def add_responses(sandbox: Sandbox, *bodies: object) -> None:
+    for body in bodies:
+        sandbox.control.add_fault("status", **FIND, status=200, body=body)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "ids"),
+    [
+        ([{}], []),
+        ([{"result": None}], []),
+        ([page(1, "2", total=2)], ["1", "2"]),
+        ([page("1")], ["1"]),
+        ([page("1", total="2"), page("2", total="2")], ["1", "2"]),
+        # In between, a row moved to the next page.
+        ([page("1", "2", total="3"), page("2", "3", total="3")], ["1", "2", "3"]),
+    ],
+)
+def test_valid_listings(sandbox: Sandbox, client: CustodyClient, bodies: list[Any], ids: list[str]) -> None:
+    add_responses(sandbox, *bodies)
+    assert [each.id for each in client.find_whitelist_requests()] == ids
+
+
+@pytest.mark.parametrize(
+    ("bodies", "retryable"),
+    [
+        ([page("1", total="2"), page("1", total="2")], True),
+        ([page("1", total="3"), page(total="3")], True),
+        ([page("1", total="2"), page("2", total="3"), page(total="3")], True),
+        ([page("1", total="many")], False),
+        ([{"result": [{"status": "pending"}]}], False),
+        ([{"result": {"id": "1"}}], False),
+        ([{"status": "UP"}], False),
+        ([[]], False),
+    ],
+)
+def test_inconsistent_listings_are_refused(
+    sandbox: Sandbox, client: CustodyClient, bodies: list[Any], retryable: bool
+) -> None:
+    add_responses(sandbox, *bodies)
+    with pytest.raises(CustodyResponseError) as caught:
+        list(client.find_whitelist_requests())
+    assert caught.value.retryable is retryable
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(404, CustodyNotFoundError), (403, CustodyPermissionError), (405, CustodyRequestError)]
+)
+def test_a_service_without_the_lookup_raises_a_specific_error(
+    sandbox: Sandbox, client: CustodyClient, status: int, kind: type[CustodyError]
+) -> None:
+    sandbox.control.add_fault("status", **FIND, status=status)
+    with pytest.raises(kind) as caught:
+        list(client.find_whitelist_requests())
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize("filters", [{"ids": []}, {"addresses": []}, {"blockchain": ""}])
+def test_an_empty_filter_does_not_find_everything(
+    sandbox: Sandbox, client: CustodyClient, filters: dict[str, Any]
+) -> None:
+    with pytest.raises(CustodyRequestError, match="empty"):
+        list(client.find_whitelist_requests(**filters))
+    assert sandbox.control.request_log() == []
+
+
+# --- verifying and comparing -------------------------------------------------------------------------------
+
+
+def envelope(text: str | None, hash_: str | None = None) -> WhitelistEnvelope:
+    if text is not None and hash_ is None:
+        hash_ = hashlib.sha256(text.encode()).hexdigest()
+    return WhitelistEnvelope({"id": "1", "metadata": {"payloadAsString": text, "hash": hash_}})
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        WhitelistEnvelope({"id": "1"}),
+        envelope(None),
+        envelope("{}", "0" * 64),
+        envelope("{}", hashlib.sha256(b"{}").hexdigest().upper()),
+        envelope("{"),
+        envelope("[]"),
+        envelope('{"label":"a","label":"b"}'),
+        envelope('{"x":{"id":"1","id":"2"}}'),
+        envelope("[" * 100_000),
+        envelope(json.dumps({"label": "a" * MAX_PAYLOAD_BYTES})),
+    ],
+)
+def test_a_payload_that_cannot_be_verified_is_refused(bad: WhitelistEnvelope) -> None:
+    with pytest.raises(CustodyResponseError, match="cannot be verified"):
+        bad.payload()
+
+
+def payload(**changes: object) -> dict[str, Any]:
+    return {
+        "currency": "ETH",
+        "address": ADDRESS,
+        "label": "Treasury",
+        "memo": "",
+        "linkedInternalAddresses": [],
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "differing", "unclear"),
+    [
+        ({}, {}, (), ()),
+        ({"blockchain": "eth"}, {}, (), ()),
+        ({}, {"addressType": "individual", "contractType": "x", "network": "mainnet"}, (), ()),
+        ({"linked_internal_address_ids": ["2", "1"]}, {"linkedInternalAddresses": [{"id": 1}, {"id": "2"}]}, (), ()),
+        ({"linked_wallet_ids": ["1"]}, {"linkedWallets": [{"id": "1"}]}, (), ()),
+        ({}, {"currency": "BTC"}, ("blockchain",), ()),
+        ({}, {"label": "treasury "}, (), ("label",)),
+        ({}, {"address": ADDRESS.upper()}, (), ("address",)),
+        ({}, {"address": None}, (), ("address",)),
+        ({}, {"label": "Other"}, ("label",), ()),
+        ({}, {"memo": "7"}, ("memo",), ()),
+        ({"memo": "7"}, {}, (), ("memo",)),
+        ({"memo": "7"}, {"memo": "8"}, ("memo",), ()),
+        ({"address_type": "exchange"}, {"addressType": "individual"}, ("address_type",), ()),
+        ({"customer_id": "c"}, {"customerId": "d"}, ("customer_id",), ()),
+        ({"linked_wallet_ids": ["1"]}, {}, (), ("linked_wallet_ids",)),
+        ({}, {"linkedWallets": [{"id": "1"}]}, ("linked_wallet_ids",), ()),
+        ({"linked_internal_address_ids": ["1"]}, {}, ("linked_internal_address_ids",), ()),
+        ({}, {"linkedInternalAddresses": "all"}, (), ("linked_internal_address_ids",)),
+        ({}, {"linkedInternalAddresses": [{"label": "x"}]}, (), ("linked_internal_address_ids",)),
+    ],
+)
+def test_comparison_distinguishes_differing_from_unclear(
+    asked: dict[str, Any], shown: dict[str, Any], differing: tuple[str, ...], unclear: tuple[str, ...]
+) -> None:
+    found = compare(REQUEST.model_copy(update=asked), payload(**shown))
+    assert (found.differing, found.unclear) == (differing, unclear)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*payload(), "linkedWallets", "customerId", "network"]), _JSON))
+def test_comparison_is_the_same_only_for_equal_content(changes: dict[str, Any]) -> None:
+    shown = json.loads(json.dumps(payload(**changes)))
+    if compare(REQUEST, shown).same:
+        assert (str(shown["currency"]).upper(), shown["address"], shown["label"]) == ("ETH", ADDRESS, "Treasury")
+        assert not shown.get("linkedWallets")
+        assert not shown["linkedInternalAddresses"]
+
+
+# --- before_send -------------------------------------------------------------------------------------------
+
+
+def test_before_send_runs_once_the_connection_is_established(sandbox: Sandbox, client: CustodyClient) -> None:
+    created_before = []
+    number = client.create_whitelist_request(
+        REQUEST, before_send=lambda: created_before.append(len(sandbox.control.whitelist_requests()))
+    )
+    assert number == "3711"
+    assert created_before == [0]
+    unreachable = CustodyClient("http://127.0.0.1:9", "token", timeout=2, max_retries=1)
+    with pytest.raises(CustodyConnectionError, match="nothing was sent"):
+        unreachable.create_whitelist_request(REQUEST, before_send=lambda: created_before.append(1))
+    assert len(created_before) == 1
+
+
+@pytest.mark.parametrize(
+    "why",
+    [BrokenPipeError(errno.EPIPE, "gone"), TimeoutError("slow"), ConnectionError("x"), ValueError("no"), SystemExit(3)],
+    ids=lambda why: type(why).__name__,
+)
+def test_an_exception_of_before_send_is_raised_and_nothing_is_sent(
+    sandbox: Sandbox, client: CustodyClient, why: BaseException
+) -> None:
+    def refuse() -> None:
+        raise why
+
+    with pytest.raises(type(why)) as caught:
+        client.create_whitelist_request(REQUEST, before_send=refuse)
+    assert caught.value is why
+    assert sandbox.control.request_log() == []
+    # The connection, which holds half a request, is not used again.
+    assert client.create_whitelist_request(REQUEST) == "3711"
+
+
+def test_before_send_belongs_to_its_own_call(sandbox: Sandbox, client: CustodyClient) -> None:
+    calls: list[str] = []
+
+    def create(name: str) -> None:
+        client.create_whitelist_request(REQUEST, before_send=lambda: calls.append(name))
+
+    threads = [threading.Thread(target=create, args=(str(number),)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(calls) == sorted(str(number) for number in range(8))
+
+    def find_others() -> None:
+        calls.append("outer")
+        list(client.find_whitelist_requests())
+
+    client.create_whitelist_request(REQUEST, before_send=find_others)
+    assert calls[8:] == ["outer"]

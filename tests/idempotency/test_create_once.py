@@ -1,0 +1,621 @@
+"""Creating at most once, try by try. tests/faults does the same with processes that are really killed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
+from conftest import TaskLog, connection_json
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyConnectionError,
+    CustodyError,
+    CustodyOutcomeUnknownError,
+    CustodyRequestError,
+    CustodyServerError,
+    WhitelistRequest,
+)
+from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.retry_policy import CustodyFailException
+from airflow_custody.sandbox import Sandbox
+
+ADDRESS = "0x" + "ab" * 20
+KEY = "custody_create_once"
+LISTING = {"method": "GET", "path": "/whitelists/addresses"}
+CREATE = {"method": "POST", "path": "/whitelists/addresses"}
+
+needs_store = pytest.mark.skipif(AIRFLOW < (3, 3), reason="the task state store of Airflow 3.3")
+
+
+@pytest.fixture(autouse=True)
+def quick(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+
+
+class QuickOperator(CustodyCreateWhitelistRequestOperator):
+    """The operator with a fence so short that no test has to wait for it."""
+
+    create_timing = Timing(fence=0.2)
+
+
+class Store:
+    """A task state store that behaves as Airflow's does, also for a try that was superseded."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.retention: Any = None
+        self.failure: Exception | None = None
+        self.fails_from = 0
+        self.writes = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return default if self.failure and not self.fails_from else json.loads(self.values.get(key, "null")) or default
+
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        self.writes += 1
+        if self.failure and self.writes > self.fails_from:
+            raise self.failure
+        text = json.dumps(value, allow_nan=False)
+        assert "null" not in text
+        assert json.loads(text) == value
+        self.values[key], self.retention = text, retention
+
+    @property
+    def record(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(self.values[KEY])
+        return record
+
+
+class Task:
+    """A task instance over several tries."""
+
+    operator: type[CustodyCreateWhitelistRequestOperator] = QuickOperator
+
+    def __init__(self, store: Store | None, **arguments: Any) -> None:
+        self.given_store = store
+        self.tries = 0
+        self.max_tries = 3
+        self.run = SimpleNamespace(clear_number=0, start_date=datetime.now(timezone.utc))
+        self.arguments = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", "lookup_wait": 0.3, **arguments}
+
+    @property
+    def store(self) -> Store:
+        assert self.given_store is not None
+        return self.given_store
+
+    def attempt(self, **changes: Any) -> str:
+        self.tries += 1
+        context: dict[str, Any] = {"ti": FakeTaskInstance(self.tries, self.max_tries), "dag_run": self.run}
+        if self.given_store is not None:
+            context["task_state_store"] = self.given_store
+        arguments = {**self.arguments, **changes}
+        request_id: str = execute(lambda: self.operator(task_id="task", **arguments), **context)
+        return request_id
+
+    def clear(self) -> None:
+        self.max_tries = self.tries + 3
+        self.run.clear_number += 1
+
+    def die_at(self, write: int, sandbox: Sandbox) -> None:
+        """Let a try end at one of its writes: the first is the intent, the second the id."""
+        self.store.failure, self.store.fails_from, self.store.writes = RuntimeError("killed"), write - 1, 0
+        with pytest.raises(RuntimeError, match="killed"):
+            self.attempt()
+        self.store.failure = None
+
+    def refused(self, match: str = "", **changes: Any) -> str:
+        with failing_at_once(match) as caught:
+            self.attempt(**changes)
+        assert isinstance(caught.value.error, CustodyOutcomeUnknownError)
+        # The log has the advice; the exception does not repeat it.
+        assert str(caught.value.error.advice) not in str(caught.value)
+        return str(caught.value.error)
+
+
+@pytest.fixture(params=[pytest.param("store", marks=needs_store), "no store"])
+def task(request: pytest.FixtureRequest) -> Task:
+    """Return a task instance, with and without a store."""
+    return Task(Store() if request.param == "store" else None)
+
+
+@pytest.fixture
+def stored() -> Task:
+    return Task(Store())
+
+
+def made(sandbox: Sandbox) -> list[str]:
+    return [request["id"] for request in sandbox.control.whitelist_requests()]
+
+
+def somebody_creates(sandbox: Sandbox, **changes: Any) -> str:
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        return client.create_whitelist_request(
+            WhitelistRequest(**{"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", **changes})
+        )
+
+
+def variable_in(message: str) -> str:
+    return message.split("airflow variables set ")[1].split()[0]
+
+
+# --- the first try -----------------------------------------------------------------------------------------
+
+
+@needs_store
+def test_first_try_records_its_intent_and_then_the_id(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
+    assert stored.attempt() == "3711"
+    assert [call["method"] for call in sandbox.control.request_log()] == ["GET", "POST"]
+    record = stored.store.record
+    assert (record["state"], record["id"], record["try"], record["before"]) == ("created", "3711", 1, [])
+    assert stored.store.writes == 2
+    assert stored.store.retention == timedelta.max
+    text = json.dumps(record)
+    assert sandbox.token not in text
+    assert ADDRESS not in text
+    log = task_log.text
+    assert log.index("Recording the intent, sending") < log.index(
+        "Created whitelisting request 3711 for 0xababab…ababab on ETH"
+    )
+
+
+@needs_store
+def test_a_later_try_returns_the_recorded_id_without_a_call(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
+    stored.attempt()
+    sandbox.control.clear_request_log()
+    assert stored.attempt() == "3711"
+    assert sandbox.control.request_log() == []
+    assert "created whitelisting request 3711: using it" in task_log.text
+
+
+@needs_store
+@pytest.mark.parametrize("why", [BrokenPipeError(32, "gone"), RuntimeError("API_SERVER_ERROR 404")])
+def test_a_superseded_try_sends_nothing(sandbox: Sandbox, stored: Task, why: Exception) -> None:
+    stored.store.failure = why
+    with pytest.raises(type(why)) as caught:
+        stored.attempt()
+    assert caught.value is why
+    assert sandbox.control.request_log(**CREATE) == []
+
+
+@needs_store
+def test_a_slow_fence_is_written_again(sandbox: Sandbox, stored: Task) -> None:
+    clock = iter([0.0, 9.0, 9.0, 18.0, 18.0, 18.1])
+
+    class SlowOperator(CustodyCreateWhitelistRequestOperator):
+        create_timing = Timing(fence=0.2, clocks=lambda: (0.0, next(clock)))
+
+    stored.operator = SlowOperator
+    assert stored.attempt() == "3711"
+    assert stored.store.writes == 4
+    clock = iter(float(9 * step // 2) for step in range(100))
+    stored = Task(Store())
+    stored.operator = SlowOperator
+    with pytest.raises(CustodyError, match="three times; nothing was sent") as caught:
+        stored.attempt()
+    assert caught.value.retryable
+    assert made(sandbox) == ["3711"]
+
+
+def test_a_service_without_the_lookup_does_not_stop_the_first_try(
+    sandbox: Sandbox, task: Task, task_log: TaskLog
+) -> None:
+    sandbox.control.add_fault("status", **LISTING, times=None, status=404)
+    assert task.attempt() == "3711"
+    assert "cannot find out what became of it" in task_log.text
+
+
+def test_when_the_lookup_before_the_create_fails_nothing_is_sent(sandbox: Sandbox, task: Task) -> None:
+    sandbox.control.add_fault("status", **LISTING, status=500)
+    with pytest.raises(CustodyServerError, match="Nothing was created"):
+        task.attempt()
+    sandbox.control.add_fault("html", **LISTING)
+    task = Task(task.given_store)
+    with failing_at_once("look_before_create=False"):
+        task.attempt()
+    assert sandbox.control.request_log(**CREATE) == []
+
+
+def test_without_the_lookup_before_the_create_there_is_one_call(sandbox: Sandbox, task: Task) -> None:
+    assert task.attempt(look_before_create=False) == "3711"
+    assert len(sandbox.control.request_log()) == 1
+
+
+# --- responses that get lost -------------------------------------------------------------------------------
+
+LOST = [
+    {"kind": "drop"},
+    {"kind": "html"},
+    {"kind": "truncate_body", "keep": 5},
+    {"kind": "truncate_headers"},
+    {"kind": "empty"},
+    {"kind": "status", "status": 500},
+    {"kind": "status", "status": 503, "retry_after": 9},
+    {"kind": "status", "status": 200, "body": {"result": {}}},
+    {"kind": "normal", "delay_after": 3},
+]
+
+
+@pytest.mark.parametrize("fault", LOST, ids=lambda fault: "-".join(str(value) for value in fault.values()))
+def test_a_request_whose_response_is_lost_is_found_in_the_same_try(
+    sandbox: Sandbox, task: Task, fault: dict[str, Any]
+) -> None:
+    sandbox.control.add_fault(**CREATE, **{**fault, "work": True})
+    assert task.attempt() == "3711"
+    assert made(sandbox) == ["3711"]
+
+
+@pytest.mark.parametrize("fault", [{"kind": "drop"}, {"kind": "status", "status": 503, "retry_after": 9}], ids=str)
+def test_a_request_lost_before_the_work_is_sent_by_the_next_try(
+    sandbox: Sandbox, task: Task, fault: dict[str, Any]
+) -> None:
+    sandbox.control.add_fault(**CREATE, **fault, work=False)
+    with pytest.raises(CustodyOutcomeUnknownError, match="Trying again is safe") as caught:
+        task.attempt()
+    assert caught.value.retryable
+    assert caught.value.retry_after == fault.get("retry_after")
+    assert task.attempt() == "3711"
+    assert made(sandbox) == ["3711"]
+
+
+def test_a_request_that_is_listed_late_is_found(sandbox: Sandbox, task: Task) -> None:
+    sandbox.control.set_whitelist_lag(1.5)
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    assert task.attempt(lookup_wait=5) == "3711"
+
+
+def test_a_lookup_that_fails_for_a_while_is_repeated(sandbox: Sandbox, task: Task) -> None:
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    sandbox.control.add_fault("status", **LISTING, skip=1, status=503)
+    assert task.attempt(lookup_wait=5) == "3711"
+
+
+def test_a_lookup_that_keeps_failing_sends_nothing_and_is_left_to_retries(sandbox: Sandbox, task: Task) -> None:
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    sandbox.control.add_fault("status", **LISTING, skip=1, times=None, status=503)
+    for _ in range(2):
+        with pytest.raises(CustodyServerError, match="nothing is sent until then"):
+            task.attempt()
+    sandbox.control.clear_faults()
+    assert task.attempt() == "3711"
+    assert made(sandbox) == ["3711"]
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 400])
+def test_without_a_lookup_a_manual_override_decides(
+    sandbox: Sandbox, task: Task, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    sandbox.control.add_fault("status", **LISTING, skip=1, times=None, status=status)
+    message = task.refused("it cannot be known whether .*, so it is not sent again")
+    assert "0xababab…ababab on ETH" in message
+    assert "clear this task" in message
+    assert f"status {status}" in message
+    again = task.refused()
+    if status in (403, 404, 405):
+        monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(again).upper()}", " 3711 ")
+        assert task.attempt() == "3711"
+    assert made(sandbox) == ["3711"]
+
+
+def test_a_manual_override_of_none_counts_only_once(
+    sandbox: Sandbox, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.control.add_fault("status", **LISTING, times=None, status=404)
+    sandbox.control.add_fault("drop", **CREATE)
+    first = variable_in(task.refused())
+    monkeypatch.setenv(f"AIRFLOW_VAR_{first.upper()}", "None")
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    second = variable_in(task.refused())
+    assert second != first
+    assert made(sandbox) == ["3711"]
+    monkeypatch.setenv(f"AIRFLOW_VAR_{second.upper()}", "none")
+    assert task.attempt() == "3712"
+
+
+def test_an_id_from_a_manual_override_is_checked_where_possible(
+    sandbox: Sandbox, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = somebody_creates(sandbox, label="Other")
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    sandbox.control.add_fault("status", **LISTING, skip=1, status=404)
+    message = task.refused()
+    for wrong, why in (("9999", "does not exist"), (other, "asks for something else")):
+        monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", wrong)
+        message = task.refused(why)
+    (own,) = set(made(sandbox)) - {other}
+    monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", own)
+    assert task.attempt() == own
+
+
+PAGE = {"status": 404, "body": "404 page not found", "headers": {"content-type": "text/plain"}}
+
+
+def test_a_gateway_that_blocks_the_lookup_does_not_block_the_way_out(
+    sandbox: Sandbox, task: Task, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    sandbox.control.add_fault("status", **LISTING, times=None, **PAGE)
+    message = task.refused("cannot be searched")
+    assert "cannot find out what became of it" in task_log.text
+    monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", "3711")
+    assert task.attempt() == "3711"
+    assert made(sandbox) == ["3711"]
+
+
+# --- a process that dies -----------------------------------------------------------------------------------
+
+
+@needs_store
+def test_killed_before_the_intent(sandbox: Sandbox, stored: Task) -> None:
+    stored.die_at(1, sandbox)
+    assert made(sandbox) == []
+    assert stored.attempt() == "3711"
+
+
+@needs_store
+def test_killed_between_response_and_record(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
+    stored.die_at(2, sandbox)
+    assert made(sandbox) == ["3711"]
+    assert stored.attempt() == "3711"
+    assert made(sandbox) == ["3711"]
+    log = task_log.text
+    assert "Try 1 was about to send at" in log
+    assert "Found whitelisting request 3711" in log
+    assert stored.store.record["id"] == "3711"
+
+
+@needs_store
+def test_killed_between_intent_and_send(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
+    stored.die_at(2, sandbox)
+    sandbox.control.set_whitelist_status("3711", "removed")
+    assert stored.attempt() == "3712"
+    assert "There is none at the service" in task_log.text
+    assert made(sandbox) == ["3712"]
+
+
+def test_without_a_store_a_later_try_always_finds_candidates_first(sandbox: Sandbox) -> None:
+    task = Task(None)
+    task.tries = 1
+    own = somebody_creates(sandbox)
+    assert task.attempt() == own
+    sandbox.control.set_whitelist_age(own, 40 * 86400)
+    assert task.attempt() == "3712"
+    sandbox.control.set_whitelist_age("3712", 3600)
+    task.refused("3712 may have existed before")
+    task.clear()
+    task.refused("3711 may have existed before")
+    sandbox.control.add_fault("status", **LISTING, status=404)
+    task.refused("cannot be searched")
+    assert made(sandbox) == [own, "3712"]
+
+
+@needs_store
+def test_a_store_that_is_cleared_on_success_counts_as_none_after_a_clear(
+    sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS", "True")
+    stored.attempt()
+    stored.store.values.clear()
+    stored.clear()
+    stored.refused("3711 may have existed before")
+    assert made(sandbox) == ["3711"]
+
+
+# --- other requests with the same content ------------------------------------------------------------------
+
+
+def test_a_request_that_existed_before_is_never_used(sandbox: Sandbox, task: Task, task_log: TaskLog) -> None:
+    before = somebody_creates(sandbox)
+    sandbox.control.set_whitelist_status(before, "active")
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    own = task.attempt()
+    assert made(sandbox) == [before, own]
+    assert f"Already at the service, created by others: whitelisting request {before}" in task_log.text
+
+
+@needs_store
+def test_two_new_candidates_need_a_manual_override(sandbox: Sandbox, stored: Task) -> None:
+    stored.die_at(2, sandbox)
+    theirs = somebody_creates(sandbox)
+    message = stored.refused("There are 2 like it that did not exist before")
+    assert theirs in message
+    assert len(made(sandbox)) == 2
+
+
+@needs_store
+@pytest.mark.parametrize("theirs", [{"label": "Other"}, {"memo": "1"}, {"linked_wallet_ids": ["1"]}], ids=str)
+def test_requests_for_the_same_address_with_other_content_are_not_used(
+    sandbox: Sandbox, stored: Task, theirs: dict[str, Any]
+) -> None:
+    stored.die_at(2, sandbox)
+    sandbox.control.set_whitelist_status("3711", "removed")
+    other = somebody_creates(sandbox, **theirs)
+    assert stored.attempt() == "3713"
+    assert made(sandbox) == [other, "3713"]
+
+
+@needs_store
+def test_a_candidate_created_long_after_the_send_is_not_used(sandbox: Sandbox, stored: Task) -> None:
+    stored.die_at(2, sandbox)
+    sandbox.control.set_whitelist_status("3711", "removed")
+    sent = datetime.now(timezone.utc) - timedelta(minutes=6)
+    stored.store.values[KEY] = json.dumps({**stored.store.record, "at": sent.isoformat()})
+    somebody_creates(sandbox)
+    stored.refused("3712 was created at .*, after this task can have sent it")
+
+
+@needs_store
+def test_a_candidate_that_is_nearly_the_same_needs_a_manual_override(sandbox: Sandbox, stored: Task) -> None:
+    stored.die_at(2, sandbox)
+    sandbox.control.set_whitelist_status("3711", "removed")
+    somebody_creates(sandbox, label="TREASURY")
+    stored.refused("3712 is like it, but it leaves open: label")
+
+
+@needs_store
+def test_a_candidate_that_cannot_be_verified_needs_a_manual_override(sandbox: Sandbox, stored: Task) -> None:
+    stored.die_at(2, sandbox)
+    broken = {"id": "3711", "metadata": {"payloadAsString": "{}", "hash": "0" * 64}}
+    sandbox.control.add_fault("status", **LISTING, status=200, body={"result": [broken], "totalItems": "1"})
+    stored.refused("cannot be verified")
+
+
+@needs_store
+def test_without_the_lookup_before_the_create_dates_decide(sandbox: Sandbox) -> None:
+    month_old = somebody_creates(sandbox)
+    sandbox.control.set_whitelist_age(month_old, 30 * 86400)
+    stored = Task(Store(), look_before_create=False)
+    stored.die_at(2, sandbox)
+    assert stored.attempt() == "3712"
+    hour_old = somebody_creates(sandbox, address="0x" + "cd" * 20)
+    sandbox.control.set_whitelist_age(hour_old, 3600)
+    stored = Task(Store(), look_before_create=False, address="0x" + "cd" * 20)
+    stored.die_at(2, sandbox)
+    stored.refused(f"{hour_old} may have existed before")
+
+
+# --- changed content, refusals ------------------------------------------------------------------------------
+
+
+@needs_store
+@pytest.mark.parametrize("write", [2, 3])
+def test_changed_content_is_refused_and_its_fields_are_named(
+    sandbox: Sandbox, stored: Task, write: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if write == 2:
+        stored.die_at(2, sandbox)
+    else:
+        stored.attempt()
+    stored.refused(
+        "has changed since: address, linked_wallet_ids, memo",
+        linked_wallet_ids=["7"],
+        memo="1",
+        address="0x" + "cd" * 20,
+    )
+    assert made(sandbox) == ["3711"]
+    assert stored.attempt() == "3711"
+    message = stored.refused(memo="1")
+    monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", "none")
+    assert stored.attempt(memo="1") == "3712"
+    # The manual override counts only once.
+    assert stored.attempt(memo="1") == "3712"
+
+
+@needs_store
+def test_another_service_behind_the_connection_is_a_change(
+    sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.die_at(2, sandbox)
+    with Sandbox() as other:
+        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(other))
+        stored.refused("has changed since: service")
+        assert other.control.request_log() == []
+
+
+@needs_store
+def test_a_request_that_the_service_refused_may_be_changed(sandbox: Sandbox, stored: Task) -> None:
+    with pytest.raises(CustodyFailException) as caught:
+        stored.attempt(address="0x12")
+    assert isinstance(caught.value.error, CustodyRequestError)
+    assert stored.store.record["state"] == "refused"
+    assert stored.attempt() == "3711"
+
+
+@needs_store
+def test_no_connection_leaves_no_intent(sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = connection_json(sandbox).replace(sandbox.url, "http://127.0.0.1:9")
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection)
+    with pytest.raises(CustodyConnectionError):
+        stored.attempt(look_before_create=False)
+    assert stored.store.values == {}
+
+
+@needs_store
+def test_a_record_of_another_version_is_refused(sandbox: Sandbox, stored: Task) -> None:
+    stored.attempt()
+    stored.store.values[KEY] = json.dumps({**stored.store.record, "format": 2})
+    stored.refused("another version")
+
+
+@needs_store
+def test_a_task_of_the_previous_version_continues(sandbox: Sandbox, stored: Task) -> None:
+    # Its try sent the request and was killed. The record is as that version wrote it.
+    own = somebody_creates(sandbox)
+    stored.tries = 1
+    content = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", "service": sandbox.url}
+    record = {
+        "format": 1,
+        "state": "intent",
+        "try": 1,
+        "max_tries": 3,
+        "content": {name: hashlib.sha256(json.dumps(value).encode()).hexdigest() for name, value in content.items()},
+        "before": [],
+        "key": "3f9c2a71d0be4d5f8a1b2c3d4e5f6071",
+        "at": (datetime.now(timezone.utc) - timedelta(minutes=2)).isoformat(),
+    }
+    stored.store.values[KEY] = json.dumps(record)
+    assert stored.attempt() == own
+    assert made(sandbox) == [own]
+    after = stored.store.record
+    assert (after["state"], after["id"], after["content"]) == ("created", own, record["content"])
+
+
+# --- cleared by a user -------------------------------------------------------------------------------------
+
+
+@needs_store
+def test_a_clear_reuses_the_request_while_it_exists(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
+    stored.attempt()
+    stored.clear()
+    assert stored.attempt() == "3711"
+    assert "on_clear='create'" in task_log.text
+    sandbox.control.add_fault("status", **LISTING, status=405)
+    assert stored.attempt() == "3711"
+    assert "cannot be checked" in task_log.text
+    sandbox.control.add_fault("status", **LISTING, status=500)
+    with pytest.raises(CustodyServerError):
+        stored.attempt()
+    sandbox.control.set_whitelist_status("3711", "removed")
+    assert stored.attempt() == "3712"
+    assert "no longer exists: creating another" in task_log.text
+    assert stored.attempt() == "3712"
+
+
+@needs_store
+def test_a_clear_creates_another_request_with_on_clear_create(sandbox: Sandbox) -> None:
+    stored = Task(Store(), on_clear="create")
+    assert stored.attempt() == "3711"
+    stored.clear()
+    assert stored.attempt() == "3712"
+    # A retry after the clear is not another clear.
+    assert stored.attempt() == "3712"
+    stored.clear()
+    stored.die_at(2, sandbox)
+    assert stored.attempt() == "3713"
+
+
+@needs_store
+def test_a_clear_after_an_unknown_outcome_resolves_it_first(sandbox: Sandbox) -> None:
+    stored = Task(Store(), on_clear="create")
+    stored.die_at(2, sandbox)
+    stored.clear()
+    assert stored.attempt() == "3711"
+    assert stored.attempt() == "3711"
+
+
+def test_on_clear_accepts_only_reuse_and_create() -> None:
+    with pytest.raises(ValueError, match="on_clear"):
+        CustodyCreateWhitelistRequestOperator(
+            task_id="t",
+            label="l",
+            address="a",
+            blockchain="b",
+            on_clear="new",  # type: ignore[arg-type]
+        )

@@ -1,0 +1,68 @@
+"""The lower bounds of what the package declares, for ``make test-lowest``.
+
+Without an argument, print them as a requirements file. With ``--check``, fail unless exactly these are installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import tomli
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+
+
+def main(arguments: list[str]) -> None:
+    """Print the requirements, or check what is installed."""
+    project = read_project()
+    bounds = lower_bounds(project)
+    if arguments == ["--check"]:
+        wrong = differences(bounds)
+        sys.exit("not the lower bounds:\n" + "\n".join(wrong) if wrong else 0)
+    print(f"--editable .[{','.join(project['optional-dependencies'])}]")
+    for name, bound in bounds.items():
+        print(f"{name}=={bound}")
+
+
+def read_project() -> dict[str, Any]:
+    """Return what ``pyproject.toml`` says of the package."""
+    project: dict[str, Any] = tomli.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project
+
+
+def lower_bounds(project: dict[str, Any]) -> dict[str, Version]:
+    """Return the lower bound of each dependency, those of all extras included, that this Python needs."""
+    bounds: dict[str, Version] = {}
+    extras = project["optional-dependencies"].values()
+    for text in [*project["dependencies"], *(text for extra in extras for text in extra)]:
+        requirement = Requirement(text)
+        if requirement.marker and not requirement.marker.evaluate():
+            continue
+        lowest = [Version(one.version) for one in requirement.specifier if one.operator == ">="]
+        if len(lowest) != 1:
+            sys.exit(f"pyproject.toml: {text!r} has no lower bound")
+        if bounds.setdefault(requirement.name, lowest[0]) != lowest[0]:
+            sys.exit(f"pyproject.toml: {requirement.name} has two different lower bounds")
+    return bounds
+
+
+def differences(bounds: dict[str, Version]) -> list[str]:
+    """Return a line for each dependency that is not installed in exactly its lowest version."""
+    lines = []
+    for name, bound in bounds.items():
+        try:
+            installed = version(name)
+        except PackageNotFoundError:
+            installed = None
+        if installed is None or Version(installed) != bound:
+            lines.append(f"{name}: {installed or 'nothing'} is installed, not {bound}")
+    return lines
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import task
+from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, redacted, run_dag
+from conftest import TaskLog
+
+from airflow_custody.operators.webhook import (
+    CustodyCreateWebhookOperator,
+    CustodyDeleteWebhookOperator,
+    CustodySetWebhookStatusOperator,
+)
+from airflow_custody.retry_policy import CustodyFailException
+from airflow_custody.sandbox import Sandbox
+
+pytestmark = pytest.mark.usefixtures("connection")
+TYPE, URL = "requestStatus.updated", "https://hooks.example.com/custody"
+SECRET = "kept-in-a-connection"
+
+
+@pytest.fixture(autouse=True)
+def secret_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Define the connection that holds the secret of a new webhook."""
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic", "password": SECRET}))
+
+
+# --- status and deletion -----------------------------------------------------------------------------------
+
+
+def set_status(webhook_id: Any, status: Any) -> Any:
+    return execute(lambda: CustodySetWebhookStatusOperator(task_id="set", webhook_id=webhook_id, status=status))
+
+
+def delete(webhook_id: Any) -> Any:
+    return execute(lambda: CustodyDeleteWebhookOperator(task_id="delete", webhook_id=webhook_id))
+
+
+def test_status_there_and_back(sandbox: Sandbox) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+    for status in ("disabled", "disabled", "enabled"):
+        assert set_status(webhook_id, status) == {"webhook_id": webhook_id, "status": status}
+        assert sandbox.control.webhooks()[0]["status"] == status
+
+
+@pytest.mark.parametrize("bad", ["", "../whitelists", "not-a-uuid", "None", None, "{" + "1" * 36 + "}"])
+def test_an_id_that_is_not_a_uuid_sends_nothing(sandbox: Sandbox, bad: Any) -> None:
+    calls: list[Callable[[], object]] = [lambda: set_status(bad, "enabled"), lambda: delete(bad)]
+    for call in calls:
+        with failing_at_once("UUID"):
+            call()
+    assert sandbox.control.request_log() == []
+
+
+def test_an_unknown_status_sends_nothing(sandbox: Sandbox) -> None:
+    with failing_at_once("'enabled' or 'disabled'"):
+        set_status(sandbox.control.add_webhook()["id"], "on")
+    assert sandbox.control.request_log() == []
+
+
+def test_setting_the_status_of_a_webhook_that_does_not_exist_fails(sandbox: Sandbox) -> None:
+    with failing_at_once("No webhook configuration has this id"):
+        set_status("00000000-0000-0000-0000-000000000000", "enabled")
+
+
+def test_delete_and_delete_again(sandbox: Sandbox, task_log: TaskLog) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+    assert delete(webhook_id) == {"webhook_id": webhook_id, "deleted": True}
+    assert sandbox.control.webhooks() == []
+    assert delete(webhook_id) == {"webhook_id": webhook_id, "deleted": False}
+    assert "does not exist" in task_log.text
+
+
+def test_a_404_page_of_a_gateway_does_not_count_as_deleted(sandbox: Sandbox) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+    sandbox.control.add_fault("html", status=404)
+    with pytest.raises(CustodyFailException):
+        delete(webhook_id)
+
+
+def test_a_200_page_of_a_gateway_is_not_a_success(sandbox: Sandbox) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+    sandbox.control.add_fault("html", times=None)
+    with failing_at_once("not a response of the custody service"):
+        set_status(webhook_id, "disabled")
+    with failing_at_once("not a response of the custody service"):
+        delete(webhook_id)
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_as_setup_and_teardown_around_work_that_fails(sandbox: Sandbox) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+
+    @task
+    def work() -> None:
+        raise RuntimeError("the work fails")
+
+    with new_dag() as dag:
+        off = CustodySetWebhookStatusOperator(task_id="off", webhook_id=webhook_id, status="disabled")
+        on = CustodySetWebhookStatusOperator(task_id="on", webhook_id=webhook_id, status="enabled")
+        off.as_setup() >> work() >> on.as_teardown(setups=off)  # type: ignore[no-untyped-call]
+    run = run_dag(dag)
+    assert run.state_of("work") == "failed"
+    assert run.state_of("on") == "success"
+    assert sandbox.control.webhooks()[0]["status"] == "enabled"
+    assert [each["body"]["status"] for each in sandbox.control.request_log("PATCH")] == ["disabled", "enabled"]
+
+
+# --- creation ----------------------------------------------------------------------------------------------
+
+
+def create(try_number: int = 1, **kwargs: Any) -> str:
+    arguments = {"webhook_type": TYPE, "url": URL, "lookup_wait": 0.2, **kwargs}
+    ti = FakeTaskInstance(try_number)
+    webhook_id: str = execute(lambda: CustodyCreateWebhookOperator(task_id="create", **arguments), ti=ti)
+    return webhook_id
+
+
+def test_a_chosen_secret_comes_from_a_connection(sandbox: Sandbox, task_log: TaskLog) -> None:
+    number = create(secret_conn_id="hook")
+    (webhook,) = sandbox.control.webhooks()
+    assert webhook["id"] == number
+    (call,) = sandbox.control.request_log(method="POST")
+    assert call["body"] == {"type": TYPE, "url": URL, "secret": SECRET}
+    assert SECRET not in task_log.text
+
+
+def test_a_generated_secret_is_passed_to_store_secret(sandbox: Sandbox, task_log: TaskLog) -> None:
+    kept: dict[str, str] = {}
+    number = create(store_secret=kept.__setitem__)
+    assert list(kept) == [number]
+    assert kept[number] not in task_log.text
+    assert redacted(kept[number]) == "***"
+
+
+@pytest.mark.parametrize("fault", [{"kind": "drop"}, {"kind": "status", "status": 500}], ids=str)
+def test_a_webhook_whose_response_is_lost_is_found(sandbox: Sandbox, fault: dict[str, Any]) -> None:
+    sandbox.control.add_fault(method="POST", **fault, work=True)
+    number = create(secret_conn_id="hook")
+    assert [each["id"] for each in sandbox.control.webhooks()] == [number]
+
+
+def test_a_generated_secret_that_is_lost_fails_the_task(sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("drop", method="POST", work=True)
+    kept: dict[str, str] = {}
+    with failing_at_once("its secret was shown once and is lost"):
+        create(store_secret=kept.__setitem__)
+    assert kept == {}
+    assert len(sandbox.control.webhooks()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"url": "http://hooks.example.com", "secret_conn_id": "hook"},
+        {"url": "", "secret_conn_id": "hook"},
+        {"webhook_type": "something.else", "secret_conn_id": "hook"},
+    ],
+)
+def test_an_invalid_webhook_is_refused(sandbox: Sandbox, arguments: dict[str, Any]) -> None:
+    with pytest.raises(CustodyFailException):
+        create(**arguments)
+    assert sandbox.control.webhooks() == []
+
+
+def test_a_connection_without_a_secret_is_refused(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic"}))
+    with failing_at_once("no Password"):
+        create(secret_conn_id="hook")
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize("arguments", [{}, {"secret_conn_id": "hook", "store_secret": print}], ids=str)
+def test_the_secret_comes_from_exactly_one_place(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="kept somewhere"):
+        CustodyCreateWebhookOperator(task_id="create", webhook_type=TYPE, url=URL, **arguments)
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_xcom_has_the_id_and_no_secret(sandbox: Sandbox) -> None:
+    with new_dag() as dag:
+        made = CustodyCreateWebhookOperator(task_id="made", webhook_type=TYPE, url=URL, secret_conn_id="hook")
+        webhook_id: Any = made.output  # an XComArg: a str when the task runs
+        CustodyDeleteWebhookOperator(task_id="delete", webhook_id=webhook_id)
+    run = run_dag(dag)
+    assert run.state == "success"
+    assert run.xcom("delete")["deleted"] is True
+    assert run.xcom("delete")["webhook_id"] == run.xcom("made")

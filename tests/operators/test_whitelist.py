@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import task
+from airflow_runs import execute, failing_at_once, new_dag, run_dag
+from conftest import TaskLog, connection_json
+
+from airflow_custody.client import CustodyConnectionError, CustodyOutcomeUnknownError, CustodyRateLimitError
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.sandbox import Sandbox
+
+pytestmark = pytest.mark.usefixtures("connection")
+ADDRESS = "0x" + "ab" * 20
+
+
+def create(**kwargs: Any) -> Any:
+    arguments = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", **kwargs}
+    return execute(lambda: CustodyCreateWhitelistRequestOperator(task_id="create", **arguments))
+
+
+def test_returns_the_id_and_logs_a_shortened_address(sandbox: Sandbox, task_log: TaskLog) -> None:
+    assert create() == "3711"
+    text = task_log.text
+    assert "Created whitelisting request 3711" in text
+    assert ADDRESS not in text
+    (request,) = sandbox.control.whitelist_requests()
+    assert request["body"] == {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
+
+
+def test_every_field_is_sent_by_its_name(sandbox: Sandbox) -> None:
+    create(
+        currency="ETH",
+        linked_internal_address_ids=[12, "34"],
+        network="mainnet",
+        memo="42",
+        address_type="exchange",
+        contract_type="ERC20",
+        customer_id="c-1",
+        exchange_account_id=7,
+        visibility_group_id="v-1",
+    )
+    (request,) = sandbox.control.whitelist_requests()
+    assert request["body"] == {
+        "label": "Treasury",
+        "address": ADDRESS,
+        "blockchain": "ETH",
+        "currency": "ETH",
+        "linkedInternalAddressIds": ["12", "34"],
+        "network": "mainnet",
+        "memo": "42",
+        "addressType": "exchange",
+        "contractType": "ERC20",
+        "customerId": "c-1",
+        "exchangeAccountId": "7",
+        "visibilityGroupID": "v-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"label": ""}, "label"),
+        ({"label": "None"}, "label"),
+        ({"address": ""}, "address"),
+        ({"address": f" {ADDRESS}"}, "address"),
+        ({"address": f"{ADDRESS}\n"}, "address"),
+        ({"address": f"{ADDRESS}\u200b"}, "address"),
+        ({"address": None}, "address"),
+        ({"address": "None"}, "address"),
+        ({"blockchain": None}, "blockchain"),
+        ({"blockchain": ""}, "blockchain"),
+        ({"currency": "BTC"}, "currency"),
+        ({"memo": ""}, "memo"),
+        ({"linked_wallet_ids": []}, "linked_wallet_ids"),
+        ({"linked_wallet_ids": "12"}, "linked_wallet_ids"),
+        ({"linked_wallet_ids": {"a": 1}}, "linked_wallet_ids"),
+        ({"linked_wallet_ids": ["1", ""]}, "linked_wallet_ids"),
+    ],
+)
+def test_bad_input_names_the_field_and_sends_nothing(sandbox: Sandbox, change: dict[str, Any], named: str) -> None:
+    with failing_at_once(named):
+        create(**change)
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "drop"},
+        {"kind": "drop", "work": True},
+        {"kind": "truncate_body"},
+        {"kind": "truncate_headers"},
+        {"kind": "empty"},
+        {"kind": "html"},
+        {"kind": "status", "status": 200, "body": {"result": {}}},
+        {"kind": "status", "status": 500, "work": True},
+        {"kind": "status", "status": 503, "retry_after": 0},
+    ],
+)
+def test_an_unknown_outcome_fails_without_retry_and_is_sent_once(sandbox: Sandbox, fault: dict[str, Any]) -> None:
+    sandbox.control.add_fault("status", method="GET", times=None, status=404)
+    sandbox.control.add_fault(times=None, **fault)
+    with failing_at_once("it cannot be known whether .*, so it is not sent again") as caught:
+        create()
+    assert isinstance(caught.value.error, CustodyOutcomeUnknownError)
+    assert len(sandbox.control.request_log(method="POST")) == 1
+
+
+def test_refused_by_the_service_fails_at_once(sandbox: Sandbox) -> None:
+    with failing_at_once("must follow"):
+        create(address="0x12")
+    with failing_at_once("not active"):
+        create(blockchain="DOGE", address="D123")
+
+
+def test_a_rate_limit_and_a_refused_connection_are_left_to_retries(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.control.add_fault("rate_limit", method="POST", retry_after=7)
+    with pytest.raises(CustodyRateLimitError) as caught:
+        create()
+    assert caught.value.retry_after == 7
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CUSTODY_DEFAULT",
+        '{"conn_type": "custody", "host": "http://127.0.0.1:9", "password": "t0ken", "extra": {"max_retries": 0}}',
+    )
+    with pytest.raises(CustodyConnectionError, match="nothing was sent"):
+        create()
+
+
+def test_the_missing_role_of_a_token_is_named(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    import json
+
+    token = sandbox.control.add_token(roles=["TPUser"])
+    connection = {"conn_type": "custody", "host": sandbox.url, "password": token}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    with failing_at_once("WhitelistedAddressCreator") as caught:
+        create()
+    assert token not in str(caught.value)
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_templated_mapped_and_chained(sandbox: Sandbox) -> None:
+    @task
+    def rows() -> list[dict[str, Any]]:
+        return [
+            {"label": "a {{ run_id }}", "address": ADDRESS},
+            {"label": "b", "address": ADDRESS, "linked_wallet_ids": ["1", "2"]},
+        ]
+
+    @task
+    def address() -> str:
+        return ADDRESS
+
+    @task
+    def sign(request_id: Any) -> str:
+        return f"signed {request_id!r}"
+
+    with new_dag() as dag:
+        address_output: Any = address()  # an XComArg: a str when the task runs
+        one = CustodyCreateWhitelistRequestOperator(
+            task_id="one", label="L {{ 1 + 1 }}", address=address_output, blockchain="{{ 'eth' | upper }}"
+        )
+        sign(one.output)
+        CustodyCreateWhitelistRequestOperator.partial(task_id="many", blockchain="ETH").expand_kwargs(rows())
+        CustodyCreateWhitelistRequestOperator.partial(task_id="labels", blockchain="ETH", address=ADDRESS).expand(
+            label=["x", "y"]
+        )
+    run = run_dag(dag)
+    assert run.state == "success", run.states
+    requests = {request["id"]: request for request in sandbox.control.whitelist_requests()}
+    assert len(requests) == 5
+    # Tasks get the id as a string; XCom read outside a task makes a number of it.
+    request_id = str(run.xcom("one"))
+    assert run.xcom("sign") == f"signed '{request_id}'"
+    assert requests[request_id]["label"] == "L 2"
+    assert requests[request_id]["blockchain"] == "ETH"
+    assert requests[str(run.xcom("many", 1))]["linkedWalletIds"] == ["1", "2"]
+    assert {requests[str(run.xcom("labels", index))]["label"] for index in (0, 1)} == {"x", "y"}
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_a_request_whose_response_is_lost_is_never_sent_blindly(sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("drop", work=True, method="POST")
+    with new_dag() as dag:
+        CustodyCreateWhitelistRequestOperator(
+            task_id="one", label="L", address=ADDRESS, blockchain="ETH", retries=3, retry_delay=timedelta(seconds=0)
+        )
+    run = run_dag(dag)
+    assert run.state_of("one") == "success"
+    assert str(run.xcom("one")) == "3711"
+    sandbox.control.add_fault("drop", work=True, method="POST")
+    sandbox.control.add_fault("status", method="GET", skip=1, times=None, status=404)
+    run = run_dag(dag)
+    assert run.state_of("one") == "failed"
+    assert run.tries["one", -1] == 1
+    assert len(sandbox.control.request_log(method="POST")) == len(sandbox.control.whitelist_requests()) == 2
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_run_a_request_that_never_arrived_is_sent_by_the_next_try(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+    sandbox.control.add_fault("drop", method="POST")
+    with new_dag() as dag:
+        CustodyCreateWhitelistRequestOperator(
+            task_id="one",
+            label="L",
+            address=ADDRESS,
+            blockchain="ETH",
+            lookup_wait=0.5,
+            retries=1,
+            retry_delay=timedelta(seconds=0),
+        )
+    run = run_dag(dag)
+    assert run.state_of("one") == "success"
+    assert run.tries["one", -1] == 2
+    assert [request["id"] for request in sandbox.control.whitelist_requests()] == [str(run.xcom("one"))]

@@ -1,0 +1,170 @@
+"""Which layer may import which, what is defined in one place, and what importing costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import airflow_custody
+from airflow_custody.client import CustodyClient, CustodyConfigurationError, WhitelistRequest
+from airflow_custody.client.health.verdict import HealthCriteria
+from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.whitelist.review import NOT_COMPARED, compare
+from airflow_custody.get_provider_info import get_provider_info
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.triggers.health import CustodyHealthTrigger
+
+PACKAGE = Path(airflow_custody.__file__).parent
+FLOORS = ("operators", "sensors", "triggers")
+#: What the modules below a folder must not import, not even inside a function.
+FORBIDDEN = {
+    "client": ("airflow", "airflow_custody.hooks", "airflow_custody.operators", "airflow_custody.sandbox"),
+    "hooks": ("requests", "airflow_custody.operators", "airflow_custody.sensors", "airflow_custody.triggers"),
+    "idempotency": ("requests", "airflow_custody.hooks", "airflow_custody.operators"),
+    "operators": ("requests", "urllib3", "airflow_custody.sensors", "airflow_custody.triggers"),
+    "sensors": ("requests", "urllib3", "airflow_custody.operators"),
+    "triggers": ("requests", "urllib3", "airflow_custody.operators", "airflow_custody.sensors"),
+    "sandbox": ("airflow", "airflow_custody.client", "airflow_custody.hooks", "airflow_custody.operators"),
+}
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_arrows_point_down_only(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {module}"
+        for path in (PACKAGE / folder).rglob("*.py")
+        for module in imports_of(path)
+        if any(is_in(module, forbidden) for forbidden in FORBIDDEN[folder])
+    ]
+    assert wrong == []
+
+
+def test_nothing_but_itself_imports_the_sandbox() -> None:
+    wrong = [
+        str(path)
+        for path in PACKAGE.rglob("*.py")
+        if "sandbox" not in path.relative_to(PACKAGE).parts
+        and any(is_in(module, "airflow_custody.sandbox") for module in imports_of(path))
+    ]
+    assert wrong == []
+
+
+def test_importing_the_floors_loads_nothing_heavy() -> None:
+    # Airflow may load some of it itself: that is not ours to count.
+    modules = [
+        f"airflow_custody.{floor}.{module.name}"
+        for floor in (*FLOORS, "hooks")
+        for module in pkgutil.iter_modules([str(PACKAGE / floor)])
+    ]
+    script = (
+        "import json, sys\n"
+        "from airflow.providers.common.compat.sdk import BaseHook, BaseOperator, BaseSensorOperator, Variable, conf\n"
+        "import airflow.triggers.base, airflow.providers.common.compat.sdk as sdk\n"
+        "before = set(sys.modules)\n"
+        f"for name in {modules!r}: __import__(name)\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))\n"
+    )
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    loaded = json.loads(output.splitlines()[-1])
+    heavy = ("requests", "urllib3", "fastapi", "uvicorn", "cryptography", "airflow_custody.client.http.transport")
+    assert [module for module in loaded if any(is_in(module, each) for each in heavy)] == []
+    assert "airflow_custody.client.client" not in loaded
+    assert "airflow_custody.client.errors" in loaded
+
+
+def test_the_form_offers_every_way_to_authenticate(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = {"conn_type": "custody", "host": "https://custody.example.com", "extra": {"auth": "another"}}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    with pytest.raises(CustodyConfigurationError) as caught:
+        CustodyHook().get_conn()
+    offered = get_provider_info()["connection-types"][0]["conn-fields"]["auth"]["schema"]
+    names = [name for name in offered["enum"] if name is not None]
+    assert str(caught.value).endswith(f"must be {', '.join(names[:-1])} or {names[-1]}")
+    # An empty choice that does not read "null", and a label for each.
+    assert set(offered["values_display"]) == {"null", *names}
+
+
+# --- operations --------------------------------------------------------------------------------------------
+
+
+def operations() -> list[Operation]:
+    found = []
+    for module in pkgutil.walk_packages([str(PACKAGE / "client")], "airflow_custody.client."):
+        if module.name.endswith(".operations"):
+            values = vars(importlib.import_module(module.name)).values()
+            found += [value for value in values if isinstance(value, Operation)]
+    return found
+
+
+@pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.name)
+def test_an_operation_has_a_method_that_documents_it(operation: Operation) -> None:
+    method = getattr(CustodyClient, operation.name.replace("whitelisting", "whitelist").replace(" ", "_"))
+    documentation = inspect.getdoc(method) or ""
+    assert re.search(rf"``{operation.method} {operation.path}(/{{\w+}})?``", documentation)
+    assert ("(undocumented)" in documentation) is not operation.documented
+
+
+# --- the fields of a whitelisting request -------------------------------------------------------------------
+
+REQUEST_FIELDS = list(WhitelistRequest.model_fields)
+
+
+def parameters_in(documentation: str | None) -> set[str]:
+    return set(re.findall(r":param (\w+):", documentation or ""))
+
+
+@pytest.mark.parametrize("name", REQUEST_FIELDS)
+def test_each_field_of_a_request_is_named_everywhere(name: str) -> None:
+    operator = CustodyCreateWhitelistRequestOperator
+    assert name in inspect.signature(operator.__init__).parameters
+    assert {"label": "address_label"}.get(name, name) in operator.template_fields
+    assert name in parameters_in(operator.__doc__)
+    assert name in parameters_in(WhitelistRequest.__doc__)
+
+
+def test_each_field_of_a_request_is_compared_or_left_out_for_a_reason() -> None:
+    compared = set(compare(WhitelistRequest(label="l", address="a", blockchain="ETH"), {}).verdicts)
+    assert compared | set(NOT_COMPARED) == set(REQUEST_FIELDS)
+    assert not compared & set(NOT_COMPARED)
+    assert all(NOT_COMPARED.values())
+
+
+# --- the criteria of health --------------------------------------------------------------------------------
+
+CRITERIA = [each.name for each in fields(HealthCriteria)]
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+@pytest.mark.parametrize("where", [CustodyHealthCheckOperator, CustodyHealthSensor, CustodyHealthTrigger])
+def test_each_criterion_is_named_everywhere(where: type, name: str) -> None:
+    assert name in inspect.signature(where.__init__).parameters  # type: ignore[misc]
+    assert name in parameters_in(where.__doc__)
+    assert name in inspect.signature(HealthCriteria.of).parameters
+    if name != "require_fresh" and where is not CustodyHealthTrigger:
+        assert name in where.template_fields  # type: ignore[attr-defined]

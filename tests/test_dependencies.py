@@ -1,0 +1,115 @@
+"""What the package imports is what ``pyproject.toml`` declares."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lowest import differences, lower_bounds, read_project
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+PACKAGE = Path(__file__).parent.parent / "airflow_custody"
+MODULES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))
+PROJECT = read_project()
+
+# Namespaces that several distributions share; the longest name that matches decides.
+DISTRIBUTIONS = {
+    "airflow": "apache-airflow",
+    "airflow.providers": "(name the provider in DISTRIBUTIONS)",
+    "airflow.providers.common.compat": "apache-airflow-providers-common-compat",
+}
+# The modules, or folders of them, that may import what an extra brings.
+EXTRAS = {
+    "sandbox": ("sandbox/",),
+    "signing": ("client/signers.py",),
+}
+# Airflow 2 requires both and calls what imports them to draw the connection form; Airflow 3 does neither. To declare
+# them would bring Flask into every Airflow 3.
+AIRFLOW_2_ONLY = {"hooks/custody.py": {"flask_appbuilder", "wtforms"}}
+
+
+def imported(source: str) -> Iterator[str]:
+    """Yield the full names of the modules that a source imports, inside functions too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            assert node.module is not None
+            yield node.module
+
+
+def distribution_of(module: str) -> str:
+    """Return the name of the distribution that a module comes from."""
+    shared = [name for name in DISTRIBUTIONS if f"{module}.".startswith(f"{name}.")]
+    if shared:
+        return DISTRIBUTIONS[max(shared, key=len)]
+    top = module.split(".")[0]
+    (distribution,) = set(distributions().get(top, [top]))
+    return str(canonicalize_name(distribution))
+
+
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    """Return the distributions of each top-level module that is installed."""
+    return packages_distributions()
+
+
+def declared_for(module: str) -> set[str]:
+    """Return the distributions that a module of the package may import."""
+    texts = list(PROJECT["dependencies"])
+    for extra, places in EXTRAS.items():
+        if module.startswith(places):
+            texts += PROJECT["optional-dependencies"][extra]
+    return {canonicalize_name(Requirement(text).name) for text in texts}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_import_is_declared(module: str) -> None:
+    own = {"airflow_custody", *sys.stdlib_module_names, *AIRFLOW_2_ONLY.get(module, ())}
+    foreign = {name for name in imported((PACKAGE / module).read_text()) if name.split(".")[0] not in own}
+    undeclared = {name for name in foreign if distribution_of(name) not in declared_for(module)}
+    assert not undeclared, f"declare what brings {undeclared}, or import it where its extra belongs"
+
+
+def test_imports_inside_functions_count() -> None:
+    source = "import a.b\nfrom c import d\nfrom . import e\ndef f():\n    import g\n    from h.i import j\n"
+    assert set(imported(source)) == {"a.b", "c", "g", "h.i"}
+
+
+def test_every_exception_to_the_rule_is_needed() -> None:
+    assert EXTRAS.keys() == PROJECT["optional-dependencies"].keys()
+    for place in (place for places in EXTRAS.values() for place in places):
+        assert any(module.startswith(place) for module in MODULES), place
+    for module, names in AIRFLOW_2_ONLY.items():
+        assert names <= {name.split(".")[0] for name in imported((PACKAGE / module).read_text())}
+
+
+def project(*dependencies: str, **extras: list[str]) -> dict[str, Any]:
+    return {"dependencies": dependencies, "optional-dependencies": extras}
+
+
+def test_lower_bounds_of_everything_that_is_declared() -> None:
+    found = lower_bounds(
+        project("a>=1.2,<3", "b >= 2; python_version < '3'", "c>=1; python_version >= '3'", x=["a>=1.2", "d>=4"])
+    )
+    assert found == {"a": Version("1.2"), "c": Version("1"), "d": Version("4")}
+
+
+@pytest.mark.parametrize("wrong", [project("a"), project("a<3"), project("a>=1", x=["a>=2"])])
+def test_a_dependency_needs_exactly_one_lower_bound(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SystemExit, match=r"\ba\b.* lower bound"):
+        lower_bounds(wrong)
+
+
+def test_installed_versions_are_compared() -> None:
+    lines = differences({"pytest": Version("1"), "no-such-distribution": Version("2")})
+    assert [line.split(":")[0] for line in lines] == ["pytest", "no-such-distribution"]
+    assert differences({"pytest": Version(pytest.__version__)}) == []
