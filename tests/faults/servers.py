@@ -24,17 +24,19 @@ import requests
 _COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
 
+# From below the range that the system assigns to connections. Each is used for one server of a run: it may be long
+# until that server listens.
+_unused_ports = random.sample(range(20_000, 32_000), 12_000)
+
+
 def free_ports(count: int) -> list[int]:
-    """Return ports that are not in use, from below the range that the system assigns to connections."""
+    """Return ports that are not in use, and that no other call returns."""
     ports: list[int] = []
-    candidates = list(range(20_000, 32_000))
-    random.shuffle(candidates)
-    for port in candidates:
+    while len(ports) < count:
+        port = _unused_ports.pop()
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise RuntimeError("not enough free ports")
+    return ports
 
 
 class Standalone:
