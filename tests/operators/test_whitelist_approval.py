@@ -293,7 +293,12 @@ def test_the_repr_of_a_signer_holds_only_its_name(ann: Person) -> None:
 
 def test_a_key_from_a_connection_is_masked_line_by_line(ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     password = "correct-horse"
-    pem = pem_of(ec.generate_private_key(ec.SECP256R1()), password)
+    # Airflow 2.11.0 also masks single letters, and one that another test has registered would be found first.
+    pem = next(
+        pem
+        for pem in (pem_of(ec.generate_private_key(ec.SECP256R1()), password) for _ in range(100))
+        if all(redacted(line)[:1] != "*" for line in pem.splitlines())
+    )
     key = {"conn_type": "generic", "password": password, "extra": {"private_key": pem}}
     monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps(key))
     assert len(ConnectionSigner("signing_key").sign(b"message")) == 64
