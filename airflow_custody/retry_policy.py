@@ -49,6 +49,7 @@ class CustodyRetryPolicy(RetryPolicy):
 
     :param min_delay: minimum time to the next try where the service asks for one. Default 1 second.
     :param max_delay: maximum time to the next try where the service asks for one. Default 1 hour.
+    :raises ValueError: if the minimum is negative or more than the maximum.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class CustodyRetryPolicy(RetryPolicy):
         min_delay: timedelta = timedelta(seconds=1),
         max_delay: timedelta = timedelta(hours=1),
     ) -> None:
+        if not timedelta(0) <= min_delay <= max_delay:
+            raise ValueError(f"min_delay ({min_delay}) must not be negative, nor more than max_delay ({max_delay})")
         self.min_delay = min_delay
         self.max_delay = max_delay
 
@@ -86,7 +89,7 @@ class CustodyRetryPolicy(RetryPolicy):
             seconds = min(max(exception.retry_after, bounds[0]), bounds[1])
             return RetryDecision.retry(
                 timedelta(seconds=seconds),
-                f"status {exception.status}, the service asks to wait {exception.retry_after:g} s",
+                f"status {exception.status}, the service asks to wait {min(exception.retry_after, 1e9):g} s",
             )
         return RetryDecision.default()
 
@@ -125,7 +128,9 @@ def failing_task(operator: Any) -> Iterator[None]:
         error = raised
     # One line that says all. Airflow logs the exception after it: that one is short, and has no chain.
     operator.log.error("%s", error)
-    users_policy = getattr(operator, "retry_policy", None) is not _DEFAULT_POLICY
+    # By its type: Airflow copies operators, and what they hold.
+    policy = getattr(operator, "retry_policy", None)
+    users_policy = policy is not None and type(policy) is not CustodyRetryPolicy
     if error.retryable or (users_policy and not isinstance(error, CustodyOutcomeUnknownError)):
         raise error from None
     raise CustodyFailException(error) from None

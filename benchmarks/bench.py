@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +197,93 @@ def creates(rounds: int, count: int) -> None:
         compare(f"{count} creates over TLS", rounds, candidates)
 
 
+async def worst_pause(work: Coroutine[Any, Any, object]) -> float:
+    """Return the longest time in seconds for which the event loop did nothing else while it did the work."""
+    task = asyncio.ensure_future(work)
+    worst, last = 0.0, time.perf_counter()
+    while not task.done():
+        await asyncio.sleep(0.001)
+        worst, last = max(worst, time.perf_counter() - last), time.perf_counter()
+    await task
+    return worst
+
+
+async def name_lookup(hanging: list[Coroutine[Any, Any, object]]) -> float:
+    """Return how many seconds looking up a name takes while something hangs."""
+    tasks = [asyncio.ensure_future(each) for each in hanging]
+    await asyncio.sleep(0.5)
+    started = time.perf_counter()
+    await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+    seconds = time.perf_counter() - started
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return seconds
+
+
+def triggers(rounds: int) -> None:
+    """Compare what deferred sensors do to the triggerer's event loop."""
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.client.health.verdict import HealthCriteria, judge
+    from airflow_custody.sandbox import health_entry
+    from airflow_custody.triggers.health import CustodyHealthTrigger
+
+    many = 300
+    with service() as (control, url, token), CustodyClient(url, token, timeout=1, max_retries=0) as client:
+        extra = {"timeout": 1, "max_retries": 0}
+        os.environ["AIRFLOW_CONN_BENCH"] = json.dumps(
+            {"conn_type": "custody", "host": url, "password": token, "extra": extra}
+        )
+
+        async def first_event(**criteria: Any) -> object:
+            events = CustodyHealthTrigger(custody_conn_id="bench", **criteria).run()
+            try:
+                return await anext(events)
+            finally:
+                await events.aclose()  # type: ignore[attr-defined]
+
+        control.set_health([health_entry(group=f"g{i % 20}", check=f"check{i}") for i in range(10_000)])
+
+        async def in_threads() -> None:
+            await asyncio.gather(*(first_event(healthy_statuses=["success", f"{number}"]) for number in range(many)))
+
+        async def on_the_loop() -> None:
+            checks = await asyncio.to_thread(client.list_health_checks)
+
+            async def one(number: int) -> None:
+                assert judge(checks, HealthCriteria(healthy_statuses=("success", f"{number}"))).healthy
+
+            await asyncio.gather(*(one(number) for number in range(many)))
+
+        compare(
+            f"the event loop's longest pause: {many} sensors with criteria of their own, 10,000 checks",
+            rounds,
+            {
+                "this package": lambda: asyncio.run(worst_pause(in_threads())),
+                "judging on the event loop": lambda: asyncio.run(worst_pause(on_the_loop())),
+            },
+        )
+
+        control.add_fault(delay=3600, times=None)
+        for tenants in (8, 40):
+
+            def polls(tenants: int = tenants) -> float:
+                return asyncio.run(name_lookup([first_event(tenant_id=str(each)) for each in range(tenants)]))
+
+            def default_pool(tenants: int = tenants) -> float:
+                def hang(tenant_id: str) -> None:
+                    with contextlib.suppress(Exception):
+                        client.list_health_checks(tenant_id)
+
+                return asyncio.run(name_lookup([asyncio.to_thread(hang, str(each)) for each in range(tenants)]))
+
+            compare(
+                f"looking up a name beside {tenants} tenants whose polls hang for a second",
+                rounds,
+                {"this package": polls, "the event loop's own threads": default_pool},
+            )
+
+
 def main() -> None:
     """Run and print all comparisons."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -210,6 +298,7 @@ def main() -> None:
         },
     )
     health(rounds)
+    triggers(max(3, rounds // 2))
     creates(max(3, rounds // 2), 200)
 
 

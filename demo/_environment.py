@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from airflow_custody.sandbox import SandboxControl
 
-PROJECT = Path(__file__).resolve().parent.parent
+DEMO = Path(__file__).resolve().parent
+PROJECT = DEMO.parent
 EXAMPLES = PROJECT / "example_dags"
 
 _LOOPBACK = "127.0.0.1,localhost"
@@ -142,7 +143,7 @@ def create_approvers(sandbox: SandboxProcess) -> dict[str, str]:
     """
     Create two approvers, bob and carol, who must sign one after the other, each with a key.
 
-    :return: the connections that ``custody_whitelist_complete`` needs, as environment variables.
+    :return: the connections that the examples with approvers need, as environment variables.
     """
     service = json.loads(sandbox.connection)
     variables = {}

@@ -32,6 +32,8 @@ from _environment import (
     require_airflow,
 )
 
+from airflow_custody.sandbox.whitelist.store import EFFECTIVE
+
 DAG_ID = "custody_whitelist_complete"
 USER = "alice"
 TIMEOUT = 180.0
@@ -277,7 +279,7 @@ def _check_results(sandbox: SandboxProcess, xcoms: dict[str, Any]) -> None:
         "its id is in XCom": [xcoms["create_request"]] == [request["id"] for request in requests],
         "that request was signed twice": [each["body"]["ids"] for each in approvals] == [[xcoms["create_request"]]] * 2,
         f"{USER} decided": xcoms["decide"]["responded_by_user"]["name"] == USER,
-        "the request has taken effect": [request["status"] for request in requests] == ["active"],
+        "the request has taken effect": [request["status"] for request in requests] == [EFFECTIVE],
     }
     unmet = [expectation for expectation, met in expectations.items() if not met]
     if unmet:

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import requests
 from _environment import (
+    DEMO,
     SandboxProcess,
     airflow_environment,
     create_approvers,
@@ -39,15 +40,17 @@ Airflow:  {airflow}
 Sandbox:  {sandbox}  (stands in for the custody service)
 Webhook:  {webhook}
 
-Things to try. (The first time you switch a DAG on, Airflow also starts its most recent scheduled run.)
+Things to try. The DAGs that create requests have no schedule. (The first time you switch on another one, Airflow also
+starts its most recent scheduled run.)
 
+- Trigger custody_whitelist_batch. It requests the three addresses in a file, and two approvers sign all of them with
+  one signature each. Then trigger custody_whitelist_reconciliation: its task "compare" logs every difference between
+  the file and the service, and now there is none. You can trigger both again: nothing is requested twice.
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
   approve, two approvers sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
-  rejected at the service.
+  rejected at the service. What you whitelist here is not in the file: the reconciliation says so, and fails.
 - Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook above if you pass its
   id as webhook_id.
-- Trigger custody_whitelist_batch: three addresses from a file, one signature for all of them. Then trigger
-  custody_whitelist_reconciliation: its task "compare" logs every difference between the file and the service.
 - Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.
 - Make the service unhealthy. Health gates wait, and custody_unhealthy_watcher, which is already switched on, starts
   within 10 seconds.
@@ -99,6 +102,8 @@ def _environment(
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "sqlite_settings.CONNECT_ARGS",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(DEMO), os.environ.get("PYTHONPATH")])),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_logs),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_logs),
         **create_approvers(sandbox),

@@ -4,6 +4,8 @@ Gate scheduled work on the health of the custody service.
 First, a sensor waits until the whole service is healthy; it takes no worker slot meanwhile. Then, right before the
 work, an operator checks exactly what the work needs. If either of them fails, the work does not start.
 
+It runs on working days. When you switch the DAG on, Airflow also starts its most recent scheduled run.
+
 What to change: the connection (``custody_conn_id``, by default ``custody_default``), the schedule, the filters of
 ``check``, and the task ``work``, which stands for your own.
 """

@@ -7,6 +7,9 @@ fails, and also if the webhook cannot be enabled again, because nobody would not
 The webhook's UUID comes from the Airflow Variable ``custody_webhook_id``. At the end the webhook is enabled, even if it
 was disabled before the run.
 
+It runs on Sundays. **When you switch the DAG on, Airflow also starts its most recent scheduled run**: the webhook is
+disabled at once, for as long as the work takes.
+
 What to change: the schedule, and the task ``maintain``, which stands for your own work.
 """
 

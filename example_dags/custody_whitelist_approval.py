@@ -5,20 +5,22 @@ The request has no effect until it is signed, and it is signed only after a pers
 (*Required Actions*). If the person rejects it, the remaining tasks are skipped. If nobody responds in time, the
 approval fails. Nothing is signed in either case.
 
-What to change: the defaults of the params (the address is a sample from a public specification), who may approve, the
-schedule, and **the body of** ``sign``, **which is a placeholder for your own signer**. Leave ``webhook_id`` empty to
-skip the webhook.
+Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own, also for an address
+that was requested before.
+
+What to change: the defaults of the params (the address is a sample from a public specification), who may approve, and
+**the body of** ``sign``, **which is a placeholder for your own signer**. Without ``webhook_id``, no webhook is enabled.
 
 Approving in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, a run cannot
-ask anybody: a person approves in advance, by starting the run with ``{"approved_by": "<name>"}``. All other runs, which
-includes every scheduled one, fail before anything is created.
+ask anybody: a person approves in advance, by starting the run with ``{"approved_by": "<name>"}``. All other runs fail
+before anything is created.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 from airflow.providers.common.compat.sdk import (
     DAG,
@@ -38,21 +40,38 @@ except (ImportError, AirflowOptionalProviderFeatureException):
     ApprovalOperator = None
 
 params = {
-    "label": Param("Treasury cold wallet", type="string", minLength=1),
-    "address": Param("0x52908400098527886E0F7030069857D2E4169EE7", type="string", minLength=1),
-    "blockchain": Param("ETH", type="string", minLength=1),
-    "webhook_id": Param(None, type=["null", "string"], description="UUID of a webhook to enable"),
+    "label": Param(
+        "Treasury cold wallet",
+        type="string",
+        minLength=1,
+        title="Label",
+        description="What the service's users will see instead of the address",
+    ),
+    "address": Param(
+        "0x52908400098527886E0F7030069857D2E4169EE7",
+        type="string",
+        minLength=1,
+        title="Address",
+        description="The destination address, taken exactly as it is given",
+    ),
+    "blockchain": Param(
+        "ETH", type="string", minLength=1, title="Chain", description="Symbol of the address's chain, such as ETH"
+    ),
+    "webhook_id": Param(
+        None, type=["null", "string"], title="Webhook", description="UUID of a webhook to enable at the end; optional"
+    ),
 }
 if ApprovalOperator is None:
     params["approved_by"] = Param(
-        None, type=["null", "string"], description="Name of the person who has approved this address"
+        None,
+        type=["null", "string"],
+        title="Approved by",
+        description="Name of the person who has approved the address",
     )
 
 with DAG(
     dag_id="custody_whitelist_approval",
-    schedule="0 8 * * 1",
-    start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
-    catchup=False,
+    schedule=None,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     params=params,
     tags=["custody", "example"],
@@ -75,7 +94,11 @@ with DAG(
         # [START howto_custody_approval]
         approve = ApprovalOperator(
             task_id="approve",
-            subject="Sign the whitelisting of {{ params.label }} on {{ params.blockchain }}?",
+            # Two requests for the same address differ in their ids only.
+            subject=(
+                "Sign request {{ ti.xcom_pull(task_ids='create_request') }}: "
+                "whitelist {{ params.label }} on {{ params.blockchain }}?"
+            ),
             body="""
 | | |
 |---|---|

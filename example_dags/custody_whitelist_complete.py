@@ -9,18 +9,22 @@ request is rejected at the service. Either way, a notification is sent at the en
 Only what the create task asked for is signed: before signing, each approver fetches the request from the service,
 verifies it and compares it with what was asked for.
 
-What to change: the defaults of the params, who may decide, the body of ``tell``, the schedule. Connections to create:
-the two approvers' users (``custody_first_approver``, ``custody_second_approver``), and for each approver's P-256 key a
+Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own, also for an address
+that was requested before.
+
+What to change: the defaults of the params, who may decide, the body of ``tell``. Connections to create: the two
+approvers' users (``custody_first_approver``, ``custody_second_approver``), and for each approver's P-256 key a
 connection of any type with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
 
 Deciding in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, whoever starts
-the run decides in advance, with ``{"decision": "Approve"}``. All other runs, which includes every scheduled one, reject
-their request. Approving and rejecting are undocumented operations of the service.
+the run decides in advance, with ``{"decision": "Approve"}``. All other runs reject their request.
+
+Approving and rejecting are undocumented operations of the service.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 from airflow.providers.common.compat.sdk import DAG, AirflowOptionalProviderFeatureException, Param, task
 
@@ -39,18 +43,35 @@ except (ImportError, AirflowOptionalProviderFeatureException):
     HITLOperator = None
 
 params = {
-    "label": Param("Treasury cold wallet", type="string", minLength=1),
-    "address": Param("0x52908400098527886E0F7030069857D2E4169EE7", type="string", minLength=1),
-    "blockchain": Param("ETH", type="string", minLength=1),
+    "label": Param(
+        "Treasury cold wallet",
+        type="string",
+        minLength=1,
+        title="Label",
+        description="What the service's users will see instead of the address",
+    ),
+    "address": Param(
+        "0x52908400098527886E0F7030069857D2E4169EE7",
+        type="string",
+        minLength=1,
+        title="Address",
+        description="The destination address, taken exactly as it is given",
+    ),
+    "blockchain": Param(
+        "ETH", type="string", minLength=1, title="Chain", description="Symbol of the address's chain, such as ETH"
+    ),
 }
 if HITLOperator is None:
-    params["decision"] = Param("Reject", enum=["Approve", "Reject"])
+    params["decision"] = Param(
+        "Reject",
+        enum=["Approve", "Reject"],
+        title="Decision",
+        description="Whether to sign the request or to reject it",
+    )
 
 with DAG(
     dag_id="custody_whitelist_complete",
-    schedule="0 9 * * 1",
-    start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
-    catchup=False,
+    schedule=None,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     params=params,
     tags=["custody", "example"],
@@ -70,7 +91,11 @@ with DAG(
     if HITLOperator is not None:
         decide = HITLOperator(
             task_id="decide",
-            subject="Whitelist {{ params.label }} on {{ params.blockchain }}?",
+            # Two requests for the same address differ in their ids only.
+            subject=(
+                "Request {{ ti.xcom_pull(task_ids='create_request') }}: "
+                "whitelist {{ params.label }} on {{ params.blockchain }}?"
+            ),
             body="""
 | | |
 |---|---|

@@ -4,13 +4,16 @@ Create whitelisting requests for a list of addresses that is known only when the
 Each address is a mapped task instance, with its own log, its own retries and its own id. If one is refused, the others
 are still created. The report at the end requires all of them.
 
+There is no schedule: every run creates all requests, also for addresses that were requested before. Start it from the
+DAG or the person that knows the addresses. ``custody_whitelist_batch`` leaves out what is at the service already.
+
 What to change: read the addresses from your own source in ``addresses`` (these are samples from public
 specifications), and pass the report to your signing step.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 
 from airflow.providers.common.compat.sdk import DAG, task
 
@@ -19,9 +22,7 @@ from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOpe
 
 with DAG(
     dag_id="custody_whitelist_mapping",
-    schedule="30 8 * * 1",
-    start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
-    catchup=False,
+    schedule=None,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     tags=["custody", "example"],
     doc_md=__doc__,
@@ -34,22 +35,22 @@ with DAG(
         """Return the operator's arguments for each address."""
         return [
             {
-                "label": "Settlement, Ethereum",
+                "label": "Customer payout, Ethereum",
                 "blockchain": "ETH",
-                "address": "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
+                "address": "0xde709f2102306220921060314715629080e2fb77",
                 # Only these wallets may send funds to the address.
                 "linked_wallet_ids": ["12", "15"],
             },
             {
-                "label": "Settlement, Bitcoin",
+                "label": "Customer payout, Bitcoin",
                 "blockchain": "BTC",
-                "address": "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+                "address": "bc1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3qccfmv3",
             },
             {
-                "label": "Exchange deposit, XRP",
+                "label": "Customer payout, XRP",
                 "blockchain": "XRP",
                 "address": "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh",
-                "memo": "104729",
+                "memo": "7919",
                 "address_type": "exchange",
             },
         ]

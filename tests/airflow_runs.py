@@ -104,4 +104,5 @@ class FakeTaskInstance:
 
 def execute(make: Callable[[], Any], **context: Any) -> Any:
     """Call an operator's ``execute`` without a run, and return what it returns."""
-    return make().execute({"ti": FakeTaskInstance(), "logical_date": datetime.now(timezone.utc), **context})
+    task = make()
+    return task.execute({"ti": FakeTaskInstance(), "task": task, "logical_date": datetime.now(timezone.utc), **context})

@@ -35,4 +35,5 @@ class Person:
         self.pem = pem_of(self.key)
         public = self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
         self.id = sandbox.control.add_user(name, ROLES, groups=groups, public_key=public)
+        self.external_id = f"user-{self.id}@example.test"
         self.token = sandbox.control.add_token(roles=ROLES, user_id=self.id)

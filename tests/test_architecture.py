@@ -10,13 +10,17 @@ import pkgutil
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import BaseOperator
 
 import airflow_custody
+from airflow_custody._base import CustodyTask
 from airflow_custody.client import CustodyClient, CustodyConfigurationError, WhitelistRequest
 from airflow_custody.client.health.verdict import HealthCriteria
 from airflow_custody.client.http.operation import Operation
@@ -26,7 +30,9 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sensors.health import CustodyHealthSensor
-from airflow_custody.triggers.health import CustodyHealthTrigger
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.triggers.health import TEMPLATED, CustodyHealthTrigger
+from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 PACKAGE = Path(airflow_custody.__file__).parent
 FLOORS = ("operators", "sensors", "triggers")
@@ -98,6 +104,24 @@ def test_importing_the_floors_loads_nothing_heavy() -> None:
     assert "airflow_custody.client.errors" in loaded
 
 
+#: Modules that handle secrets.
+SECRETIVE = [*(PACKAGE / "client" / "http").glob("*.py"), PACKAGE / "client" / "auth.py"]
+SECRETIVE += [PACKAGE / "client" / "settings.py", PACKAGE / "client" / "text.py", PACKAGE / "hooks" / "custody.py"]
+
+
+@pytest.mark.parametrize("path", SECRETIVE, ids=lambda path: path.stem)
+def test_no_error_is_made_where_another_is_handled_that_may_hold_a_secret(path: Path) -> None:
+    # The one that is handled becomes the context of the new one, also with "from None".
+    wrong = [
+        f"{path.name}, line {statement.lineno}"
+        for handler in ast.walk(ast.parse(path.read_text()))
+        if isinstance(handler, ast.ExceptHandler)
+        for statement in ast.walk(handler)
+        if isinstance(statement, ast.Raise) and statement.exc is not None
+    ]
+    assert wrong == []
+
+
 def test_the_form_offers_every_way_to_authenticate(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = {"conn_type": "custody", "host": "https://custody.example.com", "extra": {"auth": "another"}}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
@@ -128,6 +152,42 @@ def test_an_operation_has_a_method_that_documents_it(operation: Operation) -> No
     documentation = inspect.getdoc(method) or ""
     assert re.search(rf"``{operation.method} {operation.path}(/{{\w+}})?``", documentation)
     assert ("(undocumented)" in documentation) is not operation.documented
+
+
+def test_a_write_says_what_it_is_confirmed_by() -> None:
+    with pytest.raises(TypeError, match="must say what it is confirmed by"):
+        Operation("pay", "POST", "/payments")
+    assert {each.confirmed_by for each in operations() if each.method != "GET"} == {"result", "read back"}
+
+
+def test_only_confirmed_writes_take_any_response() -> None:
+    # A call without a shape accepts every body: only the method that judges it may make one.
+    found = [
+        str(path.relative_to(PACKAGE))
+        for path in (PACKAGE / "client").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "call"
+        for shape in [*node.args[1:2], *(keyword.value for keyword in node.keywords if keyword.arg == "shape")]
+        if isinstance(shape, ast.Constant)
+    ]
+    assert found == ["client/http/service.py"]
+
+
+@pytest.mark.parametrize(
+    "operation", [each for each in operations() if each.confirmed_by == "read back"], ids=lambda each: each.name
+)
+def test_what_is_read_back_goes_through_the_one_method(operation: Operation) -> None:
+    method = getattr(CustodyClient, operation.name.replace("whitelisting", "whitelist").replace(" ", "_"))
+    assert "self._write(" in inspect.getsource(method)
+
+
+SECRET_NAMES = {"password", "secret", "token", "totp"}
+
+
+@pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.name)
+def test_an_operation_that_carries_a_secret_quotes_nothing(operation: Operation) -> None:
+    method = getattr(CustodyClient, operation.name.replace("whitelisting", "whitelist").replace(" ", "_"))
+    assert operation.confidential or not SECRET_NAMES & set(inspect.signature(method).parameters)
 
 
 # --- the fields of a whitelisting request -------------------------------------------------------------------
@@ -168,3 +228,41 @@ def test_each_criterion_is_named_everywhere(where: type, name: str) -> None:
     assert name in inspect.signature(HealthCriteria.of).parameters
     if name != "require_fresh" and where is not CustodyHealthTrigger:
         assert name in where.template_fields  # type: ignore[attr-defined]
+
+
+# --- sensors and their triggers -----------------------------------------------------------------------------
+
+PAIRS = [
+    (CustodyHealthSensor, CustodyHealthTrigger),
+    (CustodyWhitelistRequestSensor, CustodyWhitelistRequestTrigger),
+]
+#: What only asset watchers use.
+NOT_OF_SENSORS = {"fire_on"}
+
+
+@pytest.mark.parametrize(("sensor", "trigger"), PAIRS)
+def test_each_parameter_of_a_trigger_is_stored_documented_and_given_by_its_sensor(sensor: Any, trigger: Any) -> None:
+    parameters = set(inspect.signature(trigger.__init__).parameters) - {"self"}
+    assert set(trigger(**dict.fromkeys({"request_id"} & parameters, "1")).serialize()[1]) == parameters
+    assert parameters_in(trigger.__doc__) == parameters
+    source = ast.parse(textwrap.dedent(inspect.getsource(sensor._trigger)))
+    calls = [node for node in ast.walk(source) if isinstance(node, ast.Call)]
+    (call,) = [call for call in calls if getattr(call.func, "id", None) == trigger.__name__]
+    given = {keyword.arg for keyword in call.keywords if keyword.arg is not None}
+    assert given | {"exponential_backoff", "max_wait"} == parameters - NOT_OF_SENSORS
+    assert any(getattr(call.func, "attr", None) == "_backoff" for call in calls)
+
+
+def test_the_trigger_knows_what_the_triggerer_may_render() -> None:
+    # A template that renders to None there would otherwise make the gate weaker.
+    assert set(TEMPLATED) == set(CustodyHealthSensor.template_fields)
+
+
+def test_all_operators_and_sensors_check_what_was_given() -> None:
+    for floor in ("operators", "sensors"):
+        for module in pkgutil.iter_modules([str(PACKAGE / floor)], f"airflow_custody.{floor}."):
+            for each in vars(importlib.import_module(module.name)).values():
+                if isinstance(each, type) and issubclass(each, BaseOperator) and each.__module__ == module.name:
+                    assert issubclass(each, CustodyTask)
+                    # The bases' own: they check before anything else happens.
+                    assert module.name.endswith("._base") or not {"execute", "resume_execution"} & set(vars(each))

@@ -74,7 +74,7 @@ def test_other_errors_are_left_to_airflow(error: BaseException) -> None:
     assert decide(error) == ("default", None, None)
 
 
-@given(st.floats(min_value=0, allow_nan=False), st.sampled_from([429, 503]))
+@given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.sampled_from([429, 503]))
 def test_retry_after_is_honoured_within_bounds(seconds: float, status: int) -> None:
     kind = CustodyRateLimitError if status == 429 else CustodyServerError
     action, delay, _ = decide(kind("busy", status=status, retry_after=seconds))
@@ -137,3 +137,31 @@ class TestInARun:
         run = run_dag(dag)
         assert run.state_of("health") == "success"
         assert run.tries["health", -1] == 3
+
+
+@pytest.mark.parametrize("retry_after", [math.nan, math.inf, -math.inf, -5, "soon", True, None])
+def test_a_time_that_is_none_is_left_to_airflow(retry_after: Any) -> None:
+    assert decide(CustodyRateLimitError("busy", status=429, retry_after=retry_after))[:2] == ("default", None)
+
+
+@pytest.mark.parametrize(("retry_after", "seconds"), [(0, 1), (10**400, 3600)])
+def test_an_odd_time_is_bounded(retry_after: Any, seconds: int) -> None:
+    decision = decide(CustodyRateLimitError("busy", status=429, retry_after=retry_after))
+    assert decision[:2] == ("retry", timedelta(seconds=seconds))
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"min_delay": timedelta(hours=2)},
+        {"max_delay": timedelta(0)},
+        {"min_delay": timedelta(seconds=-1)},
+        {"min_delay": timedelta(seconds=-2), "max_delay": timedelta(seconds=-1)},
+    ],
+    ids=str,
+)
+def test_bounds_that_contradict_each_other_are_refused(bounds: dict[str, timedelta]) -> None:
+    from airflow_custody.retry_policy import CustodyRetryPolicy
+
+    with pytest.raises(ValueError, match="min_delay"):
+        CustodyRetryPolicy(**bounds)

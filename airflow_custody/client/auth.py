@@ -7,17 +7,20 @@ import binascii
 import hashlib
 import hmac
 import json
+import logging
+import math
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from requests import PreparedRequest
 
-from airflow_custody.client.errors import CustodyAuthenticationError, CustodyConfigurationError
+from airflow_custody.client.errors import CustodyAuthenticationError, CustodyConfigurationError, CustodyError
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.wire import TypedDict
@@ -25,12 +28,28 @@ from airflow_custody.client.wire import TypedDict
 if TYPE_CHECKING:
     from airflow_custody.client.http.transport import Transport
 
+log = logging.getLogger(__name__)
+
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
 # A token is replaced this long before it ends, or after nine tenths of a shorter life.
 _MARGIN_SECONDS = 60.0
+# Statuses of the service itself that do not refuse a sign-in for good, but for now.
+_NOT_NOW = (408, 429)
+# Seconds between sign-ins after the second failure in a row, doubled with each further one.
+_FIRST_PAUSE = 10.0
+_MAX_PAUSE = 600.0
+_MAX_LATIN_1 = 0xFF
 
 # A second token does no harm.
-SIGN_IN = Operation("sign in", "POST", "/authentication/token", repeatable=True, confidential=True, documented=False)
+SIGN_IN = Operation(
+    "sign in",
+    "POST",
+    "/authentication/token",
+    repeatable=True,
+    confidential=True,
+    documented=False,
+    confirmed_by="result",
+)
 
 
 class WireToken(TypedDict, total=False):
@@ -75,11 +94,20 @@ class PasswordSignIn(Authentication):
     The token is fetched when the first request is sent, kept for its life, and fetched anew when that ends, or once
     when the service no longer accepts it. A user with two-factor authentication cannot sign in unattended.
 
+    Wrong credentials are sent once, so that no account gets locked: once the service itself has refused them (a 4xx
+    other than 408 and 429), each later request gets the same error, and nothing is sent. Other failures in a row, a
+    gateway's refusal, a 5xx, a redirect, a response without a token, or a token that is not accepted, are followed by
+    pauses: 10 seconds after the second, and up to 10 minutes; or as long as ``Retry-After`` says, up to 10 minutes.
+    Only a sign-in that got no response is tried again at once.
+
     :param username: name of the user.
     :param password: the password; never shown by this class, and sent only to sign in.
     :param source: where the user finds both, for error messages.
     :param on_token: called with each token that was fetched, to keep it out of logs.
-    :param clock: returns the Unix time in seconds; tests turn it. Default: the system's clock.
+    :param clock: returns seconds that only go forward, to tell the age of a token; tests turn it. Default: the
+        system's monotonic clock.
+    :param wall_clock: returns the Unix time in seconds, for tokens that do not say when their life began. Default:
+        the system's clock.
     :raises CustodyConfigurationError: if the name or the password is missing.
     """
 
@@ -90,7 +118,8 @@ class PasswordSignIn(Authentication):
         *,
         source: str = DEFAULT_SOURCE,
         on_token: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(source=source)
         if not username:
@@ -101,11 +130,20 @@ class PasswordSignIn(Authentication):
         self._password = password
         self._on_token = on_token
         self._clock = clock
+        self._wall_clock = wall_clock
         self.hide(password)
         self._transport: Transport | None = None
         self._lock = threading.Lock()
         self._token: str | None = None
         self._renew_at = float("inf")
+        self._warned = False
+        # Whether the service has not yet accepted the present token, nor refused it.
+        self._token_is_new = True
+        # Sign-ins in a row that failed, or whose token was refused.
+        self._failures = 0
+        self._paused_until = float("-inf")
+        # The error of the last sign-in; None if that brought a token.
+        self._last_error: dict[str, Any] | None = None
         self.advice = (
             f"The user name or the password is wrong, or the user may not sign in; they come from {source}. A user "
             "with two-factor authentication cannot sign in unattended: one-time codes are not supported. Use an "
@@ -124,35 +162,98 @@ class PasswordSignIn(Authentication):
         :raises CustodyError: of another type if the service cannot be asked; the request itself was not sent then.
         """
         with self._lock:
-            if self._token is None or self._clock() >= self._renew_at:
-                self._fetch()
+            now = self._clock()
+            # While sign-ins are paused, even an old token is better than none.
+            if self._token is None or (now >= self._renew_at and now >= self._paused_until):
+                self._sign_in()
             request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
     def renew(self, request: PreparedRequest) -> bool:
-        """Forget the token that the request was sent with, so that the next one is sent with a new one."""
+        """
+        Forget the token that the request was sent with, so that the next one is sent with a new one.
+
+        :return: whether there is, or may be, a newer one: not while sign-ins are paused.
+        """
         with self._lock:
-            if request.headers.get("Authorization") == f"Bearer {self._token}":
-                self._token = None
+            if self._token is None or request.headers.get("Authorization") != f"Bearer {self._token}":
+                return True
+            if self._token_is_new:
+                self._token_is_new = False
+                self._count_failure()
+            if self._clock() < self._paused_until:
+                return False
+            self._token = None
         return True
 
-    def _fetch(self) -> None:
+    def accepted(self, request: PreparedRequest) -> None:
+        """Take notice that the service accepted the token of a request."""
+        if not self._token_is_new and not self._failures:
+            # Nothing to change, so no wait for a thread that is signing in.
+            return
+        with self._lock:
+            # That an old token is still accepted says nothing about sign-ins that failed since.
+            if self._last_error is None and request.headers.get("Authorization") == f"Bearer {self._token}":
+                self._token_is_new = False
+                self._failures, self._paused_until = 0, float("-inf")
+
+    def _sign_in(self) -> None:
+        if self._last_error is not None and self._clock() < self._paused_until:
+            # A new error each time: one that several threads raise would collect what each of them handles.
+            raise CustodyError.from_json(self._last_error)
+        try:
+            token = self._fetch()
+        except CustodyError as error:
+            # Without a response, the service has probably not seen it, and waiting for it takes long enough.
+            if error.status is not None:
+                self._count_failure(error.retry_after)
+                if error.from_service and 400 <= error.status < 500 and error.status not in _NOT_NOW:
+                    self._paused_until = float("inf")
+                    error.advice = f"{error.advice or self.advice} The same credentials are not sent again."
+                self._last_error = error.to_json()
+            raise
+        if self._on_token is not None:
+            self._on_token(token)
+        self._renew_at = self._clock() + self._time_to_keep(token)
+        self._token, self._token_is_new, self._last_error = token, True, None
+        self.hide_token(token)
+
+    def _count_failure(self, retry_after: float | None = None) -> None:
+        self._failures += 1
+        pause = min(_MAX_PAUSE, retry_after or 0.0)
+        if self._failures > 1:
+            pause = max(pause, min(_MAX_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 2, 30)))
+        if pause:
+            self._paused_until = self._clock() + pause
+
+    def _fetch(self) -> str:
         if self._transport is None:
             raise CustodyConfigurationError("PasswordSignIn is not in use by a client", setting="auth")
         body = {"username": self._username, "password": self._password}
         reply = self._transport.call(SIGN_IN, WireToken, body=body, authenticate=False)
-        try:
-            token = check_token(reply.body.get("result"))
-        except CustodyConfigurationError:
-            raise reply.unexpected("it has no usable token") from None
-        if self._on_token is not None:
-            self._on_token(token)
-        now = self._clock()
-        expires = jwt_expiry(token)
-        life = float("inf") if expires is None else expires.timestamp() - now
-        self._renew_at = now + max(life * 0.9, life - _MARGIN_SECONDS)
-        self._token = token
-        self.hide_token(token)
+        token = reply.body.get("result")
+        if _why_not_sendable(token) is not None:
+            raise reply.unexpected("it has no usable token")
+        return str(token)
+
+    def _time_to_keep(self, token: str) -> float:
+        """Return the seconds after which a token that was fetched now is replaced; infinite if nobody knows."""
+        claims = jwt_claims(token)
+        expires, issued = _seconds(claims.get("exp")), _seconds(claims.get("iat"))
+        if expires is None:
+            return float("inf")
+        # Both by the service's clock, if it says both. This machine's may be wrong.
+        life = expires - (self._wall_clock() if issued is None else issued)
+        if life < (_MARGIN_SECONDS if issued is None else 1):
+            if not self._warned:
+                self._warned = True
+                log.warning(
+                    "A token that was just fetched seems to expire in %.0f s by the clock of this machine, which may "
+                    "be wrong. Such tokens are used until the service no longer accepts them.",
+                    life,
+                )
+            return float("inf")
+        return max(life * 0.9, life - _MARGIN_SECONDS)
 
 
 class ApiKey(Authentication):
@@ -173,15 +274,18 @@ class ApiKey(Authentication):
             raise CustodyConfigurationError(
                 "the API key's id is missing, or contains what cannot be sent in a header", setting="api_key_id"
             )
-        try:
-            self._key = bytes.fromhex(secret)
-        except (TypeError, ValueError):
-            # "from None": the original error quotes the secret.
-            raise CustodyConfigurationError("the API key's secret is not hex", setting="secret") from None
-        if not self._key:
+        key: bytes | None = None
+        with suppress(TypeError, ValueError):
+            key = bytes.fromhex(secret)
+        if key is None:
+            # Raised out here: what was caught must not come along.
+            raise CustodyConfigurationError("the API key's secret is not hex", setting="secret")
+        if not key:
             raise CustodyConfigurationError("the API key's secret is missing", setting="secret")
+        self._key = key
         self._key_id = key_id
-        self.hide(secret)
+        for form in {secret, key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
+            self.hide(form)
         self.advice = (
             f"The API key's id or secret is wrong, or it was revoked; they come from {source}. Or this machine's "
             "clock is wrong: signatures contain the time."
@@ -229,24 +333,43 @@ class ApiKey(Authentication):
 
 def check_token(token: object) -> str:
     """Return a token that can be sent in a header, or refuse it without quoting it."""
+    why = _why_not_sendable(token)
+    if why is not None:
+        raise CustodyConfigurationError(f"the API token {why}", setting="token")
+    return str(token)
+
+
+def _why_not_sendable(token: object) -> str | None:
     if not isinstance(token, str) or not token:
-        raise CustodyConfigurationError("the API token is missing", setting="token")
+        return "is missing"
     if any(character.isspace() or not character.isprintable() for character in token):
-        raise CustodyConfigurationError(
-            "the API token contains a line break, white space or a control character; it must be the bare "
-            "token, without 'Bearer' (its value is not shown here)",
-            setting="token",
+        return (
+            "contains a line break, white space or a control character; it must be the bare "
+            "token, without 'Bearer' (its value is not shown here)"
         )
+    if any(ord(character) > _MAX_LATIN_1 for character in token):
+        return (
+            "contains a character that cannot be sent in an HTTP header (outside "
+            "ISO-8859-1; its value is not shown here)"
+        )
+    return None
+
+
+def jwt_claims(token: str) -> dict[str, Any]:
+    """
+    Return the claims of a JWT, without checking its signature.
+
+    :param token: any token.
+    :return: its claims; nothing if it is no JWT or cannot be read.
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
     try:
-        token.encode("iso-8859-1")
-    except UnicodeEncodeError:
-        # "from None": the original error quotes the token.
-        raise CustodyConfigurationError(
-            "the API token contains a character that cannot be sent in an HTTP header (outside "
-            "ISO-8859-1; its value is not shown here)",
-            setting="token",
-        ) from None
-    return token
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError, binascii.Error):
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 def jwt_expiry(token: str) -> datetime | None:
@@ -256,14 +379,19 @@ def jwt_expiry(token: str) -> datetime | None:
     :param token: any token.
     :return: its ``exp`` as an aware time; None if it is no JWT or its ``exp`` cannot be read.
     """
-    parts = token.split(".")
-    if len(parts) != 3:
+    expires = _seconds(jwt_claims(token).get("exp"))
+    try:
+        return None if expires is None else datetime.fromtimestamp(expires, tz=timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _seconds(claim: object) -> float | None:
+    """Return a claim that is a time, in Unix seconds; None if it is none."""
+    if isinstance(claim, bool) or not isinstance(claim, (int, float)):
         return None
     try:
-        payload = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        expires = payload["exp"]
-        if isinstance(expires, bool) or not isinstance(expires, (int, float)):
-            return None
-        return datetime.fromtimestamp(expires, tz=timezone.utc)
-    except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError, binascii.Error):
+        seconds = float(claim)
+    except OverflowError:
         return None
+    return seconds if math.isfinite(seconds) else None

@@ -51,6 +51,7 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
     :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
     :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
     :param user_agent: what to add to the ``User-Agent``, which names this package and its version. Default None.
+    :param source: where the user finds these settings, for error messages. Default None.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 
@@ -68,6 +69,7 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
         allow_http: bool = False,
         max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
         user_agent: str | None = None,
+        source: str | None = None,
     ) -> None:
         if auth is not None and token is not None:
             raise CustodyConfigurationError("either 'token' or 'auth' must be given, not both", setting="auth")
@@ -82,6 +84,7 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
             max_response_bytes=max_response_bytes,
             allow_http=allow_http,
             user_agent=user_agent,
+            source=source,
         )
         super().__init__(Transport(self._settings, self._auth))
 

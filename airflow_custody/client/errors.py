@@ -45,7 +45,9 @@ class CustodyError(Exception):
     :param retryable: whether the same call may succeed later; None (default): as usual for the type.
     :param setting: name of the setting that is missing or wrong, for :class:`CustodyConfigurationError`.
     :param advice: what to do about it: one or more sentences, for people.
-    :param from_gateway: whether the response came from something in between: it was not JSON.
+    :param nothing_sent: whether it is certain that this request did not leave this machine. Default False.
+    :param from_service: whether the response is an error body of the service itself. Default False: it may be that of
+        a gateway in between, so it proves nothing about what was asked for.
     """
 
     retryable: bool = False
@@ -64,7 +66,8 @@ class CustodyError(Exception):
         retryable: bool | None = None,
         setting: str | None = None,
         advice: str | None = None,
-        from_gateway: bool = False,
+        from_service: bool = False,
+        nothing_sent: bool = False,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -73,26 +76,32 @@ class CustodyError(Exception):
         self.path = path
         self.status = status
         self.error_code = error_code
-        self.retry_after = retry_after
+        # Finite, or it is no time that anybody can wait.
+        self.retry_after = retry_after if _is_delay(retry_after) else None
         self.required_roles = tuple(required_roles)
         self.setting = setting
         self.advice = advice
-        self.from_gateway = from_gateway
+        self.from_service = from_service
+        self.nothing_sent = nothing_sent
         if retryable is not None:
             self.retryable = retryable
 
     @property
     def transient(self) -> bool:
-        """Whether a wait goes on: the service is away or busy, and nothing says that waiting is in vain."""
-        return self.retryable and isinstance(self, (CustodyConnectionError, CustodyServerError, CustodyRateLimitError))
+        """
+        Whether a wait goes on: the service is away or busy, or its response was truncated or changed while it was read.
+
+        An operation that is not offered (501) may be retried, but is nothing to wait for.
+        """
+        return self.retryable and not self.not_offered and isinstance(self, _TRANSIENT)
 
     @property
     def not_offered(self) -> bool:
         """
         Whether the operation is not available: the service does not offer it, or not to this user.
 
-        A gateway in between may say so too (``from_gateway``). Who takes the refusal as evidence of something, and not
-        only as an operation that cannot be used, must look at both.
+        A gateway in between may say so too. Who takes the refusal as evidence of something, and not only as an
+        operation that cannot be used, must look at ``from_service`` as well.
         """
         return self.status in _NOT_OFFERED
 
@@ -127,7 +136,8 @@ class CustodyError(Exception):
             "required_roles": list(self.required_roles),
             "setting": self.setting,
             "advice": self.advice,
-            "from_gateway": self.from_gateway,
+            "from_service": self.from_service,
+            "nothing_sent": self.nothing_sent,
         }
         given = {name: value for name, value in facts.items() if value}
         return {"type": type(self).__name__, **given, "retryable": self.retryable}
@@ -153,8 +163,14 @@ class CustodyError(Exception):
             retryable=data.get("retryable"),
             setting=data.get("setting"),
             advice=data.get("advice"),
-            from_gateway=bool(data.get("from_gateway")),
+            from_service=bool(data.get("from_service")),
+            nothing_sent=bool(data.get("nothing_sent")),
         )
+
+
+def _is_delay(seconds: object) -> bool:
+    is_number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+    return is_number and 0 <= seconds < float("inf")  # type: ignore[operator]
 
 
 class CustodyConfigurationError(CustodyError):
@@ -215,3 +231,7 @@ class CustodyUnhealthyError(CustodyError):
     """Raised when the service responded, and is not healthy by the criteria that were given."""
 
     retryable: bool = True
+
+
+#: What is transient as long as it is retryable: nothing says that waiting is in vain.
+_TRANSIENT = (CustodyConnectionError, CustodyServerError, CustodyRateLimitError, CustodyResponseError)

@@ -9,10 +9,10 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from requests.utils import get_environ_proxies, select_proxy
-from urllib3.util import parse_url
+from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.http.operation import API_ROOT
@@ -39,10 +39,9 @@ def _check_base_url(name: str, value: object) -> str:
         raise refused("is missing (an example: https://custody.example.com)")
     if re.search(r"[\s\\\x00-\x20\x7f]", value):
         raise refused("contains white space, a control character or a backslash")
-    try:
-        parsed = parse_url(value)  # the parser that decides where the connection goes
-    except ValueError:
-        raise refused("cannot be read as a URL") from None
+    parsed = _parse_url(value)
+    if parsed is None:
+        raise refused("cannot be read as a URL")
     if parsed.scheme not in ("http", "https"):
         raise refused("must begin with https:// (or http:// for a service on this machine)")
     if parsed.auth is not None or "@" in value:
@@ -91,6 +90,13 @@ def _check_text(name: str, value: object) -> str | None:
     return value
 
 
+def _check_header(name: str, value: object) -> str | None:
+    text = _check_text(name, value)
+    if text is not None and not (text.isascii() and text.isprintable()):
+        raise CustodyConfigurationError(f"'{name}' must be printable ASCII, to be sent in a header", setting=name)
+    return text
+
+
 def _check_verify(name: str, value: object) -> bool | str:
     """Return what to verify TLS with, or refuse a CA bundle that cannot be used."""
     if isinstance(value, bool):
@@ -103,11 +109,10 @@ def _check_verify(name: str, value: object) -> bool | str:
             ssl.create_default_context(capath=path)
         else:
             ssl.create_default_context(cafile=path)
+        return path
     except (OSError, ValueError) as exception:
-        raise CustodyConfigurationError(
-            f"'{name}' names no usable CA bundle: {sanitize(path, 120)}: {_os_text(exception)}", setting=name
-        ) from None
-    return path
+        why = _os_text(exception)
+    raise CustodyConfigurationError(f"'{name}' names no usable CA bundle: {sanitize(path, 120)}: {why}", setting=name)
 
 
 def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None:
@@ -127,28 +132,42 @@ def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None
     try:
         # An empty password: an encrypted key fails here instead of asking on a terminal that is not there.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
+        return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
-        raise CustodyConfigurationError(
-            f"'{name}' cannot be used: {sanitize(', '.join(paths), 160)}: {_os_text(exception)}", setting=name
-        ) from None
-    return paths[0] if len(paths) == 1 else (paths[0], paths[1])
+        why = _os_text(exception)
+    raise CustodyConfigurationError(f"'{name}' cannot be used: {sanitize(', '.join(paths), 160)}: {why}", setting=name)
 
 
 def _check_proxy(name: str, value: object) -> str | None:
     if value is None or value == "":
         return None
-    address = parse_url(str(value)) if _is_readable_url(str(value)) else None
+    url = str(value)
+    address = _parse_url(url) if _is_usable_proxy(url) else None
     if address is None or address.scheme not in ("http", "https") or not address.host:
         # The value is not quoted: it may hold a password.
-        raise CustodyConfigurationError(f"'{name}' must be a URL like http://host.example.com:3128", setting=name)
-    return str(value)
+        raise CustodyConfigurationError(
+            f"'{name}' must be a URL like http://host.example.com:3128; a user name and a password in it must be "
+            "percent-encoded, and be ISO-8859-1",
+            setting=name,
+        )
+    return url
 
 
-def _is_readable_url(url: str) -> bool:
-    """Tell whether both parsers that will read the URL can."""
+def _parse_url(url: str) -> Url | None:
+    """Return the URL as the parser reads it that decides where a connection goes; None if it cannot."""
+    try:
+        return parse_url(url)
+    except ValueError:
+        return None
+
+
+def _is_usable_proxy(url: str) -> bool:
+    """Tell whether both parsers that will read the URL can, and whether its password can be sent in a header."""
     try:
         parse_url(url)
-        urlsplit(url).port  # noqa: B018 - it raises what the parser leaves
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - it raises what the parser leaves
+        f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
     except ValueError:
         return False
     return True
@@ -207,6 +226,7 @@ class ClientSettings:
     :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
     :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
     :param user_agent: what to add to the ``User-Agent``, which names this package and its version. Default None.
+    :param source: where the user finds these settings, for error messages. Default None.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 
@@ -219,7 +239,8 @@ class ClientSettings:
     max_retries: int = _setting(DEFAULT_MAX_RETRIES, _check_number(minimum=0, maximum=20, whole=True), _parse_number)
     max_response_bytes: int = _setting(DEFAULT_MAX_RESPONSE_BYTES, _check_size, _parse_number)
     allow_http: bool = _setting(False, _check_boolean, _parse_boolean)
-    user_agent: str | None = _setting(None, _check_text)
+    user_agent: str | None = _setting(None, _check_header)
+    source: str | None = _setting(None, _check_text)
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -242,6 +263,11 @@ class ClientSettings:
         return cls(**given)
 
     @property
+    def base_url_text(self) -> str:
+        """The base URL and where the user finds it, for error messages."""
+        return f"the base URL {self.base_url}" + (f" of {self.source}" if self.source else "")
+
+    @property
     def proxies(self) -> dict[str, str]:
         """The proxies to use, by scheme."""
         if self.proxy:
@@ -249,9 +275,11 @@ class ClientSettings:
         if self.base_url.startswith("https:"):
             # HTTPS_PROXY and NO_PROXY, as everywhere; over TLS a proxy sees the host's name and nothing else.
             proxy = select_proxy(self.base_url, get_environ_proxies(self.base_url))
-            if proxy and not _is_readable_url(proxy):
+            if proxy and not _is_usable_proxy(proxy):
                 raise CustodyConfigurationError(
-                    "the proxy of the environment (HTTPS_PROXY) cannot be read as a URL", setting="proxy"
+                    "the proxy of the environment (HTTPS_PROXY) cannot be read as a URL, or its user name or password "
+                    "cannot be sent in a header",
+                    setting="proxy",
                 )
             return {"https": proxy} if proxy else {}
         return {}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_custody.client.errors import CustodyConfigurationError
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 _INTEGER_BYTES = 32
 
@@ -20,6 +20,9 @@ class Signer(Protocol):
 
     If a signer also has a method ``check()``, it is called before anything is read or sent, and raises
     :class:`CustodyConfigurationError` if its key cannot be used.
+
+    If it has ``public_key``, a method or an attribute with the public key in PEM or DER, each signature is verified
+    before it is sent, and so are the user's signatures that the service shows.
     """
 
     @property
@@ -61,6 +64,14 @@ class PemSigner:
         :return: the signer.
         """
         return cls(Path(path).read_bytes, name=str(path), password=password)
+
+    def public_key(self) -> EllipticCurvePublicKey:
+        """
+        Return the public key, with which signatures are verified.
+
+        :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
+        """
+        return self._key().public_key()
 
     def check(self) -> None:
         """
@@ -129,3 +140,93 @@ def raw_signature(der: bytes) -> bytes:
         return r.to_bytes(_INTEGER_BYTES, "big") + s.to_bytes(_INTEGER_BYTES, "big")
     except OverflowError:
         raise ValueError("the signature is not of a P-256 key") from None
+
+
+class PublicKey:
+    """A P-256 public key, with which signatures are verified."""
+
+    def __init__(self, key: EllipticCurvePublicKey) -> None:
+        self._key = key
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """
+        Tell whether a signature is one of this key over a message.
+
+        :param signature: 64 bytes ``r || s``.
+        :param message: the bytes that were hashed with SHA-256 and signed.
+        """
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        if len(signature) != 2 * _INTEGER_BYTES:
+            return False
+        r, s = (int.from_bytes(half, "big") for half in (signature[:_INTEGER_BYTES], signature[_INTEGER_BYTES:]))
+        try:
+            self._key.verify(encode_dss_signature(r, s), message, ECDSA(SHA256()))
+        except InvalidSignature:
+            return False
+        return True
+
+
+def check_signer(signer: object) -> None:
+    """
+    Check that something has what a signer needs, before it is used.
+
+    :raises CustodyConfigurationError: if it has no ``name`` that is a text, or no method ``sign``.
+    """
+    name = getattr(signer, "name", None)
+    if not isinstance(name, str) or not name or not callable(getattr(signer, "sign", None)):
+        raise CustodyConfigurationError(
+            f"the signer must have a 'name' and a method 'sign'; this is of type {type(signer).__name__}; nothing was "
+            "signed",
+            setting="signer",
+        )
+
+
+def public_key_of(signer: Signer) -> PublicKey | None:
+    """
+    Return the public key that a signer gives.
+
+    :param signer: the signer. What its attribute ``public_key`` holds or, if it is a method, returns may be PEM or DER
+        (SubjectPublicKeyInfo), or a key of the library ``cryptography``.
+    :return: the key; None if the signer gives none.
+    :raises CustodyConfigurationError: if it is not a P-256 key.
+    """
+    given: Any = None
+    failure = ""
+    try:
+        given = getattr(signer, "public_key", None)
+        if callable(given):
+            given = given()
+        key: Any = given.encode() if isinstance(given, str) else given
+    except CustodyConfigurationError:
+        raise
+    except Exception as exception:
+        failure = type(exception).__name__
+    if failure:
+        raise _bad_public_key(signer, f"it cannot be read ({failure})")
+    if given is None:
+        return None
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+        from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+    except ImportError:
+        raise _bad_public_key(signer, "it needs: pip install 'airflow-provider-custody[signing]'") from None
+    if isinstance(key, (bytes, bytearray)):
+        key = bytes(key)
+        try:
+            key = load_pem_public_key(key) if b"-----BEGIN" in key else load_der_public_key(key)
+        except (ValueError, UnsupportedAlgorithm):
+            raise _bad_public_key(signer, "it is not a public key in PEM or DER") from None
+    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+        raise _bad_public_key(signer, "it is not a P-256 (secp256r1) key")
+    return PublicKey(key)
+
+
+def _bad_public_key(signer: Signer, why: str) -> CustodyConfigurationError:
+    return CustodyConfigurationError(
+        f"the public key of the signer {signer.name!r} cannot be used: {why}", setting="signer"
+    )

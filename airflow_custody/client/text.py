@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import json
 import re
+import string
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from urllib.parse import unquote_to_bytes
 
 # Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -39,6 +46,176 @@ def sanitize(text: object, limit: int = 300) -> str:
     printable = "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in head)
     folded = " ".join(printable.split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+
+
+def escape(text: str) -> str:
+    """Return all of the text on one line, its unprintable characters written as ``\\uXXXX``."""
+    return "".join(f"\\u{ord(each):04x}" if unicodedata.category(each) in _UNPRINTABLE else each for each in text)
+
+
+def ascii_lower(text: str) -> str:
+    """
+    Return the text with the letters A to Z in lower case.
+
+    Compares words of the service without case. ``str.lower`` and ``str.casefold`` also make a Kelvin sign a "k".
+    """
+    return text.translate(_TO_ASCII_LOWER)
+
+
+# --- secrets -----------------------------------------------------------------------------------------------
+
+#: What stands in the place of a secret.
+REDACTED = "***"
+#: Shorter secrets turn up by chance in any text.
+MIN_SECRET_LENGTH = 4
+
+_JSON_ESCAPE = (
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\[\"'\\/bfnrt]"
+)
+_HTML_ESCAPE = r"&#[xX][0-9a-fA-F]{1,8};?|&#[0-9]{1,10};?|&[A-Za-z][A-Za-z0-9]{1,31};?"
+_PERCENT_ESCAPE = r"(?:%[0-9a-fA-F]{2})+"
+# Each by itself, as the beginning of one may be the end of another; and all, for text that was escaped in several ways.
+_ESCAPES = [
+    re.compile(each)
+    for each in (_JSON_ESCAPE, _HTML_ESCAPE, _PERCENT_ESCAPE, f"{_JSON_ESCAPE}|{_HTML_ESCAPE}|{_PERCENT_ESCAPE}")
+]
+_MAX_ESCAPE_DEPTH = 6
+# Characters at the beginning of base64 that depend on what came before, by the number of bytes of that.
+_BASE64_HEAD = (0, 2, 3)
+
+
+class Secret:
+    """
+    A secret, and all the forms in which a service may echo it.
+
+    :param text: the secret.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.length = len(text)
+        self.is_short = self.length < MIN_SECRET_LENGTH
+        self._forms: tuple[str, ...] = () if self.is_short else tuple(sorted(set(_forms_of(text))))
+
+    def is_in(self, text: str) -> bool:
+        """Tell whether the secret stands in a text, as it is or in base64."""
+        return any(form in text for form in self._forms)
+
+    def spans(self, view: str) -> Iterator[tuple[int, int]]:
+        """Yield where the secret stands in a text, and where the text ends with a part of it."""
+        for form in self._forms:
+            start = view.find(form)
+            while start >= 0:
+                yield start, start + len(form)
+                start = view.find(form, start + 1)
+            # Truncated: the shortest part that counts is as long as the shortest secret.
+            start = view.find(form[:MIN_SECRET_LENGTH], max(0, len(view) - len(form) + 1))
+            while start >= 0:
+                if form.startswith(view[start:]):
+                    yield start, len(view)
+                    break
+                start = view.find(form[:MIN_SECRET_LENGTH], start + 1)
+
+
+def redact(text: str, secrets: Iterable[Secret]) -> str:
+    """
+    Return the text without the secrets, in whatever form they stand in it.
+
+    They are found plain, and escaped as in JSON, HTML or a URL, also several times; and in base64. What overlaps is
+    redacted as one.
+
+    :param text: any text.
+    :param secrets: the secrets. If one of them is too short to be found for certain, nothing of the text is returned.
+    """
+    secrets = list(secrets)
+    if any(secret.is_short for secret in secrets):
+        return REDACTED if text else ""
+    found = sorted(
+        (starts[first], ends[last - 1])
+        for view, starts, ends in _views(text)
+        for secret in secrets
+        for first, last in secret.spans(view)
+    )
+    parts: list[str] = []
+    position = 0
+    for start, end in found:
+        if start > position or not parts:
+            parts += [text[position:start], REDACTED]
+        position = max(position, end)
+    return "".join([*parts, text[position:]])
+
+
+def _forms_of(secret: str) -> Iterator[str]:
+    # As it is, as headers and pages fold it, and as a form encodes spaces.
+    plain = {secret, secret.strip(), " ".join(secret.split()), secret.replace(" ", "+")}
+    encoded = {secret.encode("utf-8", "surrogatepass")}
+    with suppress(UnicodeEncodeError):
+        encoded.add(secret.encode("latin-1"))
+    # Read in the other encoding, as headers are.
+    plain |= {data.decode(encoding, "replace") for data in encoded for encoding in ("utf-8", "latin-1")}
+    for form in plain:
+        yield from (view for view, _, _ in _views(form) if len(view) >= MIN_SECRET_LENGTH)
+    for data in encoded:
+        for before, head in enumerate(_BASE64_HEAD):
+            text = base64.b64encode(b"\0" * before + data).decode()
+            bare = text.rstrip("=")
+            # The last character depends on what comes next, if it is not a whole one.
+            core = bare[head : -1 if len(text) > len(bare) else None]
+            for form in (core, *((text, bare) if not before else ())):
+                if len(form) >= MIN_SECRET_LENGTH:
+                    yield from (form, form.translate(_URL_SAFE))
+
+
+_URL_SAFE = str.maketrans("+/", "-_")
+
+_View = tuple[str, Sequence[int], Sequence[int]]
+
+
+def _views(text: str) -> Iterator[_View]:
+    """Yield the text and what it becomes when it is unescaped; with the place in the text of each character."""
+    whole: _View = (text, range(len(text)), range(1, len(text) + 1))
+    yield whole
+    for escape in _ESCAPES:
+        view = whole
+        for _ in range(_MAX_ESCAPE_DEPTH):
+            unescaped = _unescape(view, escape)
+            if unescaped is None:
+                break
+            view = unescaped
+            yield view
+
+
+def _unescape(view: _View, escape: re.Pattern[str]) -> _View | None:
+    text, starts, ends = view
+    parts: list[str] = []
+    new_starts: list[int] = []
+    new_ends: list[int] = []
+    position, changed = 0, False
+    for match in escape.finditer(text):
+        first, last = match.span()
+        character = _unescape_one(match[0])
+        changed = changed or character != match[0]
+        parts += [text[position:first], character]
+        new_starts += [*starts[position:first], *[starts[first]] * len(character)]
+        new_ends += [*ends[position:first], *[ends[last - 1]] * len(character)]
+        position = last
+    if not changed:
+        return None
+    parts.append(text[position:])
+    return "".join(parts), [*new_starts, *starts[position:]], [*new_ends, *ends[position:]]
+
+
+def _unescape_one(escape: str) -> str:
+    if escape[0] == "&":
+        return html.unescape(escape)
+    if escape[0] == "%":
+        data = unquote_to_bytes(escape)
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data.decode("latin-1")
+    if escape[1] == "x":
+        return chr(int(escape[2:], 16))
+    return "'" if escape == r"\'" else str(json.loads(f'"{escape}"'))
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -116,6 +117,11 @@ class CustodyHook(BaseHook):
         :return: a client; close it, or the hook, when done.
         :raises CustodyConfigurationError: if there is no such connection, or a setting in it is missing or wrong.
         """
+        with suppress(RecursionError):
+            return self._connect()
+        raise self._wrong("is nested too deeply to be read", "Extra")
+
+    def _connect(self) -> CustodyClient:
         from airflow_custody.client import CustodyClient
 
         connection = self._connection()
@@ -125,12 +131,17 @@ class CustodyHook(BaseHook):
         connected_with = (connection.host, connection.schema, connection.port, credentials, extras)
         if self._client is None or connected_with != self._connected_with:
             self.close()
+            wrong: CustodyConfigurationError | None = None
             try:
                 settings = self._settings(base_url, extras)
                 self._client = CustodyClient.from_settings(settings, self._authentication(*credentials))
             except CustodyConfigurationError as error:
-                # The setting is named once: as the connection names it.
-                raise self._wrong(str(error).removeprefix(f"'{error.setting}' "), str(error.setting)) from None
+                wrong = error
+            if self._client is None:
+                # Raised out here, as all errors of this class: what was caught must not come along. The setting is
+                # named once: as the connection names it.
+                setting = str(wrong.setting) if wrong else ""
+                raise self._wrong(str(wrong).removeprefix(f"'{setting}' "), setting)
             self._connected_with = connected_with
         return self._client
 
@@ -227,14 +238,15 @@ class CustodyHook(BaseHook):
     # --- reading the connection ----------------------------------------------------------------------------
 
     def _connection(self) -> Connection:
-        try:
+        connection: Connection | None = None
+        with suppress(AirflowNotFoundException):
             connection = self.get_connection(self.custody_conn_id)
-        except AirflowNotFoundException:
+        if connection is None:
             raise CustodyConfigurationError(
                 f"the Airflow connection {self.custody_conn_id!r} is not defined",
                 setting="custody_conn_id",
                 advice="Make a connection with this id and the type Custody.",
-            ) from None
+            )
         if connection.conn_type != self.conn_type:
             raise self._wrong(f"must be {self.conn_type!r}, not {connection.conn_type!r}", "Connection Type")
         return connection
@@ -255,7 +267,14 @@ class CustodyHook(BaseHook):
         if extras.get("proxy"):
             mask(str(extras["proxy"]))
         values = {name: extras.get(name) for name in known}
-        return ClientSettings.parse({**values, "base_url": base_url, "user_agent": _airflow_user_agent()})
+        return ClientSettings.parse(
+            {
+                **values,
+                "base_url": base_url,
+                "user_agent": _airflow_user_agent(),
+                "source": f"the Airflow connection {self.custody_conn_id!r}",
+            }
+        )
 
     def _credentials(self, connection: Connection, extras: dict[str, Any]) -> tuple[str, str, str]:
         """
@@ -301,11 +320,12 @@ class CustodyHook(BaseHook):
     def _with_port(self, url: str, port: int) -> str:
         from urllib.parse import urlsplit
 
-        try:
+        parts, named = None, None
+        with suppress(ValueError):
+            named = urlsplit(url).port
             parts = urlsplit(url)
-            named = parts.port
-        except ValueError:
-            raise self._wrong("the base URL cannot be read as a URL", "base_url") from None
+        if parts is None:
+            raise self._wrong("the base URL cannot be read as a URL", "base_url")
         if named is not None and named != port:
             raise self._wrong(f"is {port}, but the base URL names port {named}", "Port")
         return url if named is not None else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()

@@ -8,14 +8,23 @@ from datetime import datetime, timedelta
 
 from airflow_custody.idempotency.records import Intent, Untracked
 
-# Dates that the service gives are compared with Airflow's clock with this much room: one that is wrong by more must
-# not make a task's own request pass for somebody else's, nor the other way round.
-_OLD_ENOUGH = timedelta(days=1)
+# How far the service's clock may be behind Airflow's for a date to count as after the send.
+_PRECISION = timedelta(seconds=1)
+# A date that is further from the time of the send than the clocks may differ is of another request.
 _CLOCKS_DIFFER = timedelta(minutes=5)
 
 
 class AmbiguousError(Exception):
-    """Raised when it cannot be told which candidate an attempt created, or whether it created one."""
+    """
+    Raised when it cannot be told which candidate an attempt created, or whether it created one.
+
+    :param text: why, in words.
+    :param like: the ids of those that the attempt may well have created.
+    """
+
+    def __init__(self, text: str, like: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.like = tuple(like)
 
 
 @dataclass(frozen=True)
@@ -26,23 +35,35 @@ class Candidate:
     :param id: its id.
     :param same: whether it is what was asked for in every field.
     :param unclear: why that cannot be told; empty if it can.
+    :param differs: the fields in which it certainly is something else.
     :param created_at: when it was created; None if the service does not say.
+    :param by_other: whether the service says that another user created it. Default False.
+    :param filtered: whether the service's own filter finds it. Only then does it prove something that the search
+        before the send, which used the filter, did not find it. Default True.
+    :param guessed: whether only its other fields speak for it: the service would have written the address in a way
+        that cannot be recognized. Default False.
     """
 
     id: str
     same: bool
     unclear: str = ""
+    differs: tuple[str, ...] = ()
     created_at: datetime | None = None
+    by_other: bool = False
+    filtered: bool = True
+    guessed: bool = False
 
     @property
     def difference(self) -> str:
         """Why it is not what was asked for."""
-        return self.unclear or "it asks for something else"
+        return self.unclear or f"it asks for something else ({', '.join(self.differs)})"
 
 
 def select(attempt: Intent | Untracked, candidates: Iterable[Candidate], *, under_way: float) -> Candidate | None:
     """
     Return the only candidate that an attempt can have created.
+
+    A date never proves that a candidate is old: the service's clock may be wrong by days. It can prove that one is new.
 
     :param attempt: the attempt.
     :param candidates: what was found at the service.
@@ -50,38 +71,68 @@ def select(attempt: Intent | Untracked, candidates: Iterable[Candidate], *, unde
     :return: the candidate; None if there is none.
     :raises AmbiguousError: if there are several, or one of which it cannot be told; its text says why.
     """
-    unclear, matching = [], []
+    matching: list[Candidate] = []
+    unclear: list[str] = []
+    changed: list[str] = []
     for each in candidates:
-        new = _is_new(attempt, each)
-        if new is False or (not each.same and not each.unclear):
+        new = is_new(attempt, each)
+        if new is False or (each.guessed and not is_of_that_time(attempt, each, under_way)):
             continue
-        if new is None:
+        if each.differs:
+            # The service may have changed what was asked for, or filled something in.
+            changed.append(f"{each.id} is for the same, but differs in: {', '.join(each.differs)}")
+        elif new is None:
             unclear.append(f"{each.id} may have existed before this task")
         elif each.unclear:
             unclear.append(f"{each.id} is like it, but {each.unclear}")
+        elif each.by_other:
+            unclear.append(f"{each.id} is like it, but another user created it")
+        elif _is_too_early(attempt, each):
+            unclear.append(f"{each.id} was created at {each.created_at}, before this task sent its own")
         elif _is_too_late(attempt, each, under_way):
             unclear.append(f"{each.id} was created at {each.created_at}, after this task can have sent it")
         else:
             matching.append(each)
-    if unclear:
+    if unclear or (changed and not matching):
         also = [f"{each.id} is like it" for each in matching]
-        raise AmbiguousError(f"Found at the service: {'; '.join([*unclear, *also])}.")
+        like = [each.id for each in matching]
+        raise AmbiguousError(f"Found at the service: {'; '.join([*unclear, *changed, *also])}.", like)
     if len(matching) > 1:
-        ids = ", ".join(each.id for each in matching)
-        raise AmbiguousError(f"There are {len(matching)} like it that did not exist before: {ids}.")
+        like = [each.id for each in matching]
+        raise AmbiguousError(f"There are {len(like)} like it that did not exist before: {', '.join(like)}.", like)
     return matching[0] if matching else None
 
 
-def _is_new(attempt: Intent | Untracked, candidate: Candidate) -> bool | None:
+def _sent_after(attempt: Intent | Untracked) -> datetime | None:
+    return attempt.recorded_at if isinstance(attempt, Intent) else attempt.since
+
+
+def is_new(attempt: Intent | Untracked, candidate: Candidate) -> bool | None:
     """Tell whether something was created after the attempt; None if that cannot be told."""
     if isinstance(attempt, Intent) and attempt.known_ids is not None:
-        return candidate.id not in attempt.known_ids
-    since = attempt.recorded_at if isinstance(attempt, Intent) else attempt.since
-    if since is None or candidate.created_at is None:
+        if candidate.id in attempt.known_ids:
+            return False
+        if candidate.filtered:
+            return True
+    since = _sent_after(attempt)
+    if since is None or candidate.created_at is None or candidate.created_at < since - _PRECISION:
         return None
-    if candidate.created_at < since - _OLD_ENOUGH:
+    return True
+
+
+def is_of_that_time(attempt: Intent | Untracked, candidate: Candidate, under_way: float) -> bool:
+    """Tell whether something may have been created when the attempt was made."""
+    since = _sent_after(attempt)
+    if since is None or candidate.created_at is None:
+        return True
+    return candidate.created_at >= since - _PRECISION and not _is_too_late(attempt, candidate, under_way)
+
+
+def _is_too_early(attempt: Intent | Untracked, candidate: Candidate) -> bool:
+    # Another program may have created it between the look at what existed and the send.
+    if isinstance(attempt, Untracked) or candidate.created_at is None:
         return False
-    return True if candidate.created_at >= since else None
+    return candidate.created_at < attempt.recorded_at - _PRECISION
 
 
 def _is_too_late(attempt: Intent | Untracked, candidate: Candidate, under_way: float) -> bool:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.idempotency.candidates import AmbiguousError, Candidate, select
-from airflow_custody.idempotency.records import Created, Intent, Refused, Untracked, digest
+from airflow_custody.client.errors import (
+    CustodyError,
+    CustodyOutcomeUnknownError,
+    CustodyRequestError,
+    CustodyResponseError,
+)
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, Operation
+from airflow_custody.idempotency.candidates import AmbiguousError, Candidate, is_new, is_of_that_time, select
+from airflow_custody.idempotency.records import Begun, Created, Intent, Refused, Untracked, digest
 from airflow_custody.idempotency.store import RecordStore
 
 if TYPE_CHECKING:
@@ -22,6 +27,11 @@ if TYPE_CHECKING:
 OnClear = Literal["reuse", "create"]
 
 _MAX_LOOKUP_INTERVAL = 5.0
+_MAX_IDS_SHOWN = 10
+# The status of a refusal to show something.
+_NOT_SHOWN = 404
+# A search that fails makes the wait begin anew. It does not go on for longer than this many waits.
+_MAX_WAITS = 3
 
 
 def _two_clocks() -> tuple[float, float]:
@@ -43,8 +53,25 @@ class Timing:
     clocks: Callable[[], tuple[float, ...]] = _two_clocks
 
 
+@dataclass(frozen=True)
+class Found:
+    """
+    What a search of the service found.
+
+    :param candidates: what may be the thing.
+    :param blind: why it would not have been found if it existed; empty if it would. Only then does its absence count.
+    """
+
+    candidates: Sequence[Candidate]
+    blind: str = ""
+
+
 class Creation(Protocol):
     """What is created, and how to find it again."""
+
+    @property
+    def operation(self) -> Operation:
+        """The operation that creates it."""
 
     @property
     def what(self) -> str:
@@ -65,8 +92,16 @@ class Creation(Protocol):
     def send(self, before_send: Callable[[], None]) -> str:
         """Create it and return its id; ``before_send`` must be called right before the first byte leaves."""
 
-    def find(self, identifier: str | None = None) -> Iterable[Candidate]:
-        """Find whatever may be it at the service, or one thing by its id."""
+    def find(self, *, thorough: bool) -> Found:
+        """
+        Find whatever may be it at the service.
+
+        :param thorough: whether to look at everything that the service lists. Otherwise what the service itself filters
+            is enough, which may miss a thing that it spells differently.
+        """
+
+    def get(self, identifier: str) -> Candidate | None:
+        """Get one thing by its id; None if the service itself says that there is none."""
 
 
 class CreateOnce:
@@ -113,7 +148,7 @@ class CreateOnce:
         :raises CustodyError: of another type if it was not created.
         """
         record = self._store.read()
-        if record is None or isinstance(record, Refused):
+        if record is None or isinstance(record, (Begun, Refused)):
             return self._create(self._find_known_ids())
         if override := self._store.manual_override(record):
             return self._follow(record, override)
@@ -135,7 +170,7 @@ class CreateOnce:
             self._log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
             return record.id
         try:
-            found = self._find_one(record.id)
+            found = self._find_created(record)
         except CustodyError as error:
             if not error.not_offered:
                 raise
@@ -145,13 +180,31 @@ class CreateOnce:
                 self._log.warning("This task created %s, which no longer exists: creating another.", what)
                 return self._create(self._find_known_ids())
             if not found.same:
-                raise self._unknown(record, f"{what} is not what this task asked for: {found.difference}.")
+                # The service said that it is this task's. It may have changed or filled in a field.
+                self._log.warning("%s is not quite what this task asked for: %s.", what, found.difference)
         self._log.info(
             "This task created %s and was cleared: using it again. For a new one at each clear, give the operator "
             "on_clear='create'.",
             what,
         )
         return record.id
+
+    def _find_created(self, record: Created) -> Candidate | None:
+        """
+        Get what was created, and wait as long as the service may take to show it.
+
+        :raises CustodyError: ``not_offered`` if it is not there, and its absence proves nothing.
+        """
+        deadline, intervals = time.monotonic() + self._lookup_wait, _intervals()
+        while True:
+            late = time.monotonic() >= deadline
+            if (found := self._creation.get(record.id)) is not None:
+                return found
+            if late and (blind := self._creation.find(thorough=True).blind):
+                raise CustodyError(f"the service does not show it, which proves nothing: {blind}", status=_NOT_SHOWN)
+            if late:
+                return None
+            time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
 
     def _after_unknown(self, attempt: Intent | Untracked) -> str:
         """Find out what became of an attempt, and send only if it came to nothing."""
@@ -164,7 +217,7 @@ class CreateOnce:
             )
         else:
             self._log.info("An earlier try of this task may have sent: this Airflow keeps no record of it.")
-        if found := self._resolve(attempt, sure_after=self._settled_at(attempt)):
+        if found := self._resolve(attempt, self._under_way):
             return self._adopt(attempt, found)
         known_ids = attempt.known_ids if isinstance(attempt, Intent) else None
         return self._create(self._find_known_ids() if known_ids is None else known_ids)
@@ -172,23 +225,70 @@ class CreateOnce:
     def _follow(self, record: Intent | Untracked | Created, override: str) -> str:
         """Do what a person has said: send, or use the one with this id."""
         variable = self._store.override_variable(record)
-        if override == "none":
+        word, *others = override.split()
+        if word == "none":
+            self._check_none(record, variable, others)
             self._log.info("The variable %s says that there is none: sending.", variable)
             return self._create(self._find_known_ids())
         what = f"{self._creation.what} {override}"
+        attempt = record.attempt if isinstance(record, Created) else record
         try:
-            found = self._find_one(override)
+            found = self._creation.get(override)
         except CustodyError as error:
+            if isinstance(error, CustodyRequestError) and error.status is None:
+                raise self._unknown(record, f"The variable says {what}, which cannot be: {error.message}.") from None
             if not error.not_offered:
                 raise
             self._log.warning("Whether %s is this task's cannot be checked: %s", what, error)
         else:
             if found is None:
                 raise self._unknown(record, f"The variable says {what}, which does not exist.")
+            # A person has looked at it, and may take for it what the service changed or filled in.
+            known = is_new(attempt, found) is False
+            elsewhere = "address" in found.differs and (
+                len(found.differs) > 1 or not is_of_that_time(attempt, found, self._under_way)
+            )
+            if (known or elsewhere) and override != getattr(record, "id", None):
+                why = "it existed before this task" if known else found.difference
+                raise self._unknown(record, f"The variable says {what}: {why}.")
             if not found.same:
-                raise self._unknown(record, f"The variable says {what}: {found.difference}.")
+                self._log.warning(
+                    "The variable says %s, which is not quite what was asked for: %s.", what, found.difference
+                )
         self._log.info("Using %s, as the variable %s says.", what, variable)
-        return self._record_created(record.attempt if isinstance(record, Created) else record, override)
+        return self._record_created(attempt, override)
+
+    def _check_none(self, record: Intent | Untracked | Created, variable: str, others: Sequence[str]) -> None:
+        """
+        Refuse to send if a person says that there is none, and the service shows that there is.
+
+        :param others: ids of which the person says that they are not this task's.
+        """
+        attempt = record.attempt if isinstance(record, Created) else record
+        try:
+            candidates = [each for each in self._creation.find(thorough=True).candidates if each.id not in others]
+            found = select(attempt, candidates, under_way=self._under_way)
+        except AmbiguousError as error:
+            if not error.like:
+                self._log.warning("The variable %s says that there is none. %s", variable, error)
+                return
+            like = error.like
+        except CustodyError as error:
+            if error.retryable:
+                raise
+            self._log.warning("The variable %s says that there is none, which cannot be checked: %s", variable, error)
+            return
+        else:
+            like = () if found is None else (found.id,)
+        like = tuple(each for each in like if each != getattr(record, "id", None))
+        if like:
+            these = ", ".join(like)
+            raise self._unknown(
+                record,
+                f"The variable {variable} says that there is none, but {these} is what this task asked for.",
+                f"If that is not this task's all the same: airflow variables set {variable} "
+                f"'none {' '.join([*others, *like])}'.",
+            )
 
     def _record_created(self, attempt: Intent | Untracked, identifier: str) -> str:
         self._store.write(self._store.created(attempt, identifier))
@@ -210,7 +310,7 @@ class CreateOnce:
         if not self._look_before_create:
             return None
         try:
-            known = tuple(sorted(candidate.id for candidate in self._creation.find()))
+            found = self._creation.find(thorough=False)
         except CustodyError as error:
             if error.not_offered:
                 self._log.warning(
@@ -218,41 +318,41 @@ class CreateOnce:
                 )
                 return None
             hint = "Nothing was created."
-            if not error.retryable:
+            if isinstance(error, CustodyResponseError) and not error.retryable:
                 hint += (
                     " With look_before_create=False the task creates without looking first, and may not find out what "
                     "became of a lost response."
                 )
-            error.advice = f"{error.advice} {hint}" if error.advice else hint
+            error.advice = _join(error.advice, hint)
             raise
+        known = tuple(sorted(candidate.id for candidate in found.candidates))
         if known:
-            self._log.info("Already at the service, created by others: %s %s.", self._creation.what, ", ".join(known))
+            shown = ", ".join([*known[-_MAX_IDS_SHOWN:], *(["..."] if len(known) > _MAX_IDS_SHOWN else [])])
+            self._log.info("Already at the service, not created by this task: %s %s.", self._creation.what, shown)
         return known
 
-    def _find_one(self, identifier: str) -> Candidate | None:
-        return next((each for each in self._creation.find(identifier) if each.id == identifier), None)
+    @property
+    def _under_way(self) -> float:
+        """The seconds after its intent for which a request may be on its way, or not be listed yet."""
+        return self._timing.fence + self._creation.timeout + self._lookup_wait
 
-    def _settled_at(self, attempt: Intent | Untracked) -> float:
-        """Return when nothing can be on its way any more, on this process's monotonic clock."""
-        age = 0.0
-        if isinstance(attempt, Intent):
-            age = max(0.0, (_now() - attempt.recorded_at).total_seconds())
-        left = self._timing.fence + self._creation.timeout + self._lookup_wait - age
-        # Never at once: the clock that the record was written by may be another machine's.
-        return time.monotonic() + max(left, min(self._lookup_wait, self._timing.fence))
-
-    def _resolve(self, attempt: Intent | Untracked, sure_after: float) -> Candidate | None:
+    def _resolve(self, attempt: Intent | Untracked, wait: float) -> Candidate | None:
         """
-        Look until what was sent is there, or until it would be.
+        Search the service until what was sent is there, or until it would be.
 
+        :param wait: seconds after which it would be there. They are counted by this process's own clock, from the
+            first search that succeeds: the clock that the attempt was recorded by may be another machine's, and a
+            service that hangs may hold the request until it responds again.
         :return: what the attempt created; None if it created nothing.
         :raises CustodyOutcomeUnknownError: if that cannot be known.
         """
-        interval = 1.0
+        began, intervals = time.monotonic(), _intervals()
+        sure_after: float | None = None
         while True:
-            late = time.monotonic() >= sure_after
+            started = time.monotonic()
+            late = sure_after is not None and started >= sure_after
             try:
-                candidates = list(self._creation.find())
+                found = self._creation.find(thorough=late)
             except CustodyError as error:
                 if not error.retryable:
                     raise self._unknown(
@@ -260,25 +360,28 @@ class CreateOnce:
                         f"The service cannot be searched: {error}",
                         "If the service can be searched again, just clear this task.",
                     ) from None
-                if late:
+                if started >= began + wait * (1 if sure_after is None else _MAX_WAITS):
                     history = _history(self._creation.what, attempt)
                     error.advice = f"{history} The next try searches again; nothing is sent until then."
                     raise
                 self._log.warning("Cannot search the service yet: %s", error)
+                sure_after = None
             else:
-                if found := self._select(attempt, candidates):
-                    return found
+                if candidate := self._select(attempt, found.candidates):
+                    return candidate
+                if late and found.blind:
+                    raise self._unknown(attempt, f"The service shows none, which proves nothing: {found.blind}.")
                 if late:
                     self._log.info("There is none at the service: what an earlier try may have sent had no effect.")
                     return None
-            time.sleep(max(0.05, min(interval, sure_after - time.monotonic())))
-            interval = min(2 * interval, _MAX_LOOKUP_INTERVAL)
+                if sure_after is None:
+                    sure_after = time.monotonic() + wait
+            interval = next(intervals)
+            time.sleep(interval if sure_after is None else max(0.05, min(interval, sure_after - time.monotonic())))
 
-    def _select(self, attempt: Intent | Untracked, candidates: list[Candidate]) -> Candidate | None:
+    def _select(self, attempt: Intent | Untracked, candidates: Sequence[Candidate]) -> Candidate | None:
         try:
-            return select(
-                attempt, candidates, under_way=self._timing.fence + self._creation.timeout + self._lookup_wait
-            )
+            return select(attempt, candidates, under_way=self._under_way)
         except AmbiguousError as error:
             raise self._unknown(attempt, str(error)) from None
 
@@ -304,14 +407,17 @@ class CreateOnce:
                 self._log.info(
                     "Recording the intent, sending the %s for %s.", self._creation.what, self._creation.which
                 )
-                recorded = Intent(key, self._store.try_number, self._store.max_tries, self._content, known_ids, _now())
-                self._store.write(recorded)
+                intent = Intent(key, self._store.try_number, self._store.max_tries, self._content, known_ids, _now())
+                is_there = self._store.write(intent)
                 # Nothing that can take time may come between this look at the clock and the send.
                 elapsed = [late - early for early, late in zip(asked, self._timing.clocks(), strict=True)]
-                if max(elapsed) < self._timing.fence:
+                if is_there and max(elapsed) < self._timing.fence:
+                    # What others created while the intent was being recorded was not sent by this task.
+                    recorded = replace(intent, recorded_at=_now())
                     return
             raise CustodyError(
-                f"recording the intent took longer than {self._timing.fence:g} s three times; nothing was sent",
+                "the intent could not be recorded three times: another try of this task has taken over, or recording "
+                f"it took longer than {self._timing.fence:g} s; nothing was sent",
                 retryable=True,
             )
 
@@ -321,17 +427,27 @@ class CreateOnce:
             if recorded is None:
                 raise
             return self._after_lost_response(recorded, error)
-        except CustodyError:
+        except CustodyError as error:
             if recorded is not None:
-                self._store.write(Refused(recorded))
+                self._after_refusal(recorded, error)
             raise
         self._log.info("Created %s %s for %s.", self._creation.what, identifier, self._creation.which)
         return self._record_created(recorded or Untracked(None), identifier)
 
+    def _after_refusal(self, intent: Intent, error: CustodyError) -> None:
+        """Record that the intent came to nothing, if it is the service itself that refused it."""
+        if (error.from_service or error.nothing_sent) and error.operation == self._creation.operation.name:
+            self._store.write(Refused(intent))
+            return
+        error.advice = _join(
+            error.advice,
+            f"It is not the service's own refusal, so the {self._creation.what} may have been created all the same. "
+            "The next try, or this task when it is cleared, looks for it before anything is sent.",
+        )
+
     def _after_lost_response(self, intent: Intent, error: CustodyOutcomeUnknownError) -> str:
         self._log.warning("The outcome is unknown: %s. Searching the service.", error.message.rstrip("."))
-        found = self._resolve(intent, sure_after=time.monotonic() + self._lookup_wait)
-        if found:
+        if found := self._resolve(intent, self._lookup_wait):
             return self._adopt(intent, found)
         error.retryable = True
         error.advice = (
@@ -363,6 +479,18 @@ def _history(what: str, record: Intent | Untracked | Created) -> str:
     if isinstance(record, Intent):
         return f"Try {record.try_number} sent a {what} at {record.recorded_at.isoformat()}, or was about to."
     return f"An earlier try may have sent a {what}."
+
+
+def _join(advice: str | None, more: str) -> str:
+    return f"{advice} {more}" if advice else more
+
+
+def _intervals() -> Iterator[float]:
+    """Yield the seconds between two searches, which become rarer."""
+    interval = 1.0
+    while True:
+        yield interval
+        interval = min(2 * interval, _MAX_LOOKUP_INTERVAL)
 
 
 def _now() -> datetime:

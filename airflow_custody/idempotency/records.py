@@ -18,6 +18,11 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
+class Begun:
+    """A try that began and recorded no intent, so it sent nothing."""
+
+
+@dataclass(frozen=True)
 class Intent:
     """
     A send that was about to happen when it was recorded; its outcome is unknown.
@@ -41,7 +46,9 @@ class Intent:
 @dataclass(frozen=True)
 class Untracked:
     """
-    An earlier try that may have sent, and of which nothing is recorded: this Airflow has no task state store.
+    An earlier try that may have sent, and of which nothing is recorded.
+
+    This Airflow has no task state store, or its store has forgotten the record.
 
     :param since: when the run started; None: not known.
     """
@@ -77,11 +84,13 @@ class Created:
     attempt: Intent | Untracked
 
 
-Record = Intent | Untracked | Refused | Created
+Record = Begun | Intent | Untracked | Refused | Created
 
 
-def to_stored(record: Intent | Refused | Created) -> dict[str, Any]:
+def to_stored(record: Begun | Intent | Refused | Created) -> dict[str, Any]:
     """Return a record as plain JSON data; nothing in it is secret."""
+    if isinstance(record, Begun):
+        return {"format": FORMAT, "state": "begun"}
     if isinstance(record, Refused):
         return {**to_stored(record.intent), "state": "refused"}
     if isinstance(record, Created):
@@ -115,6 +124,8 @@ def from_stored(stored: Mapping[str, Any]) -> Record:
     try:
         if stored["format"] != FORMAT:
             raise ValueError(stored["format"])
+        if stored["state"] == "begun":
+            return Begun()
         attempt: Intent | Untracked
         if "try" in stored:
             attempt = Intent(

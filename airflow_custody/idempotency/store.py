@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import Variable, conf
+from airflow.providers.common.compat.sdk import Variable
 
 from airflow_custody.idempotency.records import (
+    Begun,
     Created,
     Intent,
     Record,
@@ -34,29 +35,44 @@ class RecordStore:
     def __init__(self, context: Context) -> None:
         self._ti: Any = context["ti"]
         self._run: Any = context.get("dag_run")
+        self._task: Any = context.get("task")
         self._store: Any = context.get("task_state_store")
         self.try_number: int = self._ti.try_number
         #: Changes when a person clears the task, and not when it is retried.
         self.max_tries: int = self._ti.max_tries
 
+    def begin(self) -> None:
+        """
+        Record that a try of this task began, unless something is recorded already.
+
+        Without this, a task that was cleared could not tell whether an earlier try sent nothing, or whether the store
+        forgets what succeeded (``[state_store] clear_on_success``, which is set on the server and not known here).
+        """
+        if self._store is not None and self._store.get(_KEY) is None and not self._may_have_forgotten:
+            self.write(Begun())
+
     def read(self) -> Record | None:
         """
         Return what the last try left behind.
 
-        :return: the record; None if nothing was ever sent. Without a store, or with one that forgets on success, a
-            later try gets an :class:`Untracked` one.
+        :return: the record; None if nothing was ever sent. Where the record may be lost, a later try gets an
+            :class:`Untracked` one.
         """
-        if self._store is not None:
-            stored = self._store.get(_KEY)
-            if stored is not None:
-                return from_stored(stored)
-            if not conf.getboolean("state_store", "clear_on_success", fallback=False):
-                return None
-        if self.try_number <= 1:
+        if self._store is not None and (stored := self._store.get(_KEY)) is not None:
+            return from_stored(stored)
+        if not self._may_have_forgotten:
             return None
         # A clear may change when the run started; then nothing says what is older than the run.
-        cleared = self._run is None or self._run.clear_number
+        cleared = self._store is not None or self._run is None or self._run.clear_number
         return Untracked(None if cleared else self._run.start_date)
+
+    @property
+    def _may_have_forgotten(self) -> bool:
+        """Whether an earlier try may have sent although nothing is recorded."""
+        if self.try_number <= 1:
+            return False
+        # A retry finds what was recorded. After a clear, the store may have been cleared when the task succeeded.
+        return self._store is None or self.max_tries != getattr(self._task, "retries", None)
 
     def new_key(self) -> str | None:
         """Return a key for an intent; None without a store."""
@@ -66,18 +82,24 @@ class RecordStore:
         """Return the record of an attempt whose outcome is known. A manual override of the attempt is spent."""
         return Created(identifier, uuid.uuid4().hex, self.max_tries, attempt)
 
-    def write(self, record: Intent | Refused | Created) -> None:
+    def write(self, record: Begun | Intent | Refused | Created) -> bool:
         """
         Keep the record for as long as the task instance exists.
 
         Raises whatever Airflow raises when this process is no longer the task's current try. That must not be
         caught: in a process whose supervisor has died it is a BrokenPipeError, which looks like the network's.
+
+        :return: whether the record is there when it is read again. It is not if another try has taken over while the
+            write was under way, or if such a try's own late write came after this one.
         """
         if self._store is None:
-            return
+            return True
         from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
-        self._store.set(_KEY, to_stored(record), retention=NEVER_EXPIRE)
+        stored = to_stored(record)
+        self._store.set(_KEY, stored, retention=NEVER_EXPIRE)
+        # Airflow checks that a try is current before it writes, and not while it writes.
+        return bool(self._store.get(_KEY) == stored)
 
     def override_variable(self, record: Intent | Untracked | Created, *, next_try: bool = False) -> str:
         """
@@ -91,11 +113,17 @@ class RecordStore:
         return f"custody_create_{key[:12]}"
 
     def manual_override(self, record: Intent | Untracked | Created) -> str | None:
-        """Return what a person has said about a record: an id, ``none``, or None for nothing."""
+        """
+        Return what a person has said about a record.
+
+        :return: an id; or ``none``, and maybe after it the ids of things that are not it; None for nothing.
+        """
         name = self.override_variable(record)
         try:
             value = Variable.get(name, default=None)
         except TypeError:  # Airflow 2 has another name for it.
             value = Variable.get(name, default_var=None)  # type: ignore[call-arg]
-        text = str(value or "").strip()
-        return "none" if text.lower() == "none" else text or None
+        words = str(value or "").split()
+        if words and words[0].lower() == "none":
+            words[0] = "none"
+        return " ".join(words) or None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_custody.client.arguments import check_settings
 from airflow_custody.client.errors import CustodyUnhealthyError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
@@ -22,7 +23,8 @@ class CustodyHealthCheckOperator(CustodyOperator):
     is missing or unknown is not healthy. The health listing exists from version 3.14 of the service on, and needs the
     role ``TPUser``.
 
-    An unhealthy service is left to the task's retries. A wrong token, a missing role or a wrong setting fails at once.
+    An unhealthy service is left to the task's retries, and so is a name that does not exist: the error names those that
+    do. A wrong token, a missing role or a wrong setting fails at once.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param tenant_id: only the checks of this tenant; None (default): of all. (templated)
@@ -67,6 +69,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        check_settings(flags={"require_fresh": require_fresh, "fail_when_unhealthy": fail_when_unhealthy})
         self.tenant_id = tenant_id
         self.groups = groups
         self.components = components

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
+from airflow_custody.client.arguments import check_settings, check_text
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.hooks.custody import CustodyHook, mask
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 
@@ -16,7 +19,13 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import CustodyClient
+    from airflow_custody.client.webhooks.models import WireWebhook
     from airflow_custody.idempotency.candidates import Candidate
+    from airflow_custody.idempotency.create_once import Found
+
+_WHERE_TO_KEEP_IT = "either secret_conn_id or store_secret must be given: the secret has to be kept somewhere"
+
+log = logging.getLogger(__name__)
 
 
 class CustodySetWebhookStatusOperator(CustodyOperator):
@@ -24,13 +33,16 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
     Enable or disable a webhook configuration.
 
     Needs the role ``Admin``. Setting the status that the webhook already has is allowed, so the call is repeated when
-    its response is lost. Can be used as setup and teardown.
+    its response is lost. A response that is not the service's word for it is no success unless the listing shows the
+    new status; where the service offers no listing, the log says so. Can be used as setup and teardown.
 
     :param webhook_id: the configuration's UUID. (templated)
     :param status: ``enabled`` or ``disabled``. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"webhook_id": ..., "status": ...}``, as it is now.
-    :raises AirflowFailException: if the id or the status is malformed (nothing is sent), or there is no such webhook.
+    :raises AirflowFailException: if the id or the status is malformed (nothing is sent), or there is no such webhook,
+        or the change cannot be confirmed.
+    :raises CustodyResponseError: if the webhook still has its old status afterwards; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("webhook_id", "status", "custody_conn_id")
@@ -49,7 +61,8 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
         self.status = status
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        hook.get_conn().set_webhook_status(self.webhook_id, self.status)  # type: ignore[arg-type]
+        webhook_id, status = check_text("webhook_id", self.webhook_id), check_text("status", self.status)
+        hook.get_conn().set_webhook_status(webhook_id, status)  # type: ignore[arg-type]
         self.log.info("Webhook %s is %s.", self.webhook_id, self.status)
         return {"webhook_id": str(self.webhook_id), "status": self.status}
 
@@ -59,12 +72,14 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
     Delete a webhook configuration.
 
     Needs the role ``Admin``. It succeeds if the webhook does not exist, because a repeat after a lost response must
-    succeed; the log and the returned value say so.
+    succeed; the log and the returned value say so. A response that is not the service's word for it, a gateway's 404
+    above all, is no success unless the listing does not have the webhook.
 
     :param webhook_id: the configuration's UUID. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"webhook_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
-    :raises AirflowFailException: if the id is malformed; nothing is sent.
+    :raises AirflowFailException: if the id is malformed (nothing is sent), or the deletion cannot be confirmed.
+    :raises CustodyResponseError: if the webhook is still there afterwards; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("webhook_id", "custody_conn_id")
@@ -81,8 +96,9 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
         self.webhook_id = webhook_id
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        webhook_id = check_text("webhook_id", self.webhook_id)
         client = hook.get_conn()
-        deleted = delete_if_exists(lambda: client.delete_webhook(self.webhook_id))
+        deleted = delete_if_exists(lambda: client.delete_webhook(webhook_id))
         if deleted:
             self.log.info("Webhook %s is deleted.", self.webhook_id)
         else:
@@ -129,7 +145,8 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         if (secret_conn_id is None) == (store_secret is None):
-            raise ValueError("either secret_conn_id or store_secret must be given: the secret has to be kept somewhere")
+            raise ValueError(_WHERE_TO_KEEP_IT)
+        check_settings(durations={"lookup_wait": lookup_wait})
         self.webhook_type = webhook_type
         self.url = url
         self.secret_conn_id = secret_conn_id
@@ -137,16 +154,19 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         self.lookup_wait = lookup_wait
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
-        if not str(self.url or "").startswith("https://"):
+        webhook_type, url = check_text("webhook_type", self.webhook_type), check_text("url", self.url)
+        if not url.startswith("https://"):
             raise CustodyRequestError("the webhook's URL must begin with https://; nothing was sent")
-        creation = _WebhookCreation(
-            hook.get_conn(), str(self.webhook_type), str(self.url), self._secret(), self.store_secret
-        )
+        if self.secret_conn_id is None and self.store_secret is None:
+            # Left out in the run: the one that the service makes up would be lost.
+            raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent")
+        creation = _WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)
 
     def _secret(self) -> str | None:
         if self.secret_conn_id is None:
             return None
+        check_text("secret_conn_id", self.secret_conn_id)
         try:
             secret = BaseHook.get_connection(self.secret_conn_id).password
         except AirflowNotFoundException:
@@ -175,10 +195,16 @@ class _WebhookCreation:
         secret: str | None,
         store_secret: Callable[[str, str], None] | None,
     ) -> None:
+        from airflow_custody.client.webhooks.operations import CREATE_WEBHOOK
+
+        self.operation = CREATE_WEBHOOK
         self._client = client
         self._type = webhook_type
         self._url = url
         self._secret = secret
+        if secret is not None:
+            # Also what looks for the webhook must not quote it.
+            client.auth.hide(secret)
         self._store_secret = store_secret
         self.timeout = client.settings.timeout
         self.which = f"{webhook_type} to {url}"
@@ -192,19 +218,67 @@ class _WebhookCreation:
         webhook_id, secret = self._client.create_webhook(
             self._type, self._url, secret=self._secret, before_send=before_send
         )
+        mask(secret)
+        if self._secret not in (None, secret):
+            log.warning(
+                "The service signs the deliveries of webhook %s with another secret than that of the connection: "
+                "receivers will refuse them. Delete the webhook.",
+                webhook_id,
+            )
+        failure = ""
         if self._store_secret is not None:
-            mask(secret)
-            self._store_secret(webhook_id, secret)
+            try:
+                self._store_secret(webhook_id, secret)
+            except Exception as exception:
+                failure = type(exception).__name__
+        if failure:
+            # Raised out here, and without its text: the secret may be in both.
+            raise CustodyError(
+                f"store_secret failed ({failure}), so the secret of webhook {webhook_id}, which exists, is lost",
+                advice="The next try says how to go on.",
+                retryable=True,
+            )
         return webhook_id
 
-    def find(self, identifier: str | None = None) -> Iterator[Candidate]:
+    def find(self, *, thorough: bool) -> Found:
+        from airflow_custody.idempotency.create_once import Found
+
+        filtered = list(self._client.list_webhooks(webhook_type=self._type, url=self._url))
+        if not thorough:
+            return Found([self._candidate(each) for each in filtered])
+        ids = {each["id"] for each in filtered}
+        listed = list(self._client.list_webhooks())
+        candidates = [self._candidate(each, filtered=each["id"] in ids) for each in listed]
+        blind = "" if listed else "it lists no webhook at all, so it may hide them"
+        return Found([each for each in candidates if "type" not in each.differs], blind)
+
+    def get(self, identifier: str) -> Candidate | None:
+        found = next((each for each in self._client.list_webhooks() if each["id"] == identifier), None)
+        return None if found is None else self._candidate(found, secret_known=True)
+
+    def _candidate(self, webhook: WireWebhook, *, secret_known: bool = False, filtered: bool = True) -> Candidate:
         from airflow_custody.idempotency.candidates import Candidate
 
-        for webhook in self._client.list_webhooks(webhook_type=self._type, url=self._url):
-            if identifier not in (None, webhook["id"]):
-                continue
-            same = (webhook.get("type"), webhook.get("url")) == (self._type, self._url)
+        differs = tuple(
+            name for name, value in (("type", self._type), ("url", self._url)) if webhook.get(name) != value
+        )
+        why = ""
+        if differs and self._type == webhook.get("type") and _loosely(self._url) == _loosely(webhook.get("url")):
+            why, differs = "its URL is spelled differently", ()
+        elif not differs and self._secret is None and not secret_known:
             # What was created in another try has shown its secret to nobody.
-            lost = same and identifier is None and self._secret is None
-            why = "its secret was shown once and is lost: delete it, say 'none', and clear this task" if lost else ""
-            yield Candidate(webhook["id"], same=same and not lost, unclear=why)
+            why = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
+        return Candidate(
+            webhook["id"],
+            same=not differs and not why,
+            unclear=why,
+            differs=differs,
+            created_at=parse_timestamp(webhook.get("createdAt")),
+            filtered=filtered,
+            # Of the same type, and to a URL that the service may have written in its own way.
+            guessed="url" in differs,
+        )
+
+
+def _loosely(url: str | None) -> str:
+    return (url or "").rstrip("/").casefold()

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from airflow_custody.client.errors import CustodyResponseError
+from airflow_custody.client.arguments import check_settings, check_text
+from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.operators._base import (
-    CustodyCreateOperator,
-    CustodyOperator,
-    delete_if_exists,
-    rendered,
-    required_text,
-)
+from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
     from airflow_custody.idempotency.candidates import Candidate
-    from airflow_custody.idempotency.create_once import OnClear
-
-T = TypeVar("T")
+    from airflow_custody.idempotency.create_once import Found, OnClear
 
 
 class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
@@ -36,9 +30,10 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
 
     One task instance creates at most one request, however often it is retried, killed or run twice. The service has
     no idempotency key, so the operator records its intent before it sends (Airflow 3.3: in the task state store;
-    earlier versions have none), and when a response is lost, truncated or a 5xx, or an earlier try left no result, it
-    looks for the request at the service before it sends again. That look-up is undocumented. Where the service does
-    not offer it, or what it finds is unclear, the task fails without retries and says how to go on. Killing the task
+    earlier versions have none), and when a response is lost, truncated, a 5xx or a gateway's, or an earlier try left
+    no result, it looks for the request at the service before it sends again. That look-up is undocumented. That
+    nothing is found counts only if the service lists other requests of the same user. Where the service does not offer
+    the look-up, or what it finds is unclear, the task fails without retries and says how to go on. Killing the task
     does not take the request back.
 
     :param label: label of the address. (templated)
@@ -60,7 +55,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         outcome of the earlier try is unknown, it is determined first in both cases.
     :param look_before_create: whether to look, before the first send, which requests for the same address exist
         already: one more call. Without it, a request that is found later can be used only if its date shows that it
-        is this task's. Default True.
+        is new, and is never taken for an old one. Default True.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the request's id, a string. XCom also gets, under the key ``request``, what was asked for: the fields
@@ -85,6 +80,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         "exchange_account_id",
         "visibility_group_id",
     )
+    field_names: ClassVar[Mapping[str, str]] = {"label": "address_label"}
     ui_color = "#e3f0dc"
 
     def __init__(
@@ -112,6 +108,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         if on_clear not in ("reuse", "create"):
             raise ValueError(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
+        check_settings(durations={"lookup_wait": lookup_wait}, flags={"look_before_create": look_before_create})
         self.address_label = label
         self.address = address
         self.blockchain = blockchain
@@ -146,19 +143,19 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         from airflow_custody.client import WhitelistRequest
 
         return WhitelistRequest(
-            label=_given("label", self.address_label),
-            address=_given("address", self.address),
-            blockchain=_given("blockchain", self.blockchain),
-            currency=_given("currency", self.currency),
-            linked_internal_address_ids=_id_list("linked_internal_address_ids", self.linked_internal_address_ids),
-            linked_wallet_ids=_id_list("linked_wallet_ids", self.linked_wallet_ids),
-            network=_given("network", self.network),
-            memo=_given("memo", self.memo),
-            address_type=_given("address_type", self.address_type),
-            contract_type=_given("contract_type", self.contract_type),
-            customer_id=_given("customer_id", self.customer_id),
-            exchange_account_id=_given("exchange_account_id", self.exchange_account_id),
-            visibility_group_id=_given("visibility_group_id", self.visibility_group_id),
+            label=self.address_label,
+            address=self.address,
+            blockchain=self.blockchain,
+            currency=self.currency,
+            linked_internal_address_ids=cast("list[str] | None", self.linked_internal_address_ids),
+            linked_wallet_ids=cast("list[str] | None", self.linked_wallet_ids),
+            network=self.network,
+            memo=self.memo,
+            address_type=self.address_type,
+            contract_type=self.contract_type,
+            customer_id=self.customer_id,
+            exchange_account_id=self.exchange_account_id,
+            visibility_group_id=self.visibility_group_id,
         )
 
 
@@ -167,13 +164,17 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     Delete a whitelisting request.
 
     Needs the role ``WhitelistedAddressCreator``. It succeeds if the request does not exist, because a repeat after a
-    lost response must succeed; the log and the returned value say so. The operation is undocumented.
+    lost response must succeed; the log and the returned value say so. A response that is not the service's word for it,
+    a gateway's 404 above all, is no success unless the service itself says that there is no request with this id. The
+    operation is undocumented.
 
     :param request_id: the request's id. (templated)
     :param comment: why; not empty. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist.
-    :raises AirflowFailException: if the id or the comment is missing or malformed; nothing is sent.
+    :raises AirflowFailException: if the id or the comment is missing or malformed (nothing is sent), or the deletion
+        cannot be confirmed.
+    :raises CustodyResponseError: if the request is still there afterwards; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("request_id", "comment", "custody_conn_id")
@@ -192,14 +193,17 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         self.comment = comment
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        comment = required_text("comment", self.comment)
+        from airflow_custody.client.whitelist.models import check_request_id
+
+        comment = check_text("comment", self.comment)
+        request_id = check_request_id(self.request_id, "request_id")
         client = hook.get_conn()
-        deleted = delete_if_exists(lambda: client.delete_whitelist_request(self.request_id, comment))
+        deleted = delete_if_exists(lambda: client.delete_whitelist_request(request_id, comment))
         if deleted:
-            self.log.info("Whitelisting request %s is deleted.", self.request_id)
+            self.log.info("Whitelisting request %s is deleted.", request_id)
         else:
-            self.log.warning("Whitelisting request %s does not exist: nothing to do.", self.request_id)
-        return {"request_id": str(self.request_id), "deleted": deleted}
+            self.log.warning("Whitelisting request %s does not exist: nothing to do.", request_id)
+        return {"request_id": request_id, "deleted": deleted}
 
 
 class _WhitelistRequestCreation:
@@ -208,6 +212,9 @@ class _WhitelistRequestCreation:
     what = "whitelisting request"
 
     def __init__(self, client: CustodyClient, request: WhitelistRequest) -> None:
+        from airflow_custody.client.whitelist.operations import CREATE_WHITELIST_REQUEST
+
+        self.operation = CREATE_WHITELIST_REQUEST
         self._client = client
         self._request = request
         self.timeout = client.settings.timeout
@@ -220,35 +227,80 @@ class _WhitelistRequestCreation:
     def send(self, before_send: Callable[[], None]) -> str:
         return self._client.create_whitelist_request(self._request, before_send=before_send)
 
-    def find(self, identifier: str | None = None) -> Iterator[Candidate]:
-        # Only by the address: how the service spells a chain is its own affair.
-        if identifier is None:
-            found = self._client.find_whitelist_requests(addresses=[self._request.address])
-        else:
-            found = self._client.find_whitelist_requests(ids=[identifier])
-        return (self._candidate(envelope) for envelope in found)
+    def find(self, *, thorough: bool) -> Found:
+        from airflow_custody.idempotency.create_once import Found
 
-    def _candidate(self, envelope: WhitelistEnvelope) -> Candidate:
-        from airflow_custody.client.whitelist.review import compare
+        # Not by the chain: how the service spells it is its own affair.
+        filtered = list(self._client.find_whitelist_requests(addresses=[self._request.address]))
+        if not thorough:
+            return Found([self._candidate(each) for each in filtered])
+        # So may be how it spells the address, and what its filter makes of that.
+        ids = {each.id for each in filtered}
+        listed = list(self._client.find_whitelist_requests())
+        candidates = [self._candidate(each, filtered=each.id in ids) for each in listed]
+        # For another address, unless that is all: the service may have encoded it anew.
+        candidates = [each for each in candidates if not each.guessed or each.unclear or each.differs == ("address",)]
+        return Found(candidates, self._why_blind(listed))
+
+    def get(self, identifier: str) -> Candidate | None:
+        try:
+            return self._candidate(self._client.get_whitelist_request(identifier))
+        except CustodyNotFoundError as error:
+            if not error.from_service:
+                raise
+        # The service may not offer to get one by its id, and then says so in the same way. Its listing knows.
+        listed = self._client.find_whitelist_requests(ids=[identifier])
+        return next((self._candidate(each) for each in listed if each.id == identifier), None)
+
+    @cached_property
+    def _own_ids(self) -> frozenset[str]:
+        """The ids of the user who creates; empty if the service does not say."""
+        try:
+            user = self._client.get_current_user()
+        except CustodyError as error:
+            if error.retryable:
+                raise
+            return frozenset()
+        return frozenset(filter(None, (user.get("id"), user.get("externalUserId"))))
+
+    def _why_blind(self, listed: Iterable[WhitelistEnvelope]) -> str:
+        """Return why a request of this user would not be listed; empty if it would."""
+        if not self._own_ids:
+            return "the service does not say who the connection's user is, so whether it lists that user's requests"
+        group = self._request.visibility_group_id or ""
+        if any(each.created_by & self._own_ids and (each.visibility_group_id or "") == group for each in listed):
+            return ""
+        of_group = f" of the visibility group {group}" if group else ""
+        return f"it lists no request{of_group} that the connection's user has created, so it may hide them"
+
+    def _candidate(self, envelope: WhitelistEnvelope, *, filtered: bool = True) -> Candidate:
+        from airflow_custody.client.whitelist.review import compare, reads_alike
         from airflow_custody.idempotency.candidates import Candidate
 
+        by = envelope.created_by
+        facts: dict[str, Any] = {
+            "created_at": envelope.created_at,
+            "by_other": bool(by and self._own_ids and not by & self._own_ids),
+            "filtered": filtered,
+        }
         try:
-            comparison = compare(self._request, envelope.payload())
+            comparison = compare(self._request, envelope.payload(), network=envelope.network)
         except CustodyResponseError as error:
-            return Candidate(envelope.id, same=False, unclear=str(error), created_at=envelope.created_at)
-        unclear = ""
-        if comparison.unclear and not comparison.differing:
-            unclear = f"it leaves open: {', '.join(comparison.unclear)}"
-        return Candidate(envelope.id, same=comparison.same, unclear=unclear, created_at=envelope.created_at)
-
-
-def _given(name: str, value: T) -> T:
-    return rendered(name, value, operation="create whitelisting request")
-
-
-def _id_list(name: str, value: Iterable[str] | None) -> list[str] | None:
-    # A list, or what a template or a lazy XCom made of one: the model turns it into a list, or refuses it.
-    return cast("list[str] | None", _given(name, value))
+            return Candidate(envelope.id, same=False, unclear=str(error), guessed=not filtered, **facts)
+        differs, open_ = list(comparison.differing), list(comparison.unclear)
+        if "address" in differs and reads_alike(self._request.address, envelope):
+            # Spelled so differently that they can only be compared by eye.
+            differs.remove("address")
+            open_.append("address")
+        unclear = f"it leaves open: {', '.join(open_)}" if open_ and not differs else ""
+        return Candidate(
+            envelope.id,
+            same=comparison.same,
+            unclear=unclear,
+            differs=tuple(differs),
+            guessed="address" in differs,
+            **facts,
+        )
 
 
 def _shorten(address: str) -> str:

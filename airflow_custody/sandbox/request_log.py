@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -16,25 +17,37 @@ from airflow_custody.sandbox.paths import is_below
 
 MAX_REQUESTS = 20_000
 MAX_BODY_BYTES = 64 * 1024
+REDACTED = "***"
+_SECRET_KEYS = ("password", "totp", "secret", "token")
+# A shorter one turns up by chance.
+_MIN_SECRET_LENGTH = 4
+_SECRET_HEADERS = ("proxy-authorization", "cookie")
 
 
 class RequestLog:
-    """The log of the last requests, in the order in which they came."""
+    """
+    The log of the last requests, in the order in which they came; it shows no secret.
 
-    def __init__(self) -> None:
+    :param secrets: returns the secrets that the service knows.
+    """
+
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self._secrets = secrets
         self._lock = threading.Lock()
         self._requests: deque[dict[str, Any]] = deque(maxlen=MAX_REQUESTS)
 
     def add(self, scope: Scope, body: bytes) -> dict[str, Any]:
         """Record a request and return its record, to which the caller adds `status` and `fault`."""
-        query = scope["query_string"].decode("latin-1")
+        redact = _Redactor(self._secrets())
+        query = redact.text(scope["query_string"].decode("latin-1"))
+        parameters = parse_qs(query, keep_blank_values=True)
         record = {
             "method": scope["method"],
-            "path": scope["path"],
-            "query": parse_qs(query, keep_blank_values=True),
-            "raw_query": query,
-            "headers": _redacted_headers(scope),
-            "body": decode_body(body),
+            "path": redact.text(scope["path"]),
+            "query": redact.value(parameters),
+            "raw_query": REDACTED if any(name.lower() in _SECRET_KEYS for name in parameters) else query,
+            "headers": redact.value(_redacted_headers(scope)),
+            "body": redact.body(body),
             "time": time.time(),
             "status": None,
             "fault": None,
@@ -63,6 +76,41 @@ def fingerprint(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()[:8]
 
 
+class _Redactor:
+    """What takes secrets out of a request: those that the service knows, and whatever stands under a telling name."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = sorted((each for each in secrets if len(each) >= _MIN_SECRET_LENGTH), key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        """Return a text without the secrets that the service knows."""
+        for secret in self._secrets:
+            text = text.replace(secret, REDACTED)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """Return JSON data without secrets."""
+        if isinstance(value, dict):
+            return {
+                self.text(name): REDACTED if name.lower() in _SECRET_KEYS else self.value(each)
+                for name, each in value.items()
+            }
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def body(self, body: bytes) -> Any:
+        """Return a body without secrets; of one that is not JSON and names a secret, only that."""
+        decoded = decode_body(body)
+        if not isinstance(decoded, str):
+            try:
+                return self.value(decoded)
+            except RecursionError:
+                return REDACTED
+        named = any(key in decoded.lower() for key in _SECRET_KEYS)
+        return REDACTED if named else self.text(decoded)
+
+
 def decode_body(body: bytes) -> Any:
     """Return a body as JSON if it is JSON, otherwise as text; of a very long one, only the beginning."""
     if not body:
@@ -83,5 +131,7 @@ def _redacted_headers(scope: Scope) -> dict[str, str]:
         if name == "authorization":
             scheme, space, secret = value.partition(" ")
             value = f"{scheme} {fingerprint(secret)}" if space else fingerprint(value)
+        if name in _SECRET_HEADERS:
+            value = REDACTED
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers

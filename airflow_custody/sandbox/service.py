@@ -28,13 +28,13 @@ class Service:
         self.tokens = TokenStore(state)
         self.api_keys = ApiKeyStore(state)
         self.health = HealthStore(state)
-        self.whitelist = WhitelistStore(state)
+        self.whitelist = WhitelistStore(state, self.users)
         self.approvals = Approvals(self.users, self.whitelist)
         self.webhooks = WebhookStore(state)
         self.faults = FaultStore()
         self.delays = Delays()
         self.connections = Connections()
-        self.request_log = RequestLog()
+        self.request_log = RequestLog(lambda: [*self.tokens.all(), *self.users.passwords()])
 
     @property
     def version(self) -> tuple[int, ...]:

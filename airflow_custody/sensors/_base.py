@@ -18,9 +18,12 @@ from airflow.providers.common.compat.sdk import (
     PokeReturnValue,
 )
 
+from airflow_custody._base import CustodyTask
+from airflow_custody.client.arguments import check_settings
 from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import sanitize
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.retry_policy import failing_task, use_default_retry_policy
+from airflow_custody.retry_policy import failing_task
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -33,23 +36,24 @@ _BACKSTOP = timedelta(minutes=5)
 _DEFERRAL_TIMEOUTS = ("Trigger/execution timeout", "Trigger timeout")
 
 
-class CustodySensor(BaseSensorOperator):
+class CustodySensor(CustodyTask, BaseSensorOperator):
     """
     The base of the sensors.
 
-    :param custody_conn_id: id of the Airflow connection.
     :param deferrable: whether to wait in the triggerer instead of a worker.
     """
 
     #: The state that is waited for: the word in messages, and the status of the trigger's successful event.
     target_state = ""
 
-    def __init__(self, *, custody_conn_id: str, deferrable: bool, **kwargs: Any) -> None:
+    def __init__(self, *, deferrable: bool, **kwargs: Any) -> None:
+        check_settings(
+            durations={name: kwargs.get(name) for name in ("poke_interval", "timeout", "max_wait")},
+            flags={"deferrable": deferrable},
+        )
         super().__init__(**kwargs)
-        use_default_retry_policy(self)
         if self.never_fail or self.silent_fail:
             raise ValueError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
-        self.custody_conn_id = custody_conn_id
         self.deferrable = deferrable
         self._last_result = ""
 
@@ -65,13 +69,20 @@ class CustodySensor(BaseSensorOperator):
     def _trigger(self, deadline: float | None) -> BaseTrigger:
         """Return the trigger that waits until a Unix time; None: no limit."""
 
+    def _backoff(self) -> dict[str, Any]:
+        """Return the trigger's arguments for becoming rarer, from the sensor's usual parameters."""
+        return {
+            "exponential_backoff": bool(self.exponential_backoff),
+            "max_wait": None if self.max_wait is None else self.max_wait.total_seconds(),
+        }
+
     @cached_property
     def hook(self) -> CustodyHook:
         """The hook, kept open for as long as the sensor pokes."""
         return CustodyHook(self.custody_conn_id)
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
-        """Poll once; a service that is away or busy is "not yet"."""
+        """Poll once; a transient error is "not yet"."""
         try:
             return self._poll()
         except CustodyError as error:
@@ -84,6 +95,7 @@ class CustodySensor(BaseSensorOperator):
     def execute(self, context: Context) -> Any:
         """Wait in the worker, or poll once and wait in the triggerer."""
         with self._ending_task():
+            self._check_given()
             if not self.deferrable:
                 return super().execute(context)
             started = time.time()
@@ -100,21 +112,29 @@ class CustodySensor(BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the trigger reports, or raise what ended the wait."""
-        status = (event or {}).get("status")
-        if event is not None and status == self.target_state:
-            result: dict[str, Any] = event["result"]
-            self.log.info("%s", self._success_message(result))
-            return result
-        if event is not None and status == "timeout":
-            self._last_result = event["message"]
+        facts = event if isinstance(event, dict) else {}
+        status = facts.get("status")
+        try:
+            if status == self.target_state:
+                result: dict[str, Any] = facts["result"]
+                self.log.info("%s", self._success_message(result))
+                return result
+            error = CustodyError.from_json(facts["error"]) if status == "error" else None
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # It lacks what such an event has.
+            error = None
+        if error is not None:
+            raise error
+        if status == "timeout":
+            self._last_result = str(facts.get("message") or "")
             raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
-        if event is not None and status == "error":
-            raise CustodyError.from_json(event["error"])
-        raise CustodyError(f"the trigger sent an unknown event: {event!r}", retryable=True)
+        raise CustodyError(f"the trigger sent an unknown event: {sanitize(repr(event))}", retryable=True)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Come back from the triggerer; a deferral that Airflow itself timed out is a time-out like any other."""
         with self._ending_task():
+            # The trigger may have been the first to see the values.
+            self._check_given()
             if next_method == "__fail__" and (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS:
                 raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
             return super().resume_execution(next_method, next_kwargs, context)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 from airflow.triggers.base import StartTriggerArgs
 
+from airflow_custody.client.arguments import check_settings
 from airflow_custody.client.text import count
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sensors._base import CustodySensor
@@ -24,8 +26,10 @@ class CustodyHealthSensor(CustodySensor):
     Wait until the custody service is healthy.
 
     Judges as :class:`~airflow_custody.operators.health.CustodyHealthCheckOperator` does, and gives the same result
-    and the same value in every mode. While it waits, a connection failure, a 5xx or a 429 is "not yet". A wrong
-    token, a missing role, a wrong setting, a 404 or a response that cannot be understood ends the wait at once.
+    and the same value in every mode. While it waits, a connection failure, a truncated response, a 5xx or a 429 is "not
+    yet". A wrong token, a missing role, a wrong setting, a 404 or a response that cannot be understood ends the wait at
+    once. So does a name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two
+    listings in a row: the error names those that exist.
     ``soft_fail`` turns a time-out into a skip, and nothing else: an error fails the task in every mode.
     ``never_fail`` and ``silent_fail`` would hide errors and are refused.
 
@@ -45,7 +49,9 @@ class CustodyHealthSensor(CustodySensor):
     :param deferrable: whether to wait in the triggerer instead of a worker. Default: ``[operators]
         default_deferrable``.
     :param start_from_trigger: with ``deferrable``: whether to begin in the triggerer, so that no worker slot is taken
-        for the first poll. On Airflow 2 the parameters may then hold no templates. Default False.
+        for the first poll. Parameters may then be text and templates, on Airflow 2 no templates, and not an upstream
+        task's output. A mapped sensor begins in a worker. Airflow 3.3 gives such a trigger no queue, so no triggerer
+        with ``--queues`` takes it. Default False.
     :param poke_interval: seconds between two polls. Default 60.
     :param timeout: seconds after which the sensor gives up.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
@@ -64,14 +70,12 @@ class CustodyHealthSensor(CustodySensor):
     )
     ui_color = "#dcecf5"
     target_state = "healthy"
+    #: Seconds after which a poke looks again for a name that does not exist: a service that is just starting may not
+    #: list everything yet. A subclass may change it.
+    recheck_delay: ClassVar[float] = 10.0
 
-    start_trigger_args = StartTriggerArgs(
-        trigger_cls=_TRIGGER,
-        trigger_kwargs={},
-        next_method="execute_complete",
-        next_kwargs=None,
-        timeout=None,
-    )
+    # None for the class: a mapped sensor has only that, which knows nothing of its parameters. It begins in a worker.
+    start_trigger_args: StartTriggerArgs | None = None
     start_from_trigger = False
 
     def __init__(
@@ -97,10 +101,14 @@ class CustodyHealthSensor(CustodySensor):
         self.require_results = require_results
         self.healthy_statuses = healthy_statuses
         self.require_fresh = require_fresh
+        check_settings(flags={"require_fresh": require_fresh, "start_from_trigger": start_from_trigger})
         self.start_from_trigger = deferrable and start_from_trigger
         if self.start_from_trigger:
-            # Replaced, not changed: the class attribute belongs to all sensors. The deadline is the scheduler's
-            # here, which keeps it as wall-clock time; nobody can work one out before the run begins.
+            for name in self.template_fields:
+                if not _is_plain(getattr(self, name)):
+                    raise ValueError(f"{name}: with start_from_trigger it must be text, a template, or a list of these")
+            # The deadline is the scheduler's here, which keeps it as wall-clock time; nobody can work one out before
+            # the run begins.
             self.start_trigger_args = StartTriggerArgs(
                 trigger_cls=_TRIGGER,
                 trigger_kwargs=self._trigger(deadline=None).serialize()[1],
@@ -110,19 +118,25 @@ class CustodyHealthSensor(CustodySensor):
             )
 
     def _poll(self) -> PokeReturnValue | bool:
-        from airflow_custody.client.health.verdict import HealthCriteria
+        from airflow_custody.client.health.verdict import HealthCriteria, missing_names_error
 
-        verdict = self.hook.check_health(
-            HealthCriteria.of(
-                tenant_id=self.tenant_id,
-                groups=self.groups,
-                components=self.components,
-                checks=self.checks,
-                require_results=self.require_results,
-                healthy_statuses=self.healthy_statuses,
-                require_fresh=self.require_fresh,
-            )
+        criteria = HealthCriteria.of(
+            tenant_id=self.tenant_id,
+            groups=self.groups,
+            components=self.components,
+            checks=self.checks,
+            require_results=self.require_results,
+            healthy_statuses=self.healthy_statuses,
+            require_fresh=self.require_fresh,
         )
+        verdict = self.hook.check_health(criteria)
+        if (missing := verdict.missing) and not self.deferrable:
+            # Within this poke: in reschedule mode the next one knows nothing of it. Deferrable, the trigger does it.
+            self.log.info("%s. Looking again in %g s.", verdict.summary(), self.recheck_delay)
+            time.sleep(self.recheck_delay)
+            verdict = self.hook.check_health(criteria)
+            if missing := missing & verdict.missing:
+                raise missing_names_error(missing, verdict.summary())
         self._last_result = verdict.summary()
         if not verdict.healthy:
             self.log.info("Not yet: %s", self._last_result)
@@ -149,6 +163,14 @@ class CustodyHealthSensor(CustodySensor):
             require_fresh=self.require_fresh,
             poke_interval=self.poke_interval,
             deadline=deadline,
-            exponential_backoff=bool(self.exponential_backoff),
-            max_wait=None if self.max_wait is None else self.max_wait.total_seconds(),
+            **self._backoff(),
         )
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value is there when the DAG file is read: nobody resolves an upstream task for the triggerer."""
+    return (
+        value is None
+        or isinstance(value, (str, int))
+        or (isinstance(value, (list, tuple, set)) and all(map(_is_plain, value)))
+    )

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from airflow.triggers.base import TriggerEvent
 
-from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.errors import CustodyAuthenticationError, CustodyError
 from airflow_custody.hooks.custody import CustodyHook
+
+if TYPE_CHECKING:
+    from airflow_custody.client import CustodyClient
 
 S = TypeVar("S", bound=Hashable)
 T = TypeVar("T")
@@ -23,15 +27,55 @@ T = TypeVar("T")
 # While the service fails, polls become rarer up to this many seconds (or the interval, if that is longer).
 MAX_BACKOFF = 300.0
 MAX_RETRY_AFTER = 3600.0
-#: How many polls run at once, so that some that hang neither stop the others nor occupy the event loop's own threads.
+#: How many polls of one connection run at once, and how many more whose last one failed.
 MAX_CONCURRENT_POLLS = 8
 # Triggers that start together are served by one poll.
 _GATHERING_DELAY = 0.1
 
 
 @cache
-def _default_pool() -> Executor:
+def _pool(custody_conn_id: str, failing: bool) -> Executor:
+    """
+    Return the threads to poll in.
+
+    Polls that hang occupy neither the event loop's own threads, nor those of another connection, nor, once they have
+    failed, those of what works.
+    """
     return ThreadPoolExecutor(MAX_CONCURRENT_POLLS, thread_name_prefix="custody-poll")
+
+
+class _Connection:
+    """
+    A client that all polls of one Airflow connection share: they sign in once.
+
+    :param custody_conn_id: id of the connection.
+    """
+
+    _open: ClassVar[dict[str, _Connection]] = {}
+
+    def __init__(self, custody_conn_id: str) -> None:
+        self._hook = CustodyHook(custody_conn_id)
+        self._lock = threading.Lock()
+        self._users = 0
+
+    @classmethod
+    @contextmanager
+    def shared(cls, custody_conn_id: str) -> Iterator[_Connection]:
+        """Share the connection as long as the block runs; the last one to leave closes it."""
+        connection = cls._open.setdefault(custody_conn_id, cls(custody_conn_id))
+        connection._users += 1
+        try:
+            yield connection
+        finally:
+            connection._users -= 1
+            if not connection._users:
+                del cls._open[custody_conn_id]
+                connection._hook.close()
+
+    def client(self) -> CustodyClient:
+        """Return the client; the Airflow connection is read at each call, by one thread at a time."""
+        with self._lock:
+            return self._hook.get_conn()
 
 
 # --- events ------------------------------------------------------------------------------------------------
@@ -76,8 +120,8 @@ class PollSchedule:
         Return the seconds until the next poll.
 
         :param polls: the number of polls so far.
-        :param failures: how many of the last ones failed.
-        :param error: what the last one failed with; None if it did not.
+        :param failures: how many of the last ones brought nothing but errors.
+        :param error: an error that the last one brought; None if there was none.
         """
         seconds = self.interval
         if self.exponential_backoff:
@@ -87,7 +131,9 @@ class PollSchedule:
                 seconds = max(self.interval, min(seconds, self.deadline - time.time()))
         if failures > 1:
             backoff = self.interval * 2.0 ** min(failures - 1, 30)
-            seconds = max(seconds, min(backoff, max(self.interval, MAX_BACKOFF)))
+            # Credentials that are refused again and again may lock the account.
+            limit = MAX_RETRY_AFTER if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
+            seconds = max(seconds, min(backoff, max(self.interval, limit)))
         if error is not None and error.retry_after:
             seconds = max(seconds, min(error.retry_after, MAX_RETRY_AFTER))
         return seconds
@@ -109,8 +155,9 @@ class PollResult(Generic[T]):
     error: CustodyError | None = None
 
 
-#: Fetches the state of several subjects, in a thread of its own. A subject that it leaves out has no result.
-Fetch = Callable[[CustodyHook, Sequence[S]], Mapping[S, PollResult[T]]]
+#: Fetches the state of several subjects, in a thread. What it raises is the result of each of them; a subject that it
+#: leaves out has none.
+Fetch = Callable[["CustodyClient", Sequence[S]], Mapping[S, PollResult[T]]]
 
 
 class SharedPoll(Generic[S, T]):
@@ -124,25 +171,18 @@ class SharedPoll(Generic[S, T]):
     :param custody_conn_id: id of the Airflow connection; it is read again at each poll.
     :param fetch: fetches the state of all subjects that somebody waits for.
     :param schedule: how often to poll.
-    :param pool: the threads to poll in; None (default): one pool of :data:`MAX_CONCURRENT_POLLS` for the process.
     """
 
     _running: ClassVar[dict[tuple[asyncio.AbstractEventLoop, Hashable], SharedPoll[Any, Any]]] = {}
 
-    def __init__(
-        self,
-        key: Hashable,
-        custody_conn_id: str,
-        fetch: Fetch[S, T],
-        schedule: PollSchedule,
-        pool: Executor | None = None,
-    ) -> None:
+    def __init__(self, key: Hashable, custody_conn_id: str, fetch: Fetch[S, T], schedule: PollSchedule) -> None:
         self._key = (asyncio.get_running_loop(), key)
-        self._hook = CustodyHook(custody_conn_id)
+        self._custody_conn_id = custody_conn_id
         self._fetch = fetch
         self._schedule = schedule
-        self._pool = pool or _default_pool()
-        self._subscribers: dict[S, set[asyncio.Queue[PollResult[T]]]] = {}
+        # The results for each subscriber; None: there will be no more.
+        self._subscribers: dict[S, set[asyncio.Queue[PollResult[T] | None]]] = {}
+        self._joined = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
@@ -152,7 +192,11 @@ class SharedPoll(Generic[S, T]):
 
     @contextmanager
     def subscribe(self, subject: S) -> Iterator[AsyncIterator[PollResult[T]]]:
-        """Join the running poll of the same key, or start this one; yields the results for one subject."""
+        """
+        Join the running poll of the same key, or start this one; yields the results for one subject.
+
+        They end with an error only if the poll dies; then subscribe to a new one.
+        """
         for key in [each for each in self._running if each[0].is_closed()]:
             # Its event loop ended without cleaning up.
             del self._running[key]
@@ -163,15 +207,16 @@ class SharedPoll(Generic[S, T]):
         finally:
             poll._remove(subject, queue)
 
-    def _add(self, subject: S) -> asyncio.Queue[PollResult[T]]:
-        queue: asyncio.Queue[PollResult[T]] = asyncio.Queue()
+    def _add(self, subject: S) -> asyncio.Queue[PollResult[T] | None]:
+        queue: asyncio.Queue[PollResult[T] | None] = asyncio.Queue()
         self._subscribers.setdefault(subject, set()).add(queue)
+        self._joined.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._task.add_done_callback(self._ended)
         return queue
 
-    def _remove(self, subject: S, queue: asyncio.Queue[PollResult[T]]) -> None:
+    def _remove(self, subject: S, queue: asyncio.Queue[PollResult[T] | None]) -> None:
         queues = self._subscribers.get(subject, set())
         queues.discard(queue)
         if not queues:
@@ -186,31 +231,48 @@ class SharedPoll(Generic[S, T]):
 
     async def _run(self) -> None:
         polls = failures = 0
-        try:
+        with _Connection.shared(self._custody_conn_id) as connection:
             await asyncio.sleep(_GATHERING_DELAY)
             while True:
-                error = await self._poll()
+                results = await self._poll(connection, failing=failures > 0)
+                errors = [result.error for result in results if result.error is not None]
                 polls += 1
-                failures = failures + 1 if error else 0
-                await asyncio.sleep(self._schedule.next_delay(polls, failures, error))
-        finally:
-            self._hook.close()
+                # The trouble of one subject is no reason to ask less often for the others.
+                failures = failures + 1 if errors and len(errors) == len(results) else 0
+                # What asks for the longest pause counts.
+                error = max(errors, key=lambda each: each.retry_after or 0.0, default=None)
+                delay = self._schedule.next_delay(polls, failures, error)
+                asked_to_wait = error is not None and error.retry_after
+                first = delay if asked_to_wait else min(delay, self._schedule.interval)
+                await asyncio.sleep(first)
+                # Whoever joins does not wait for the end of a back-off that began before.
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._joined.wait(), delay - first)
 
-    async def _poll(self) -> CustodyError | None:
-        """Poll once, hand out the results, and return the first error among them."""
+    async def _poll(self, connection: _Connection, failing: bool) -> list[PollResult[T]]:
+        """Poll once, hand out the results, and return them."""
+        self._joined.clear()
         asked = {subject: list(queues) for subject, queues in self._subscribers.items()}
         # As asyncio.to_thread does it, but in a pool that nothing else uses.
         run = contextvars.copy_context().run
-        results = await asyncio.get_running_loop().run_in_executor(
-            self._pool, run, self._fetch, self._hook, list(asked)
-        )
+        pool = _pool(self._custody_conn_id, failing)
+        found = await asyncio.get_running_loop().run_in_executor(pool, run, self._fetch_all, connection, list(asked))
         for subject, queues in asked.items():
-            result = results.get(subject) or PollResult(
-                error=CustodyError("the poll brought no result", retryable=True)
-            )
             for queue in queues:
-                queue.put_nowait(result)
-        return next((result.error for result in results.values() if result.error), None)
+                queue.put_nowait(found[subject])
+        return list(found.values())
+
+    def _fetch_all(self, connection: _Connection, subjects: Sequence[S]) -> dict[S, PollResult[T]]:
+        """Return a result for each subject, in a thread."""
+        found: Mapping[S, PollResult[T]] = {}
+        try:
+            found = self._fetch(connection.client(), subjects)
+            error = CustodyError("the poll brought no result", retryable=True)
+        except CustodyError as raised:
+            error = raised
+        except Exception as exception:
+            error = wrap_unexpected(exception, "poll")
+        return {subject: found.get(subject) or PollResult(error=error) for subject in subjects}
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Tell all who wait that the poll has died, unless the last of them has just left."""
@@ -222,11 +284,12 @@ class SharedPoll(Generic[S, T]):
         for queues in self._subscribers.values():
             for queue in queues:
                 queue.put_nowait(PollResult(error=error))
+                queue.put_nowait(None)
 
 
-async def _results(queue: asyncio.Queue[PollResult[T]]) -> AsyncIterator[PollResult[T]]:
-    while True:
-        yield await queue.get()
+async def _results(queue: asyncio.Queue[PollResult[T] | None]) -> AsyncIterator[PollResult[T]]:
+    while (result := await queue.get()) is not None:
+        yield result
 
 
 async def poll_until(
@@ -236,6 +299,7 @@ async def poll_until(
     deadline: float | None,
     interval: float,
     log: Any,
+    on_error: Callable[[], object] | None = None,
 ) -> TriggerEvent:
     """
     Wait until a poll's result ends the wait.
@@ -247,6 +311,7 @@ async def poll_until(
     :param deadline: Unix time after which the wait times out; None: no limit.
     :param interval: seconds between two polls.
     :param log: the trigger's log.
+    :param on_error: called when a poll brings a transient error instead of a value. Default None.
     :return: the event: what ``judge`` returned, ``timeout`` or ``error``.
     """
     last = "the service has not been polled yet"
@@ -255,19 +320,24 @@ async def poll_until(
         patience = None if deadline is None else max(0.0, deadline - time.time()) + interval + 1.0
         try:
             result = await asyncio.wait_for(anext(results), patience)
-            if result.error is not None:
-                if not result.error.transient:
-                    return error_event(result.error)
-                last = str(result.error)
-            else:
-                judged = judge(result.value)  # type: ignore[arg-type] # no error, so there is a value
-                if isinstance(judged, TriggerEvent):
-                    return judged
-                last = judged
         except asyncio.TimeoutError:
             return event("timeout", message=last)
-        except Exception as exception:
-            return error_event(wrap_unexpected(exception, "wait"))
+        except StopAsyncIteration:
+            return error_event(CustodyError("the poll has ended", operation="wait", retryable=True))
+        if result.error is not None:
+            if not result.error.transient:
+                return error_event(result.error)
+            last = str(result.error)
+            if on_error is not None:
+                on_error()
+        else:
+            try:
+                judged = judge(result.value)  # type: ignore[arg-type] # no error, so there is a value
+            except Exception as exception:
+                return error_event(wrap_unexpected(exception, "wait"))
+            if isinstance(judged, TriggerEvent):
+                return judged
+            last = judged
         log.info("Not yet: %s", last)
         if deadline is not None and time.time() > deadline:
             return event("timeout", message=last)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_custody.client.arguments import check_seconds, check_text, check_time, plain_names, refuse_missing
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import as_list
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import (
     PollResult,
@@ -30,34 +31,40 @@ except ImportError:  # Airflow 2 has no event-driven scheduling.
 if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
-    from airflow_custody.client import HealthCheck
-    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
+    from airflow_custody.client import CustodyClient, HealthCheck
+    from airflow_custody.client.health.verdict import HealthCriteria, MissingName
 
 _STATE_KEY = "custody_health"
+_STATES = ("healthy", "unhealthy")
+#: The parameters that the triggerer may render.
+TEMPLATED = (
+    "custody_conn_id",
+    "tenant_id",
+    "groups",
+    "components",
+    "checks",
+    "require_results",
+    "healthy_statuses",
+)
 
 FireOn = Literal["healthy", "unhealthy", "change"]
 
 
-@dataclass
-class HealthListing:
+@dataclass(frozen=True)
+class HealthState:
     """
-    The health listing as one poll fetched it.
+    The verdict on one listing, without the checks that it is about: hundreds of triggers may hold one each.
 
-    :param checks: its entries.
-    :param fetched_at: when it was fetched.
+    :param healthy: whether the service is healthy.
+    :param summary: the verdict in one line.
+    :param result: the verdict as plain JSON data.
+    :param missing: the names that the criteria ask for and that the listing does not have.
     """
 
-    checks: list[HealthCheck]
-    fetched_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
-    _verdicts: dict[HealthCriteria, HealthVerdict] = field(default_factory=dict)
-
-    def verdict(self, criteria: HealthCriteria) -> HealthVerdict:
-        """Judge the listing; the same criteria are judged once, however many triggers share the poll."""
-        from airflow_custody.client.health.verdict import judge
-
-        if criteria not in self._verdicts:
-            self._verdicts[criteria] = judge(self.checks, criteria, self.fetched_at)
-        return self._verdicts[criteria]
+    healthy: bool
+    summary: str
+    result: dict[str, Any]
+    missing: frozenset[MissingName]
 
 
 class CustodyHealthTrigger(BaseEventTrigger):
@@ -66,13 +73,17 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
     For a deferred task (``fire_on=None``) it fires once: ``{"status": "healthy", "result": ...}``,
     ``{"status": "timeout", "message": ...}`` or ``{"status": "error", "error": ...}``. An error is an event, never
-    an exception of the trigger. A connection failure, a 5xx or a 429 is not an error: it is logged, and polls become
-    rarer until the service responds again.
+    an exception of the trigger. A connection failure, a truncated response, a 5xx or a 429 is not an error: it is
+    logged, and polls become rarer until the service responds again. A name in ``groups``, ``components``, ``checks`` or
+    ``require_results`` that is missing from two listings in a row is an error.
 
     For an ``AssetWatcher`` give ``fire_on``: it then fires whenever the service becomes healthy or unhealthy, not at
     every poll, with ``{"status": "healthy" | "unhealthy", "result": ... | None, "reason": ...}``. A service that does
-    not respond is unhealthy. Where Airflow keeps state for assets (3.3), a restart of the triggerer does not fire
-    again; elsewhere the state before the first poll is taken to have been healthy.
+    not respond is unhealthy, and so is one that refuses the credentials or lacks a name that the criteria ask for.
+    Where Airflow keeps state for assets (3.3), a restart of the triggerer does not fire again; elsewhere the state
+    before the first poll is taken to have been healthy. Airflow gives such state to a watcher of exactly one asset:
+    give each asset's watcher a trigger with arguments of its own. A triggerer with ``--queues`` takes the deferred
+    tasks of its queues, but no asset watchers: for these run one without.
 
     All triggers of one connection, tenant and interval share one poll, unless they back off exponentially. The
     arguments hold the connection's id and nothing secret.
@@ -117,17 +128,21 @@ class CustodyHealthTrigger(BaseEventTrigger):
             raise ValueError(f"fire_on must be 'healthy', 'unhealthy', 'change' or None, not {fire_on!r}")
         self.custody_conn_id = custody_conn_id
         self.tenant_id = tenant_id
-        self.groups = _to_json(groups)
-        self.components = _to_json(components)
-        self.checks = _to_json(checks)
-        self.require_results = _to_json(require_results)
-        self.healthy_statuses = _to_json(healthy_statuses)
+        self.groups = plain_names(groups)
+        self.components = plain_names(components)
+        self.checks = plain_names(checks)
+        self.require_results = plain_names(require_results)
+        self.healthy_statuses = plain_names(healthy_statuses)
         self.require_fresh = require_fresh
         self.poke_interval = poke_interval
         self.deadline = deadline
         self.exponential_backoff = exponential_backoff
         self.max_wait = max_wait
         self.fire_on = fire_on
+        # Airflow's default is that of asset watchers, which have no queue; a deferred task has its own.
+        self.supports_triggerer_queue = fire_on is None
+        # The triggerer renders templates (start_from_trigger): one that renders to None is refused then.
+        self._given = tuple(name for name in TEMPLATED if getattr(self, name) is not None)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments, all plain JSON data."""
@@ -150,67 +165,41 @@ class CustodyHealthTrigger(BaseEventTrigger):
             },
         )
 
-    # --- Airflow's shared stream (3.3), a thin layer over our shared poll ------------------------------------
-
-    def shared_stream_key(self) -> Hashable | None:
-        """Return what makes two triggers share a poll: the connection, the tenant and the interval."""
-        if self.exponential_backoff:
-            return None
-        return ("custody-health", self.custody_conn_id, str(self.tenant_id), float(self.poke_interval))
-
-    @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[PollResult[HealthListing]]:
-        """Yield each result of the shared poll that a trigger with these arguments waits for."""
-        trigger = cls(**kwargs)
-        schedule = PollSchedule(
-            interval=float(trigger.poke_interval),
-            exponential_backoff=trigger.exponential_backoff,
-            max_wait=trigger.max_wait,
-            deadline=trigger.deadline,
-        )
-        # A trigger that backs off has a rhythm of its own, and so a poll of its own.
-        key = trigger.shared_stream_key() or object()
-        poll = SharedPoll(key, trigger.custody_conn_id, _fetch, schedule)
-        with poll.subscribe(trigger.tenant_id) as results:
-            async for result in results:
-                yield result
-
-    async def filter_shared_stream(
-        self, shared_stream: AsyncIterator[PollResult[HealthListing]]
-    ) -> AsyncIterator[TriggerEvent]:
-        """Turn the poll's results, which many triggers may share, into this trigger's own events."""
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait for what the shared poll brings for these criteria."""
         try:
             criteria = self._criteria()
         except CustodyError as error:
             yield error_event(error)
             return
-        if self.fire_on is None:
-            yield await poll_until(
-                shared_stream,
-                partial(self._judge, criteria),
-                deadline=self.deadline,
-                interval=float(self.poke_interval),
-                log=self.log,
-            )
-            return
-        async for each in self._watch(criteria, shared_stream):
-            yield each
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait where the triggerer itself cannot share streams."""
-        stream = self.open_shared_stream(self.serialize()[1])
-        try:
-            async for each in self.filter_shared_stream(stream):
+        if self.fire_on is not None:
+            async for each in self._watch(criteria):
                 yield each
-        finally:
-            if isinstance(stream, AsyncGenerator):
-                await stream.aclose()
+            return
+        with self._poll().subscribe(criteria) as results:
+            yield await poll_until(
+                results, self._judge(), deadline=self.deadline, interval=float(self.poke_interval), log=self.log
+            )
 
-    # --- what a result means ---------------------------------------------------------------------------------
+    def _poll(self) -> SharedPoll[HealthCriteria, HealthState]:
+        interval = float(self.poke_interval)
+        # A trigger that backs off has a rhythm of its own, and so a poll of its own.
+        key = object() if self.exponential_backoff else ("health", self.custody_conn_id, str(self.tenant_id), interval)
+        schedule = PollSchedule(interval, self.exponential_backoff, self.max_wait, self.deadline)
+        return SharedPoll(key, self.custody_conn_id, _fetch, schedule)
 
     def _criteria(self) -> HealthCriteria:
+        """Return the criteria, all arguments checked: their templates are rendered by now."""
         from airflow_custody.client.health.verdict import HealthCriteria
 
+        for name in self._given:
+            refuse_missing(name, getattr(self, name))
+        check_text("custody_conn_id", self.custody_conn_id)
+        check_seconds("poke_interval", self.poke_interval)
+        if self.deadline is not None:
+            check_time("deadline", self.deadline)
+        if self.max_wait is not None:
+            check_seconds("max_wait", self.max_wait)
         return HealthCriteria.of(
             tenant_id=self.tenant_id,
             groups=self.groups,
@@ -221,61 +210,97 @@ class CustodyHealthTrigger(BaseEventTrigger):
             require_fresh=self.require_fresh,
         )
 
-    def _judge(self, criteria: HealthCriteria, listing: HealthListing) -> TriggerEvent | str:
-        """Return the event that ends the wait, or in words why the service is not healthy yet."""
-        verdict = listing.verdict(criteria)
-        if not verdict.healthy:
-            return verdict.summary()
-        self.log.info("Custody: %s", verdict.summary())
-        return event("healthy", result=verdict.to_json())
+    def _judge(self) -> Callable[[HealthState], TriggerEvent | str]:
+        """Return what says which event a state ends the wait with, or in words why it does not."""
+        missing: frozenset[MissingName] = frozenset()
 
-    async def _watch(
-        self, criteria: HealthCriteria, results: AsyncIterator[PollResult[HealthListing]]
-    ) -> AsyncIterator[TriggerEvent]:
+        def judge(state: HealthState) -> TriggerEvent | str:
+            from airflow_custody.client.health.verdict import missing_names_error
+
+            nonlocal missing
+            before, missing = missing, state.missing
+            if before & missing:
+                return error_event(missing_names_error(before & missing, state.summary))
+            if not state.healthy:
+                return state.summary
+            self.log.info("Custody: %s", state.summary)
+            return event("healthy", result=state.result)
+
+        return judge
+
+    # --- watching for an asset -------------------------------------------------------------------------------
+
+    async def _watch(self, criteria: HealthCriteria) -> AsyncIterator[TriggerEvent]:
         """Fire whenever the service changes the way that is asked for."""
         before = await self._load_state()
-        async for result in results:
-            verdict = None if result.value is None else result.value.verdict(criteria)
-            now = "healthy" if verdict is not None and verdict.healthy else "unhealthy"
-            if now == before:
-                continue
-            reason = verdict.summary() if verdict is not None else f"the service cannot be judged: {result.error}"
-            self.log.info("Custody became %s: %s", now, reason)
-            if self.fire_on in (now, "change"):
-                yield event(now, result=None if verdict is None else verdict.to_json(), reason=reason)
-            # After the event: a triggerer that dies in between fires once more rather than not at all.
-            await self._save_state(now)
-            before = now
+        while True:
+            with self._poll().subscribe(criteria) as results:
+                async for result in results:
+                    state = result.value
+                    now = "healthy" if state is not None and state.healthy else "unhealthy"
+                    if now == before:
+                        continue
+                    reason = state.summary if state else f"the service cannot be judged: {result.error}"
+                    self.log.info("Custody became %s: %s", now, reason)
+                    if self.fire_on in (now, "change"):
+                        yield event(now, result=state and state.result, reason=reason)
+                    # After the event: a triggerer that dies in between fires once more rather than not at all.
+                    await self._save_state(now)
+                    before = now
+            # The poll has died; a watch goes on.
+            await asyncio.sleep(float(self.poke_interval))
+
+    def _state_key(self) -> str:
+        """Return the key of this watcher's state: other watchers of the same asset have theirs."""
+        arguments = json.dumps(self.serialize()[1], sort_keys=True, default=str)
+        return f"{_STATE_KEY}_{hashlib.sha256(arguments.encode()).hexdigest()[:16]}"
 
     async def _load_state(self) -> str:
         """Return the state before a restart of the triggerer; without one, healthy: the first failure is news."""
-        with contextlib.suppress(Exception):
+        try:
             if (store := getattr(self, "asset_state_store", None)) is not None:
-                return str(await store.aget(_STATE_KEY, "healthy"))
+                state = await store.aget(self._state_key(), "healthy")
+                return state if state in _STATES else "healthy"
+        except Exception as exception:
+            self.log.warning("The state cannot be loaded; an old one may be reported again: %s", _why(exception))
         return "healthy"
 
     async def _save_state(self, state: str) -> None:
         try:
             if (store := getattr(self, "asset_state_store", None)) is not None:
-                await store.aset(_STATE_KEY, state)
+                await store.aset(self._state_key(), state)
         except Exception as exception:
-            self.log.warning("The state cannot be saved; a restart may report it again: %s", exception)
+            self.log.warning("The state cannot be saved; a restart may report it again: %s", _why(exception))
 
 
-def _fetch(hook: CustodyHook, tenants: Sequence[str | None]) -> Mapping[str | None, PollResult[HealthListing]]:
-    """Fetch the health listing of each tenant."""
-    return {tenant_id: _fetch_one(hook, tenant_id) for tenant_id in tenants}
+def _why(exception: Exception) -> str:
+    if isinstance(exception, ValueError):
+        return (
+            "Airflow keeps state for a trigger of exactly one asset. Give each asset's watcher a trigger with its own "
+            f"arguments, for example another poke_interval. ({exception})"
+        )
+    return f"{type(exception).__name__}: {exception}"
 
 
-def _fetch_one(hook: CustodyHook, tenant_id: str | None) -> PollResult[HealthListing]:
+def _fetch(
+    client: CustodyClient, criteria: Sequence[HealthCriteria]
+) -> Mapping[HealthCriteria, PollResult[HealthState]]:
+    """
+    Fetch a tenant's health listing, and judge it by each set of criteria.
+
+    That may be hundreds of times ten thousand checks: work for a thread, and not for the event loop.
+    """
+    # One poll is for one tenant.
+    checks = client.list_health_checks(criteria[0].tenant_id)
+    fetched_at = datetime.now(timezone.utc)
+    return {each: _judge_by(each, checks, fetched_at) for each in criteria}
+
+
+def _judge_by(criteria: HealthCriteria, checks: Sequence[HealthCheck], fetched_at: datetime) -> PollResult[HealthState]:
+    from airflow_custody.client.health.verdict import judge
+
     try:
-        return PollResult(HealthListing(hook.get_conn().list_health_checks(tenant_id)))
-    except CustodyError as error:
-        return PollResult(error=error)
+        verdict = judge(checks, criteria, fetched_at)
     except Exception as exception:
-        return PollResult(error=wrap_unexpected(exception, "list health checks"))
-
-
-def _to_json(names: str | Iterable[str] | None) -> Any:
-    """Return names as a list, which is what travels; a template or a single name remains a string."""
-    return names if names is None or isinstance(names, str) else as_list(names)
+        return PollResult(error=wrap_unexpected(exception, "judge health checks"))
+    return PollResult(HealthState(verdict.healthy, verdict.summary(), verdict.to_json(), verdict.missing))

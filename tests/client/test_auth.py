@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import threading
 import time
@@ -17,6 +19,7 @@ from airflow_custody.client import (
     CustodyClient,
     CustodyConfigurationError,
     CustodyConnectionError,
+    CustodyError,
     CustodyResponseError,
     CustodyServerError,
     PasswordSignIn,
@@ -60,11 +63,12 @@ def test_one_token_serves_many_calls(sandbox: Sandbox, client: CustodyClient) ->
     assert sign_ins(sandbox) == 1
     (call,) = sandbox.control.request_log(**SIGN_IN)
     assert "authorization" not in call["headers"]
-    assert call["body"] == {"username": "ann", "password": PASSWORD}
+    assert call["body"] == {"username": "ann", "password": "***"}
 
 
 def test_a_token_is_replaced_before_it_expires(sandbox: Sandbox, client: CustodyClient) -> None:
     sandbox.control.set_token_lifetime(2)
+    sandbox.control.set_token_claims(has_iat=True)
     client.list_health_checks()
     time.sleep(2.1)
     client.list_health_checks()
@@ -76,7 +80,7 @@ def test_a_token_is_replaced_before_it_expires(sandbox: Sandbox, client: Custody
 def test_a_token_is_not_used_shortly_before_it_expires(sandbox: Sandbox, ann: str, lifetime: int, margin: int) -> None:
     sandbox.control.set_token_lifetime(lifetime)
     later = 0.0
-    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.time() + later)) as client:
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
         client.list_health_checks()
         for seconds, tokens in ((lifetime - margin - 5, 1), (lifetime - margin + 1, 2)):
             later = seconds
@@ -111,13 +115,282 @@ def test_a_revoked_token_is_replaced_once(sandbox: Sandbox, client: CustodyClien
     assert sign_ins(sandbox) == 2
 
 
-def test_a_persistent_401_does_not_become_a_loop(sandbox: Sandbox, client: CustodyClient) -> None:
+def test_a_create_is_not_sent_again_after_a_gateways_401(sandbox: Sandbox, client: CustodyClient) -> None:
+    # The gateway may say so after the service has done the work.
+    client.list_health_checks()
+    sandbox.control.add_fault("html", method="POST", path="/whitelists/addresses", status=401, work=True)
+    with pytest.raises(CustodyAuthenticationError):
+        client.create_whitelist_request(REQUEST)
+    assert len(sandbox.control.whitelist_requests()) == 1
+    client.list_health_checks()
+    assert sign_ins(sandbox) == 2
+
+
+def test_a_persistent_401_does_not_become_a_loop(sandbox: Sandbox, ann: str) -> None:
     sandbox.control.add_fault("status", method="GET", path="/health", status=401, times=None)
-    for _ in range(2):
-        with pytest.raises(CustodyAuthenticationError, match="user name or the password"):
+    later = 0.0
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
+
+        def poll(times: int) -> int:
+            for _ in range(times):
+                with pytest.raises(CustodyAuthenticationError, match="user name or the password"):
+                    client.list_health_checks()
+            return sign_ins(sandbox)
+
+        assert poll(20) == 2
+        assert len(sandbox.control.request_log(path="/health")) == 21
+        # Longer and longer pauses; in each of them, the token that is there is used.
+        for pause, tokens in ((11, 3), (11, 3), (21, 4), (600, 5), (600, 6)):
+            later += pause
+            assert poll(5) == tokens
+        later += 600
+        sandbox.control.clear_faults()
+        client.list_health_checks()
+        sandbox.control.revoke_tokens(ann)
+        client.list_health_checks()
+
+
+# --- wrong credentials are sent once -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422, 423])
+def test_refused_credentials_are_not_sent_again(
+    sandbox: Sandbox, client: CustodyClient, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    sandbox.control.add_fault("status", **SIGN_IN, status=status)
+    texts = []
+    for call in (client.list_health_checks, lambda: client.create_whitelist_request(REQUEST)) * 3:
+        with pytest.raises(CustodyError, match="not sent again") as caught:
+            call()
+        assert caught.value.status == status
+        assert caught.value.from_service
+        assert caught.value.__context__ is None
+        texts.append(str(caught.value))
+    assert len(set(texts)) == 1
+    assert len(sandbox.control.request_log()) == 1
+
+
+def test_refused_credentials_are_not_sent_again_after_a_time_of_success(
+    sandbox: Sandbox, client: CustodyClient, ann: str
+) -> None:
+    client.list_health_checks()
+    sandbox.control.add_user("ann", ROLES, user_id=ann, password="another")
+    sandbox.control.revoke_tokens(ann)
+    sandbox.control.clear_request_log()
+    for _ in range(5):
+        with pytest.raises(CustodyAuthenticationError):
             client.list_health_checks()
-    assert sign_ins(sandbox) == 3
-    assert len(sandbox.control.request_log(path="/health")) == 4
+    assert sign_ins(sandbox) == 1
+
+
+def test_many_threads_send_wrong_credentials_once(sandbox: Sandbox, ann: str) -> None:
+    sandbox.control.add_fault("normal", **SIGN_IN, delay=0.2, times=None)
+    errors: list[CustodyError] = []
+    with client_of(sandbox, PasswordSignIn("ann", "wrong-password")) as client:
+
+        def call() -> None:
+            try:
+                client.list_health_checks()
+            except CustodyError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sign_ins(sandbox) == 1
+    assert {type(error) for error in errors} == {CustodyAuthenticationError}
+    assert len({id(error) for error in errors}) == 16
+
+
+def test_a_new_password_is_a_new_chance(sandbox: Sandbox, ann: str) -> None:
+    for password, accepted in (("wrong-password", False), (PASSWORD, True)):
+        with client_of(sandbox, PasswordSignIn("ann", password)) as client:
+            if accepted:
+                assert client.list_health_checks()
+            else:
+                with pytest.raises(CustodyAuthenticationError):
+                    client.list_health_checks()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "html", "status": 401},
+        {"kind": "html", "status": 403},
+        {"kind": "status", "status": 401, "body": {"message": "no"}},
+        {"kind": "status", "status": 401, "body": ""},
+    ],
+    ids=str,
+)
+def test_a_refusal_by_a_gateway_is_not_remembered_but_bounded(
+    sandbox: Sandbox, ann: str, fault: dict[str, Any]
+) -> None:
+    sandbox.control.add_fault(**SIGN_IN, **fault, times=None)
+    later = 0.0
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
+
+        def poll() -> int:
+            for _ in range(10):
+                with pytest.raises(CustodyError) as caught:
+                    client.list_health_checks()
+                assert caught.value.status == fault["status"]
+            return sign_ins(sandbox)
+
+        assert poll() == 2
+        for pause, calls in ((11, 3), (11, 3), (600, 4)):
+            later += pause
+            assert poll() == calls
+        sandbox.control.clear_faults()
+        later += 600
+        assert client.list_health_checks()
+
+
+FAILURES: list[dict[str, Any]] = [
+    {"kind": "status", "status": 408},
+    {"kind": "status", "status": 429},
+    {"kind": "status", "status": 500},
+    {"kind": "status", "status": 503},
+    {"kind": "html", "status": 404},
+    {"kind": "html", "status": 423},
+    {"kind": "html"},
+    {"kind": "redirect", "location": "https://elsewhere.example/"},
+    {"kind": "status", "status": 200, "body": {}},
+    {"kind": "status", "status": 200, "body": {"result": "a.b.c", "error": "Locked", "message": "locked", "code": 9}},
+]
+
+
+@pytest.mark.parametrize("fault", FAILURES, ids=str)
+def test_a_service_that_cannot_sign_in_now_is_asked_again_after_pauses(
+    sandbox: Sandbox, ann: str, fault: dict[str, Any]
+) -> None:
+    sandbox.control.add_fault(**SIGN_IN, **fault, times=None)
+    later = 0.0
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
+
+        def poll() -> int:
+            texts = set()
+            for _ in range(20):
+                with pytest.raises(CustodyError) as caught:
+                    client.list_health_checks()
+                assert caught.value.operation == "sign in"
+                texts.add(str(caught.value))
+            assert len(texts) == 1
+            return sign_ins(sandbox)
+
+        assert poll() == 2
+        for pause, calls in ((11, 3), (11, 3), (600, 4)):
+            later += pause
+            assert poll() == calls
+        sandbox.control.clear_faults()
+        later += 600
+        assert client.list_health_checks()
+
+
+@pytest.mark.parametrize(("retry_after", "pause"), [(30, 30), (5, 5), (7200, 600)])
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_sign_in_waits_as_long_as_the_service_asks(
+    sandbox: Sandbox, ann: str, status: int, retry_after: int, pause: int
+) -> None:
+    sandbox.control.add_fault("status", **SIGN_IN, status=status, retry_after=retry_after)
+    later = 0.0
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
+        for seconds in (0, 0, pause - 1):
+            later = seconds
+            with pytest.raises(CustodyError):
+                client.list_health_checks()
+        assert sign_ins(sandbox) == 1
+        later = pause + 1
+        assert client.list_health_checks()
+
+
+def test_an_old_token_that_is_accepted_does_not_end_the_pauses(sandbox: Sandbox, ann: str) -> None:
+    sandbox.control.set_token_lifetime(1000)
+    later = 0.0
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
+        client.list_health_checks()
+        sandbox.control.add_fault("status", **SIGN_IN, status=500, times=None)
+        later = 950
+        for _ in range(2):
+            with pytest.raises(CustodyServerError):
+                client.list_health_checks()
+        for _ in range(10):
+            client.list_health_checks()
+        assert sign_ins(sandbox) == 3
+
+
+def test_a_sign_in_without_a_response_is_tried_again(sandbox: Sandbox, client: CustodyClient) -> None:
+    sandbox.control.add_fault("drop", **SIGN_IN, times=4)
+    for _ in range(4):
+        with pytest.raises(CustodyConnectionError):
+            client.list_health_checks()
+    assert client.list_health_checks()
+
+
+# --- a clock that is wrong ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_iat", [False, True])
+@pytest.mark.parametrize("offset", [-10 * 365 * 86_400, -3600, -1800, -1795, -1770, 0, 3600])
+def test_a_clock_that_is_wrong_does_not_sign_in_at_every_call(
+    sandbox: Sandbox, client: CustodyClient, caplog: pytest.LogCaptureFixture, has_iat: bool, offset: float
+) -> None:
+    sandbox.control.set_token_claims(clock_offset=offset, has_iat=has_iat)
+    for _ in range(10):
+        client.list_health_checks()
+    assert sign_ins(sandbox) == 1
+    seems_expired = offset < -1740 and not has_iat
+    assert caplog.text.count("clock of this machine") == int(seems_expired)
+
+
+def test_a_token_that_seems_expired_is_used_until_it_is_refused(
+    sandbox: Sandbox, client: CustodyClient, ann: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sandbox.control.set_token_claims(clock_offset=-3600)
+    for tokens in (1, 2, 3):
+        client.list_health_checks()
+        assert sign_ins(sandbox) == tokens
+        sandbox.control.revoke_tokens(ann)
+    assert caplog.text.count("clock of this machine") == 1
+
+
+def test_the_age_of_a_token_is_told_by_its_own_life(sandbox: Sandbox, ann: str) -> None:
+    # Ten minutes, whatever anybody's clock says.
+    sandbox.control.set_token_lifetime(600)
+    sandbox.control.set_token_claims(clock_offset=86_400, has_iat=True)
+    later = 0.0
+    auth = PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later, wall_clock=lambda: 0.0)
+    with client_of(sandbox, auth) as client:
+        for seconds, tokens in ((0, 1), (530, 1), (545, 2)):
+            later = seconds
+            client.list_health_checks()
+            assert sign_ins(sandbox) == tokens
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": 1, "iat": 5},
+        {"exp": 5, "iat": 5},
+        {"exp": 1e308, "iat": -1e308},
+        {"exp": "soon"},
+        {"exp": True, "iat": 1},
+        {"exp": 10**400},
+        {"iat": 1},
+        [],
+        None,
+    ],
+    ids=str,
+)
+def test_strange_claims_do_not_sign_in_at_every_call(sandbox: Sandbox, client: CustodyClient, claims: object) -> None:
+    payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    token = f"head.{payload}.signature"
+    sandbox.control.add_fault("status", **SIGN_IN, status=200, body={"result": token}, times=None)
+    sandbox.control.add_fault("status", path="/health", status=200, body={}, times=None)
+    for _ in range(5):
+        client.list_health_checks()
+    assert sign_ins(sandbox) == 1
 
 
 @pytest.mark.parametrize("changes", [{"password": "other"}, {"totp": True}])

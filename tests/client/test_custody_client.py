@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
+from authorities import Authority
 from raw_server import raw_server
 
 from airflow_custody.client import (
@@ -33,8 +33,6 @@ from airflow_custody.client import (
 )
 from airflow_custody.sandbox import Sandbox, health_entry
 
-# A certificate authority, and the paths of its certificate and of a server's certificate with key.
-Authority = tuple[trustme.CA, str, str]
 REQUEST = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain="ETH")
 
 
@@ -48,18 +46,6 @@ def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
 def repeating(sandbox: Sandbox) -> Iterator[CustodyClient]:
     with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=1) as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
-        str(folder / "server.pem")
-    )
-    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(str(folder / "client.pem"))
-    return authority, str(folder / "ca.pem"), str(folder / "server.pem")
 
 
 class TestHealth:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from people import Person
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
@@ -33,6 +34,12 @@ class KmsSigner:
         )
         return raw_signature(response["Signature"])  # KMS returns DER
 
+    def public_key(self) -> bytes:  # optional: then each signature is verified before it is sent
+        import boto3
+
+        key: bytes = boto3.client("kms").get_public_key(KeyId=self.name)["PublicKey"]
+        return key
+
 
 # [END howto_kms_signer]
 
@@ -46,6 +53,10 @@ class FakeKms:
     def sign(self, *, KeyId: str, Message: bytes, MessageType: str, SigningAlgorithm: str) -> dict[str, Any]:
         assert (KeyId, MessageType, SigningAlgorithm) == ("alias/custody", "RAW", "ECDSA_SHA_256")
         return {"Signature": self._key.sign(Message, ECDSA(SHA256()))}
+
+    def get_public_key(self, *, KeyId: str) -> dict[str, Any]:
+        assert KeyId == "alias/custody"
+        return {"PublicKey": self._key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)}
 
 
 def test_the_service_accepts_a_signature_of_the_kms(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,16 @@
-"""The README's demo, as a user runs it."""
+"""The README's demo, as a user runs it, and how the demo with the UI is set up."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from airflow_runs import AIRFLOW
+from airflow_runs import AIRFLOW, load
+
+from airflow_custody.sandbox import Sandbox
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -23,6 +26,7 @@ def test_the_main_job_end_to_end() -> None:
         "is not healthy",
         "gate      open",
         "request   created: id 3711",
+        "asks: Request 3711: whitelist Treasury cold wallet on ETH?",
         "answers: Approve",
         "bob's key has signed",
         "carol's key has signed",
@@ -32,3 +36,34 @@ def test_the_main_job_end_to_end() -> None:
     assert [step for step in steps if step not in output] == []
     assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
     assert output.rstrip().splitlines()[-1].startswith("demo: ok")
+
+
+class TestUi:
+    @pytest.fixture
+    def environment(self, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+        """Return the environment of the Airflow in the demo with the UI."""
+        monkeypatch.syspath_prepend(str(ROOT / "demo"))
+        service = SimpleNamespace(control=sandbox.control, connection=sandbox.connection())
+        environment: dict[str, str] = load(ROOT / "demo" / "ui.py")._environment(
+            tmp_path, service, "http://127.0.0.1:8080", [8081, 8082], "a-webhook"
+        )
+        return environment
+
+    @pytest.mark.parametrize(("component", "timeout"), [("api-server", 1), ("scheduler", 60)])
+    def test_only_the_api_server_gives_up_soon_on_a_locked_database(
+        self, environment: dict[str, str], component: str, timeout: int
+    ) -> None:
+        module, _, name = environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"].partition(".")
+        script = f"import {module}; print({module}.{name})"
+        done = subprocess.run(
+            [sys.executable, "-c", script, component], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == str({"timeout": timeout})
+
+    def test_the_approvers_of_the_examples_are_connected(self, environment: dict[str, str]) -> None:
+        for name in ("FIRST_APPROVER", "FIRST_KEY", "SECOND_APPROVER", "SECOND_KEY"):
+            assert f"AIRFLOW_CONN_CUSTODY_{name}" in environment
+
+    def test_its_instructions_name_every_example(self) -> None:
+        text = (ROOT / "demo" / "ui.py").read_text()
+        assert [path.stem for path in (ROOT / "example_dags").glob("*.py") if path.stem not in text] == []

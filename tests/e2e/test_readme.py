@@ -36,11 +36,12 @@ def test_the_commands_of_the_readme_are_targets() -> None:
 
 def test_the_table_of_faults_lists_what_the_suite_runs_and_enforces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "faults"))
-    from scenarios import SCENARIOS, WORKER_SCENARIOS
+    from scenarios import NETWORK_SCENARIOS, SCENARIOS, WORKER_SCENARIOS
 
     rows = re.findall(r"^\| (.*?) \| \d \| (\d+) \| (.*?) \|$", README, re.MULTILINE)
-    assert [row[0] for row in rows] == [scenario.fault for scenario in [*SCENARIOS, *WORKER_SCENARIOS]]
-    for (_, requests, result), scenario in zip(rows, [*SCENARIOS, *WORKER_SCENARIOS], strict=True):
+    scenarios = [*NETWORK_SCENARIOS, *SCENARIOS, *WORKER_SCENARIOS]
+    assert [row[0] for row in rows] == [scenario.fault for scenario in scenarios]
+    for (_, requests, result), scenario in zip(rows, scenarios, strict=True):
         assert int(requests) <= scenario.requests
         assert "WRONG" not in result
         assert ("explained" in result) <= (scenario.explained > 0)

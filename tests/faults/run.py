@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scenarios import ADDRESS, SCENARIOS, WORKER_SCENARIOS, Scenario
+import network
+from scenarios import ADDRESS, NETWORK_SCENARIOS, OTHER, SCENARIOS, WORKER_SCENARIOS, Scenario
 from servers import CeleryCluster, Standalone, free_ports
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
@@ -37,6 +38,8 @@ SCENARIO_TIMEOUT = 240.0
 # For all scenarios together: if Airflow itself has died, each of them would wait for its own time-out.
 TOTAL_TIMEOUT = 600.0
 MAX_PARALLEL = 6
+# Seconds. The kernel sends what was not acknowledged again after 0.2, 0.6, 1.4, ... 25.4 and 51 seconds.
+NETWORK_GONE = 27.0
 STARTED = time.monotonic()
 # A task that cannot know whether its request exists fails, and tells a person to do this.
 INSTRUCTION = "airflow variables set "
@@ -46,17 +49,21 @@ EXPLANATION = ("it cannot be known whether", "so it is not sent again")
 class Service:
     """A sandbox process that can be killed, and restarted with the same state."""
 
-    def __init__(self, folder: Path, name: str, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, folder: Path, name: str, port: int, *, behind_network: bool = False) -> None:
+        host = network.SERVICE_ADDRESS if behind_network else "127.0.0.1"
+        self.url = f"http://{host}:{port}"
         self.control = SandboxControl(self.url)
         self._command = [
-            *(sys.executable, "-m", "airflow_custody.sandbox", "--token", TOKEN),
+            *(network.AT_SERVICE if behind_network else ()),
+            *(sys.executable, "-m", "airflow_custody.sandbox", "--token", TOKEN, "--host", host),
             *("--port", str(port), "--state", str(folder / f"{name}.db")),
         ]
+        self._log = folder / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, start_new_session=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -93,43 +100,57 @@ class ScenarioRun:
         self.service = service
         self.pid_file = folder / f"{scenario.name}.pid"
         self.runs: list[str] = []
+        self.existing: set[str] = set()
 
     def run(self) -> Outcome:
-        existing = self._prepare()
+        self._prepare()
         procedures: dict[str, Callable[[], None]] = {
             "trigger": self._trigger_and_wait,
             "start the service late": self._start_service_late,
             "restart the service": self._restart_service,
             "clear the task": self._clear,
+            "hold the store": self._hold_store,
             "delete the run": self._delete_run,
             "trigger two runs": self._trigger_two_runs,
             "a person gives the id": self._person_gives_id,
             "a person says that none was created": self._person_says_none,
         }
         procedures[self.scenario.procedure]()
-        return self._evaluate(existing)
+        return self._evaluate()
 
-    def _prepare(self) -> set[str]:
+    def _prepare(self) -> None:
         if self.scenario.procedure == "start the service late":
-            return set()
+            return
         self.service.start()
-        with CustodyClient(self.service.url, TOKEN) as client:
+        with CustodyClient(self.service.url, TOKEN, allow_http=True) as client:
+            if not self.scenario.first:
+                client.create_whitelist_request(WhitelistRequest(label="Earlier", address=OTHER, blockchain="ETH"))
             for _ in range(self.scenario.existing):
                 request_id = client.create_whitelist_request(
                     WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
                 )
-                self.service.control.set_whitelist_status(request_id, "active")
+                self.service.control.set_whitelist_status(request_id, "APPROVED")
                 self.service.control.set_whitelist_age(request_id, 30 * 86400)
         self.service.control.clear_request_log()
         self.service.control.set_whitelist_lag(self.scenario.lag)
+        self.service.control.set_whitelist_behaviour(**self.scenario.behaviour)
         for fault in self.scenario.sandbox_faults:
             self.service.control.add_fault(**fault)
-        return {request["id"] for request in self.service.control.whitelist_requests()}
+        self.existing = set(self._requests())
 
     # --- procedures ----------------------------------------------------------------------------------------
 
     def _trigger_and_wait(self) -> None:
         self._trigger("run")
+        if self.scenario.disruption == "cut the network":
+            self._until(self.pid_file.exists, "the network to be cut")
+            cut_at = time.monotonic()
+            time.sleep(NETWORK_GONE)
+            network.connect()
+            self._until_done()
+            # What the kernel still had to send has arrived by then.
+            time.sleep(max(0.0, cut_at + 2 * NETWORK_GONE + 5 - time.monotonic()))
+            return
         if self.scenario.disruption in ("orphan the task", "pause both"):
             self._until(lambda: len(self._requests()) > 0, "the request of the next try")
             task, supervisor = self.pid_file.read_text().split()
@@ -184,9 +205,27 @@ class ScenarioRun:
         self.airflow.call("POST", "/variables", {"key": name, "value": value})
         self._clear_task()
 
-    def _clear_task(self) -> None:
+    def _request_clear(self) -> None:
         body = {"dry_run": False, "dag_run_id": "run", "task_ids": ["create"], "only_failed": False}
         self.airflow.call("POST", f"/dags/{self.scenario.name}/clearTaskInstances", body)
+
+    def _clear_task(self) -> None:
+        self._request_clear()
+        self._until(lambda: self._tries() >= 2, "the second try")
+        self._until_done()
+
+    def _hold_store(self) -> None:
+        assert isinstance(self.airflow, CeleryCluster)
+        self._trigger("run")
+        self._until(self.pid_file.exists, "the task's write")
+        with self.airflow.held_store():
+            self.pid_file.with_suffix(".held").touch()
+            # Long enough for the write to have been checked, and short enough for the task to believe in it.
+            time.sleep(1)
+            path = f"/dags/{self.scenario.name}/dagRuns/run/taskInstances/create"
+            self.airflow.call("PATCH", path, {"new_state": "failed"})
+            self._request_clear()
+            time.sleep(2.5)
         self._until(lambda: self._tries() >= 2, "the second try")
         self._until_done()
 
@@ -204,8 +243,8 @@ class ScenarioRun:
 
     # --- results -------------------------------------------------------------------------------------------
 
-    def _evaluate(self, existing: set[str]) -> Outcome:
-        requests = set(self._requests()) - existing
+    def _evaluate(self) -> Outcome:
+        requests = set(self._requests())
         tasks = [task for run in self.runs for task in self._tasks(run)]
         correct = explained = 0
         ids = []
@@ -237,7 +276,9 @@ class ScenarioRun:
         )
 
     def _requests(self) -> list[str]:
-        return [request["id"] for request in self.service.control.whitelist_requests()]
+        """Return the ids of the requests that did not exist in advance."""
+        found = [request["id"] for request in self.service.control.whitelist_requests()]
+        return [each for each in found if each not in self.existing]
 
     def _trigger(self, run: str) -> None:
         body: dict[str, Any] = {"dag_run_id": run, "logical_date": None, "conf": {}}
@@ -292,13 +333,22 @@ def main() -> int:
     parser.add_argument("--celery", action="store_true", help="use Celery, Redis and PostgreSQL (default: standalone)")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     options = parser.parse_args()
-    available = [*SCENARIOS, *WORKER_SCENARIOS] if options.celery else SCENARIOS
+    no_network = network.create()
+    available = [
+        *SCENARIOS,
+        *([] if no_network else NETWORK_SCENARIOS),
+        *(WORKER_SCENARIOS if options.celery else []),
+    ]
     chosen = [each for each in available if not options.names or each.name in options.names]
     folder = Path(tempfile.mkdtemp(prefix="custody-faults-"))
     ports = dict(zip([each.name for each in chosen], free_ports(len(chosen)), strict=True))
-    services = {name: Service(folder, name, port) for name, port in ports.items()}
+    behind_network = {each.name for each in NETWORK_SCENARIOS}
+    services = {
+        name: Service(folder, name, port, behind_network=name in behind_network) for name, port in ports.items()
+    }
     environment = {
-        "PYTHONPATH": str(HERE),
+        # The demo has the settings of the database.
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent.parent / "demo")]),
         "FAULTS_FOLDER": str(folder),
         "NO_PROXY": "127.0.0.1,localhost",
     }
@@ -306,7 +356,7 @@ def main() -> int:
         environment[f"FAULTS_URL_{name.upper()}"] = service.url
         environment[f"AIRFLOW_CONN_{name.upper()}"] = (
             f'{{"conn_type": "custody", "host": "{service.url}", "password": "{TOKEN}", '
-            f'"extra": {{"timeout": {TIMEOUT}, "max_retries": 0}}}}'
+            f'"extra": {{"timeout": {TIMEOUT}, "max_retries": 0, "allow_http": true}}}}'
         )
     home = folder / "airflow"
     home.mkdir()
@@ -324,15 +374,20 @@ def main() -> int:
                 finally:
                     services[scenario.name].kill()
 
-            for max_parallel, group in ((MAX_PARALLEL, SCENARIOS), (1, WORKER_SCENARIOS)):
+            # The slowest first.
+            together = [*NETWORK_SCENARIOS, *SCENARIOS]
+            for max_parallel, group in ((MAX_PARALLEL, together), (1, WORKER_SCENARIOS)):
                 with ThreadPoolExecutor(max_parallel) as pool:
-                    scenarios = [each for each in chosen if each in group]
+                    scenarios = [each for each in group if each in chosen]
                     for scenario, outcome in zip(scenarios, pool.map(run, scenarios), strict=True):
                         if not outcome.guarantee_held:
                             failures.append(f"{scenario.name}: the guarantee did not hold")
                         rows.append((scenario.fault, outcome.tries, str(outcome.requests), outcome.result))
         print_table(rows)
+        if no_network:
+            print(f"skipped, because there are no network namespaces ({no_network}): {NETWORK_SCENARIOS[0].fault}")
     finally:
+        network.remove()
         if options.keep or failures:
             print(f"logs: {folder}")
         else:

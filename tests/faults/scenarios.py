@@ -6,13 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 ADDRESS = "0x" + "ab" * 20
+OTHER = "0x" + "00" * 20
 LOST_RESPONSE = {"method": "POST", "kind": "drop", "work": True}
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}
 
 #: What happens to the processes of the first try.
-Disruption = Literal["kill the task", "kill the supervisor", "kill the worker", "orphan the task", "pause both"]
-#: The moments of the first try at which a process is killed or stopped. The task state store is written twice: the
-#: intent before the request is sent, and the id after the response.
+Disruption = Literal[
+    "kill the task",
+    "kill the supervisor",
+    "kill the worker",
+    "orphan the task",
+    "pause both",
+    "cut the network",
+    "hold the store",
+]
+#: The moments of the first try at which a process is killed or stopped. The task state store is written when the task
+#: begins, with the intent before the request is sent, and with the id after the response.
 Moment = Literal[
     "before the intent is stored",
     "before the request is sent",
@@ -41,7 +50,9 @@ class Scenario:
     :param disruption: what happens to the processes of the first try. ``kill the task`` and ``kill the worker`` (of
         Celery) are what they say. ``kill the supervisor``: the task goes on after the next try is done. ``orphan the
         task``: its supervisor is killed and it is stopped until the next try has sent its request. ``pause both``:
-        task and supervisor are stopped until then, as when a whole machine is paused.
+        task and supervisor are stopped until then, as when a whole machine is paused. ``cut the network``: between the
+        task and the service, until the kernel would send the request again. ``hold the store``: the task's next write
+        waits in the database until the task was failed and cleared.
     :param moment: when the disruption happens.
     :param sandbox_faults: arguments of the faults that are added to the sandbox in advance.
     :param procedure: what the runner does, if it is more than to trigger the DAG and wait.
@@ -49,6 +60,8 @@ class Scenario:
     :param requests: number of new requests that may exist afterwards.
     :param explained: number of tasks that may fail with an explanation instead of succeeding.
     :param lag: seconds until the service lists a request that it has created.
+    :param behaviour: what the service makes of requests, as ``SandboxControl.set_whitelist_behaviour`` takes it.
+    :param first: whether the user has created nothing before, so that the absence of a request proves nothing.
     :param operator: further arguments of the operator.
     :param mapped: number of mapped task instances; 0: the task is not mapped.
     """
@@ -63,6 +76,8 @@ class Scenario:
     requests: int = 1
     explained: int = 0
     lag: float = 0.0
+    behaviour: dict[str, Any] = field(default_factory=dict)
+    first: bool = False
     operator: dict[str, Any] = field(default_factory=dict)
     mapped: int = 0
 
@@ -106,6 +121,79 @@ def _worker_scenarios() -> list[Scenario]:
     ]
 
 
+def _odd_service_scenarios() -> list[Scenario]:
+    lost = (LOST_RESPONSE,)
+    page = {"body": {"message": "no route matched"}}
+    return [
+        *(
+            Scenario(
+                f"gateway_{status}",
+                f"a gateway's {status} after the request is processed, then cleared by a person",
+                sandbox_faults=({**LOST_RESPONSE, "kind": "status", "status": status, **page},),
+                procedure="clear the task",
+            )
+            for status in (403, 404)
+        ),
+        Scenario(
+            "redirect",
+            "a redirect after the request is processed, then cleared by a person",
+            sandbox_faults=({**LOST_RESPONSE, "kind": "redirect", "location": "https://example.com/"},),
+            procedure="clear the task",
+        ),
+        Scenario(
+            "spelling",
+            "response lost, the service spells the address differently",
+            sandbox_faults=lost,
+            behaviour={"address_form": "no prefix"},
+            explained=1,
+        ),
+        Scenario(
+            "label",
+            "response lost, the service shortens the label",
+            sandbox_faults=lost,
+            behaviour={"label_length": 4},
+            explained=1,
+        ),
+        Scenario(
+            "memo",
+            "response lost, the service fills in a memo",
+            sandbox_faults=lost,
+            behaviour={"fill": {"memo": "0"}},
+            explained=1,
+        ),
+        Scenario(
+            "hidden",
+            "response lost, the service does not list a user's own requests",
+            sandbox_faults=lost,
+            behaviour={"creator_sees_own": False},
+            explained=1,
+        ),
+        Scenario(
+            "behind",
+            "response lost, the service's clock is two days behind, look_before_create=False",
+            sandbox_faults=lost,
+            behaviour={"clock_offset": -2 * 86400},
+            operator={"look_before_create": False},
+            explained=1,
+        ),
+        Scenario(
+            "clear_soon",
+            "cleared by a person before the service lists the request",
+            procedure="clear the task",
+            lag=8.0,
+            operator={"lookup_wait": 20.0},
+        ),
+        Scenario(
+            "hanging",
+            "task killed before the id is stored, the service hangs for longer than lookups wait",
+            "kill the task",
+            "before the id is stored",
+            sandbox_faults=({**LISTING, "delay": 30, "skip": 1, "times": 5},),
+            lag=16.0,
+        ),
+    ]
+
+
 SCENARIOS = [
     Scenario("nothing", "none"),
     *_process_scenarios(),
@@ -114,6 +202,14 @@ SCENARIOS = [
         "dropped_before",
         "connection dropped before the request is processed",
         sandbox_faults=({"method": "POST", "kind": "drop"},),
+    ),
+    Scenario(
+        "dropped_first",
+        "the same, and it is this user's first request",
+        sandbox_faults=({"method": "POST", "kind": "drop"},),
+        first=True,
+        requests=0,
+        explained=1,
     ),
     Scenario("dropped_after", "connection dropped after the request is processed", sandbox_faults=(LOST_RESPONSE,)),
     Scenario(
@@ -164,6 +260,7 @@ SCENARIOS = [
         ),
         procedure="a person says that none was created",
     ),
+    *_odd_service_scenarios(),
     Scenario(
         "lag", "response lost, lookup finds the request after two seconds", sandbox_faults=(LOST_RESPONSE,), lag=2.0
     ),
@@ -200,5 +297,24 @@ SCENARIOS = [
     ),
 ]
 
-#: For Celery only. Each of these kills a worker, so they run one at a time.
-WORKER_SCENARIOS = _worker_scenarios()
+#: Where network namespaces are to be had.
+NETWORK_SCENARIOS = [
+    Scenario(
+        "network_gone",
+        "network gone when the request is sent, back before the kernel would send it again",
+        "cut the network",
+        "before the request is sent",
+    )
+]
+
+#: For Celery and PostgreSQL only. They kill a worker or lock a table, so they run one at a time.
+WORKER_SCENARIOS = [
+    *_worker_scenarios(),
+    Scenario(
+        "late_write",
+        "the intent's write waits in the database while the task is marked as failed and cleared",
+        "hold the store",
+        "before the intent is stored",
+        procedure="hold the store",
+    ),
+]

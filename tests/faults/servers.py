@@ -13,8 +13,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -205,6 +205,16 @@ class CeleryCluster(Standalone):
         self._stopping.set()
         super().stop()
         shutil.rmtree(self._database, ignore_errors=True)
+
+    @contextmanager
+    def held_store(self) -> Iterator[None]:
+        """Let no write to the task state store come through."""
+        import psycopg2  # type: ignore[import-untyped] # only there for Celery
+
+        connection = psycopg2.connect(host="127.0.0.1", port=self._database_port, user="airflow", dbname="postgres")
+        with closing(connection), connection, connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE task_state_store IN SHARE MODE")
+            yield
 
     def _start_postgres(self) -> None:
         # PostgreSQL refuses to run as root, and its own user must have access to the folder.

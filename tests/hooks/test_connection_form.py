@@ -84,7 +84,7 @@ def test_the_form_of_airflow_2_has_the_same_fields() -> None:
 
 
 # The form has the first under Host; the hook sets the second.
-NOT_IN_THE_FORM = {"base_url", "user_agent"}
+NOT_IN_THE_FORM = {"base_url", "user_agent", "source"}
 CREDENTIALS = {"auth", "api_key_id"}
 
 

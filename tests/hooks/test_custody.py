@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -81,6 +82,26 @@ def test_a_wrong_setting_is_named_and_the_token_is_not_quoted(
     assert str(caught.value).count(named) == 1
     for secret in ("a-token", "secret", "lines-of-token"):
         assert secret not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Airflow 2, about an extra that is no object
+@pytest.mark.parametrize("depth", [300, 3_000, 100_000])
+@pytest.mark.parametrize("shape", ['{"a": %s}', '{"verify": %s}', "%s"])
+@pytest.mark.parametrize("as_text", [True, False])
+def test_an_extra_that_is_nested_too_deeply(
+    monkeypatch: pytest.MonkeyPatch, depth: int, shape: str, as_text: bool
+) -> None:
+    extra = shape % ("[" * depth + "]" * depth)
+    value = json.dumps(extra) if as_text else extra
+    hook = define(monkeypatch, json.dumps({**BASE, "extra": 0}).replace('"extra": 0', f'"extra": {value}'))
+    if depth < 1000 and shape != "%s":
+        # Not ours to judge: it is an extra that is not known, or not a path.
+        with contextlib.suppress(CustodyConfigurationError):
+            hook.get_conn().close()
+        return
+    with pytest.raises(CustodyConfigurationError, match="custody_default") as caught:
+        hook.get_conn()
+    assert caught.value.__context__ is None
 
 
 def test_a_connection_that_is_not_defined() -> None:
@@ -217,6 +238,7 @@ class TestTestConnection:
         ).test_connection()
         assert not good
         assert "cannot be reached" in text
+        assert "Check the base URL http://127.0.0.1:9 of the Airflow connection 'custody_default'" in text
 
     def test_tls_failure(self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
         good, text = define(
@@ -229,7 +251,31 @@ class TestTestConnection:
             },
         ).test_connection()
         assert not good
-        assert "TLS" in text
+        https = sandbox.url.replace("http://", "https://")
+        where = f"the base URL {https} of the Airflow connection 'custody_default'"
+        assert f"Write http:// instead of https:// in {where}" in text
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Airflow 2, about an extra that is no object
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"extra": '{"a-secret": '},
+        {"extra": '["a-secret"]'},
+        {"host": "https://user:a-secret@[custody"},
+        {"host": "https://user:a-secret@custody.example.com:x", "port": 5},
+        {"password": "a-secret-\u20ac"},
+        {"password": "a-secret", "extra": {"api_key_id": "k"}},
+        {"extra": {"proxy": "http://user:a-secret@[proxy"}},
+    ],
+    ids=str,
+)
+def test_no_secret_in_a_chain(monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]) -> None:
+    with pytest.raises(CustodyConfigurationError) as caught:
+        define(monkeypatch, {**BASE, **change}).get_conn()
+    assert "a-secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
 
 
 class TestSigningIn:

@@ -52,8 +52,11 @@ def test_no_checks_at_all_is_not_healthy(sandbox: Sandbox) -> None:
 
 
 def test_a_filter_that_matches_nothing_is_reported_by_name(sandbox: Sandbox) -> None:
-    with pytest.raises(CustodyUnhealthyError, match="no group named 'hms' exists"):
+    with pytest.raises(CustodyUnhealthyError, match="no group named 'hms' exists") as caught:
         check(groups=["hms"])
+    assert "the groups are 'blockchain', 'database', 'hsm'" in str(caught.value)
+    # A retry is another look.
+    assert caught.value.retryable
 
 
 def test_required_results(sandbox: Sandbox) -> None:

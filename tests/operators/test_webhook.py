@@ -8,7 +8,10 @@ import pytest
 from airflow.providers.common.compat.sdk import task
 from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, redacted, run_dag
 from conftest import TaskLog
+from task_tries import Store, needs_store
 
+from airflow_custody.client import CustodyError, CustodyResponseError
+from airflow_custody.client.http import service
 from airflow_custody.operators.webhook import (
     CustodyCreateWebhookOperator,
     CustodyDeleteWebhookOperator,
@@ -26,6 +29,18 @@ SECRET = "kept-in-a-connection"
 def secret_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Define the connection that holds the secret of a new webhook."""
     monkeypatch.setenv("AIRFLOW_CONN_HOOK", json.dumps({"conn_type": "generic", "password": SECRET}))
+
+
+class MeanwhileStore(Store):
+    """A store that lets something happen while a record is written."""
+
+    def __init__(self, meanwhile: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        super().set(key, value, retention=retention)
+        self._meanwhile(value)
 
 
 # --- status and deletion -----------------------------------------------------------------------------------
@@ -50,7 +65,7 @@ def test_status_there_and_back(sandbox: Sandbox) -> None:
 def test_an_id_that_is_not_a_uuid_sends_nothing(sandbox: Sandbox, bad: Any) -> None:
     calls: list[Callable[[], object]] = [lambda: set_status(bad, "enabled"), lambda: delete(bad)]
     for call in calls:
-        with failing_at_once("UUID"):
+        with failing_at_once("UUID|webhook_id"):
             call()
     assert sandbox.control.request_log() == []
 
@@ -74,11 +89,47 @@ def test_delete_and_delete_again(sandbox: Sandbox, task_log: TaskLog) -> None:
     assert "does not exist" in task_log.text
 
 
-def test_a_404_page_of_a_gateway_does_not_count_as_deleted(sandbox: Sandbox) -> None:
+@pytest.fixture
+def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "READ_BACK_DELAYS", (0.0, 0.0))
+
+
+@pytest.mark.usefixtures("no_waits")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "html", "status": 404},
+        {"kind": "empty", "status": 404},
+        {"kind": "status", "status": 404, "body": {"message": "no Route matched with those values"}},
+        {"kind": "status", "status": 200, "body": {"app": "something else"}},
+        {"kind": "html"},
+    ],
+    ids=str,
+)
+def test_what_a_gateway_says_is_no_success(sandbox: Sandbox, task_log: TaskLog, fault: dict[str, Any]) -> None:
     webhook_id = sandbox.control.add_webhook()["id"]
-    sandbox.control.add_fault("html", status=404)
-    with pytest.raises(CustodyFailException):
-        delete(webhook_id)
+    calls: list[Callable[[], object]] = [lambda: delete(webhook_id), lambda: set_status(webhook_id, "disabled")]
+    for call in calls:
+        sandbox.control.add_fault(**fault, work=False)
+        # It may be tried again.
+        with pytest.raises(CustodyResponseError, match="the service was asked, and"):
+            call()
+        # And what cannot be known fails.
+        sandbox.control.add_fault(**fault, work=False)
+        sandbox.control.add_fault("html", method="GET")
+        with failing_at_once("reading it back failed too"):
+            call()
+    assert "is deleted" not in task_log.text
+    sandbox.control.add_fault(**fault, work=True)
+    assert delete(webhook_id) == {"webhook_id": webhook_id, "deleted": True}
+
+
+def test_the_log_says_what_could_not_be_confirmed(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
+    webhook_id = sandbox.control.add_webhook()["id"]
+    sandbox.control.add_fault("status", method="PATCH", status=200, body={"app": "something else"}, work=True)
+    sandbox.control.add_fault("status", method="GET", status=403)
+    assert set_status(webhook_id, "disabled")["status"] == "disabled"
+    assert "the response does not confirm it" in caplog.text
 
 
 def test_a_200_page_of_a_gateway_is_not_a_success(sandbox: Sandbox) -> None:
@@ -112,10 +163,12 @@ def test_as_setup_and_teardown_around_work_that_fails(sandbox: Sandbox) -> None:
 # --- creation ----------------------------------------------------------------------------------------------
 
 
-def create(try_number: int = 1, **kwargs: Any) -> str:
+def create(try_number: int = 1, *, meanwhile: Callable[[Any], None] | None = None, **kwargs: Any) -> str:
     arguments = {"webhook_type": TYPE, "url": URL, "lookup_wait": 0.2, **kwargs}
-    ti = FakeTaskInstance(try_number)
-    webhook_id: str = execute(lambda: CustodyCreateWebhookOperator(task_id="create", **arguments), ti=ti)
+    context: dict[str, Any] = {"ti": FakeTaskInstance(try_number)}
+    if meanwhile is not None:
+        context["task_state_store"] = MeanwhileStore(meanwhile)
+    webhook_id: str = execute(lambda: CustodyCreateWebhookOperator(task_id="create", **arguments), **context)
     return webhook_id
 
 
@@ -124,7 +177,7 @@ def test_a_chosen_secret_comes_from_a_connection(sandbox: Sandbox, task_log: Tas
     (webhook,) = sandbox.control.webhooks()
     assert webhook["id"] == number
     (call,) = sandbox.control.request_log(method="POST")
-    assert call["body"] == {"type": TYPE, "url": URL, "secret": SECRET}
+    assert call["body"] == {"type": TYPE, "url": URL, "secret": "***"}
     assert SECRET not in task_log.text
 
 
@@ -189,3 +242,63 @@ def test_in_a_run_xcom_has_the_id_and_no_secret(sandbox: Sandbox) -> None:
     assert run.state == "success"
     assert run.xcom("delete")["deleted"] is True
     assert run.xcom("delete")["webhook_id"] == run.xcom("made")
+
+
+def test_what_store_secret_raises_does_not_show_the_secret(sandbox: Sandbox, task_log: TaskLog) -> None:
+    given: list[str] = []
+
+    def store(webhook_id: str, secret: str) -> None:
+        given.append(secret)
+        raise RuntimeError(f"cannot store {secret}")
+
+    with pytest.raises(CustodyError, match=r"store_secret failed \(RuntimeError\)") as caught:
+        create(secret_conn_id=None, store_secret=store)
+    shown = f"{caught.value!r} {caught.value.__context__!r} {caught.value.__cause__!r} {task_log.text}"
+    assert given[0] not in shown
+    assert sandbox.control.webhooks()[0]["id"] in str(caught.value)
+
+
+def test_another_secret_than_the_one_that_was_given_is_noticed(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    webhook_id = "123e4567-e89b-12d3-a456-426614174000"
+    body = {"webhook": {"id": webhook_id}, "secret": "quite-another-secret"}
+    sandbox.control.add_fault("status", method="POST", status=200, body=body)
+    assert create(secret_conn_id="hook") == webhook_id
+    assert "with another secret" in caplog.text
+    assert "quite-another-secret" not in caplog.text
+
+
+def test_a_secret_that_a_later_response_echoes_is_redacted(sandbox: Sandbox, task_log: TaskLog) -> None:
+    sandbox.control.add_fault("drop", method="POST", path="/webhooks")
+    sandbox.control.add_fault(
+        "status", method="GET", path="/webhooks", status=400, body={"error": "Bad", "message": f"earlier {SECRET}"}
+    )
+    with pytest.raises(CustodyFailException) as caught:
+        create(secret_conn_id="hook")
+    assert "earlier ***" in str(caught.value)
+    assert SECRET not in f"{caught.value} {caught.value.error.to_json()}"
+
+
+@needs_store
+@pytest.mark.parametrize(
+    "change", [{"url": URL.replace(".com", ".com:443")}, {"url": URL.replace("custody", "%63ustody")}], ids=str
+)
+def test_a_webhook_whose_url_the_service_writes_otherwise_is_not_created_twice(
+    sandbox: Sandbox, change: dict[str, str]
+) -> None:
+    sandbox.control.add_fault("drop", method="POST", path="/webhooks")
+    sandbox.control.add_webhook(type=TYPE, url=URL.replace("/custody", "/another"))
+
+    def created(value: Any) -> None:
+        if value["state"] == "intent":
+            sandbox.control.add_webhook(type=TYPE, **change)
+
+    with failing_at_once("differs in: url|spelled differently"):
+        create(secret_conn_id="hook", meanwhile=created)
+
+
+def test_where_no_webhook_is_listed_at_all_the_absence_of_one_proves_nothing(sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("drop", method="POST", path="/webhooks")
+    with failing_at_once("proves nothing: it lists no webhook at all"):
+        create(secret_conn_id="hook")

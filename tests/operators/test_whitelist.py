@@ -8,8 +8,17 @@ from airflow.providers.common.compat.sdk import task
 from airflow_runs import execute, failing_at_once, new_dag, run_dag
 from conftest import TaskLog, connection_json
 
-from airflow_custody.client import CustodyConnectionError, CustodyOutcomeUnknownError, CustodyRateLimitError
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.client import (
+    CustodyConnectionError,
+    CustodyOutcomeUnknownError,
+    CustodyRateLimitError,
+    CustodyResponseError,
+)
+from airflow_custody.client.http import service
+from airflow_custody.operators.whitelist import (
+    CustodyCreateWhitelistRequestOperator,
+    CustodyDeleteWhitelistRequestOperator,
+)
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = pytest.mark.usefixtures("connection")
@@ -142,6 +151,56 @@ def test_the_missing_role_of_a_token_is_named(sandbox: Sandbox, monkeypatch: pyt
     assert token not in str(caught.value)
 
 
+# --- deletion ----------------------------------------------------------------------------------------------
+
+
+def delete(request_id: Any, comment: Any = "a slip") -> Any:
+    return execute(
+        lambda: CustodyDeleteWhitelistRequestOperator(task_id="delete", request_id=request_id, comment=comment)
+    )
+
+
+def test_delete_and_delete_again(sandbox: Sandbox, task_log: TaskLog) -> None:
+    request_id = create()
+    assert delete(request_id) == {"request_id": request_id, "deleted": True}
+    assert sandbox.control.whitelist_requests() == []
+    assert delete(request_id) == {"request_id": request_id, "deleted": False}
+    assert "does not exist" in task_log.text
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "html", "status": 404},
+        {"kind": "empty", "status": 404},
+        {"kind": "status", "status": 404, "body": {"message": "no Route matched with those values"}},
+        {"kind": "status", "status": 200, "body": {"app": "something else"}},
+        {"kind": "status", "status": 200, "body": {"result": {"id": "1"}}},
+        {"kind": "html"},
+    ],
+    ids=str,
+)
+def test_what_a_gateway_says_is_no_deletion(
+    sandbox: Sandbox, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(service, "READ_BACK_DELAYS", (0.0, 0.0))
+    request_id = create()
+    sandbox.control.add_fault(**fault, work=False)
+    # It may be tried again.
+    with pytest.raises(CustodyResponseError, match="still there"):
+        delete(request_id)
+    sandbox.control.add_fault(**fault, work=False)
+    sandbox.control.add_fault("html", method="GET", status=404)
+    with failing_at_once("reading it back failed too"):
+        delete(request_id)
+    assert "is deleted" not in task_log.text
+    sandbox.control.add_fault(**fault, work=True)
+    assert delete(request_id) == {"request_id": request_id, "deleted": True}
+
+
+# --- in a run ----------------------------------------------------------------------------------------------
+
+
 @pytest.mark.usefixtures("airflow_db")
 def test_in_a_run_templated_mapped_and_chained(sandbox: Sandbox) -> None:
     @task
@@ -205,6 +264,8 @@ def test_in_a_run_a_request_that_never_arrived_is_sent_by_the_next_try(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+    # While the service lists another request of this user, the absence of one counts.
+    earlier = create(address="0x" + "00" * 20)
     sandbox.control.add_fault("drop", method="POST")
     with new_dag() as dag:
         CustodyCreateWhitelistRequestOperator(
@@ -219,4 +280,4 @@ def test_in_a_run_a_request_that_never_arrived_is_sent_by_the_next_try(
     run = run_dag(dag)
     assert run.state_of("one") == "success"
     assert run.tries["one", -1] == 2
-    assert [request["id"] for request in sandbox.control.whitelist_requests()] == [str(run.xcom("one"))]
+    assert [request["id"] for request in sandbox.control.whitelist_requests()] == [earlier, str(run.xcom("one"))]

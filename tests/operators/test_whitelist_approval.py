@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,15 @@ from conftest import TaskLog, connection_json
 from cryptography.hazmat.primitives.asymmetric import ec
 from people import Person, pem_of
 
-from airflow_custody.client import CustodyConflictError, CustodyOutcomeUnknownError
-from airflow_custody.client.signers import PemSigner
-from airflow_custody.operators.whitelist import (
-    CustodyCreateWhitelistRequestOperator,
-    CustodyDeleteWhitelistRequestOperator,
+from airflow_custody.client import (
+    CustodyConflictError,
+    CustodyConnectionError,
+    CustodyOutcomeUnknownError,
+    CustodyResponseError,
+    CustodyServerError,
 )
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_approval import (
     CustodyApproveWhitelistRequestsOperator,
     CustodyRejectWhitelistRequestsOperator,
@@ -70,7 +74,7 @@ def test_the_create_task_describes_its_request(ann: Person) -> None:
 def test_approves_one_by_the_description_of_its_task(sandbox: Sandbox, ann: Person, task_log: TaskLog) -> None:
     pushed = create()
     assert approve(pushed["id"], pushed) == 1
-    assert [request["status"] for request in sandbox.control.whitelist_requests()] == ["active"]
+    assert [request["status"] for request in sandbox.control.whitelist_requests()] == ["APPROVED"]
     log = task_log.text
     assert "signing_key" in log
     assert ann.pem.splitlines()[1] not in log
@@ -122,7 +126,7 @@ def test_a_template_that_renders_to_none_does_not_count_as_an_explicit_none(sand
         operator.expected = None
         return operator
 
-    with failing_at_once("does not say what"):
+    with failing_at_once("expected was given, and resolved to None"):
         execute(rendered, ti=FakeTaskInstance())
     assert approve(number, None) == 1
 
@@ -134,8 +138,8 @@ def test_a_mapped_task_does_not_accept_none(sandbox: Sandbox, ann: Person, how: 
     signer = ConnectionSigner("signing_key")
     with new_dag() as dag:
         if how == "expand":
-            CustodyApproveWhitelistRequestsOperator.partial(task_id="a", signer=signer, expected=None).expand(
-                request_ids=[number]
+            CustodyApproveWhitelistRequestsOperator.partial(task_id="a", signer=signer, request_ids=number).expand(
+                expected=[None]
             )
         else:
             CustodyApproveWhitelistRequestsOperator.partial(task_id="a", signer=signer).expand_kwargs(
@@ -143,6 +147,41 @@ def test_a_mapped_task_does_not_accept_none(sandbox: Sandbox, ann: Person, how: 
             )
     run = run_dag(dag)
     assert run.states == {("a", 0): "failed"}
+    assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_none_that_a_person_wrote_in_partial_is_explicit(sandbox: Sandbox, ann: Person) -> None:
+    number = create()["id"]
+    signer = ConnectionSigner("signing_key")
+    with new_dag() as dag:
+        CustodyApproveWhitelistRequestsOperator.partial(task_id="a", signer=signer, expected=None).expand(
+            request_ids=[number]
+        )
+    assert run_dag(dag).states == {("a", 0): "success"}
+
+
+@pytest.mark.parametrize("value", [None, "None", "null", [None], ["1", "None"]])
+def test_a_field_of_the_description_without_a_value_signs_nothing(sandbox: Sandbox, ann: Person, value: Any) -> None:
+    pushed = create(linked_wallet_ids=["1"])
+    with failing_at_once(r"expected\['linked_wallet_ids'\]"):
+        approve(pushed["id"], {**pushed, "linked_wallet_ids": value})
+    assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
+
+
+@pytest.mark.parametrize("number", [None, 1.5, True, "x", -1, "9" * 20, 10**5000, [], {}], ids=lambda x: str(type(x)))
+def test_a_description_with_an_odd_id_signs_nothing(sandbox: Sandbox, ann: Person, number: Any) -> None:
+    pushed = create()
+    with failing_at_once("id"):
+        approve(pushed["id"], [{**pushed, "id": number}])
+    assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
+
+
+@pytest.mark.parametrize("odd", [5, 1.5, True, b"x", object(), {1: 2}, [[]], [{}], [b""], {"a"}, "{}"], ids=repr)
+def test_an_odd_description_signs_nothing(sandbox: Sandbox, ann: Person, odd: Any) -> None:
+    pushed = create()
+    with failing_at_once("'expected'|label is missing|not a field"):
+        approve(pushed["id"], odd)
     assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
 
 
@@ -191,48 +230,147 @@ def test_a_connection_without_a_usable_key_fails_before_anything_is_sent(
     assert sandbox.control.request_log() == []
 
 
-def test_reject(sandbox: Sandbox, ann: Person) -> None:
+def reject(ids: Any, try_number: int = 1, **arguments: Any) -> list[str]:
+    rejected: list[str] = execute(
+        lambda: CustodyRejectWhitelistRequestsOperator(
+            task_id="reject", request_ids=ids, **{"comment": "not ours", **arguments}
+        ),
+        ti=FakeTaskInstance(try_number=try_number),
+    )
+    return rejected
+
+
+def test_reject(sandbox: Sandbox, ann: Person, task_log: TaskLog) -> None:
     numbers = [create()["id"], create(label="b")["id"]]
-
-    def reject(try_number: int = 1, comment: str = "not ours", ids: Any = numbers) -> list[str]:
-        rejected: list[str] = execute(
-            lambda: CustodyRejectWhitelistRequestsOperator(task_id="reject", request_ids=ids, comment=comment),
-            ti=FakeTaskInstance(try_number=try_number),
-        )
-        return rejected
-
     for comment, ids in (("", numbers), ("x", []), ("x", "x"), ("x", range(101)), ("x", ["1", 1])):
         with failing_at_once(r"nothing was (signed or )?sent"):
-            reject(comment=comment, ids=ids)
-    assert reject() == numbers
+            reject(ids, comment=comment)
+    assert reject(numbers) == numbers
     assert {request["status"] for request in sandbox.control.whitelist_requests()} == {"rejected"}
-    with pytest.raises(CustodyFailException):
-        reject()
-    assert reject(try_number=2) == numbers
-    pending = create(label="d")["id"]
-    with pytest.raises(CustodyFailException):
-        reject(try_number=2, ids=[*numbers, pending])
-    approved = create(label="c")
-    approve(approved["id"], approved)
-    with pytest.raises(CustodyFailException):
-        reject(try_number=2, ids=approved["id"])
+    assert "rejected already" not in task_log.text
+    with failing_at_once("no longer pending"):
+        reject(numbers)
+    assert reject(numbers, try_number=2) == numbers
+    assert "rejected already" in task_log.text
 
 
-def test_delete(sandbox: Sandbox, ann: Person) -> None:
+TWO_OF_A_GROUP = [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}]
+ANOTHER_GROUP = [{"sequential": [{"externalGroupID": "risk", "minimumSignatures": 1}]}]
+
+
+@pytest.mark.parametrize("try_number", [1, 2, 3])
+@pytest.mark.parametrize("approvers", [TWO_OF_A_GROUP, ANOTHER_GROUP], ids=["signed by this user", "another group"])
+def test_what_is_not_rejected_at_the_service_is_never_reported_so(
+    sandbox: Sandbox, ann: Person, approvers: Any, try_number: int
+) -> None:
+    rejected = create(label="b")["id"]
+    reject(rejected)
+    sandbox.control.set_approvers(approvers)
+    pushed = create()
+    if approvers is TWO_OF_A_GROUP:
+        approve(pushed["id"], pushed)
+    for ids in (pushed["id"], [rejected, pushed["id"]]):
+        with pytest.raises(CustodyFailException):
+            reject(ids, try_number)
+    assert sandbox.control.whitelist_requests()[1]["status"] == "pending"
+
+
+@pytest.mark.parametrize("word", ["APPROVED", "removed", "declined", "expired", "odd"])
+def test_only_a_word_that_says_so_is_a_rejection(sandbox: Sandbox, ann: Person, word: str) -> None:
     number = create()["id"]
-
-    def delete() -> dict[str, Any]:
-        result: dict[str, Any] = execute(
-            lambda: CustodyDeleteWhitelistRequestOperator(task_id="delete", request_id=number, comment="a slip")
-        )
-        return result
-
-    assert delete() == {"request_id": number, "deleted": True}
-    assert sandbox.control.whitelist_requests() == []
-    assert delete() == {"request_id": number, "deleted": False}
-    sandbox.control.add_fault("html", status=404)
+    sandbox.control.set_whitelist_status(number, word)
     with pytest.raises(CustodyFailException):
-        delete()
+        reject(number, try_number=2)
+    if word != "removed":
+        assert reject(number, try_number=2, rejected_statuses=["x", word.upper()]) == [number]
+
+
+def test_a_gateway_that_refuses_proves_no_rejection(sandbox: Sandbox, ann: Person) -> None:
+    number = create()["id"]
+    for status in (403, 404, 409):
+        sandbox.control.add_fault("html", method="POST", status=status)
+        with pytest.raises((CustodyFailException, CustodyResponseError)):
+            reject(number, try_number=2)
+    assert sandbox.control.whitelist_requests()[0]["status"] == "pending"
+
+
+@pytest.mark.parametrize("try_number", [1, 2])
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 409])
+def test_a_rejection_that_a_gateway_refuses_is_looked_into(
+    sandbox: Sandbox, ann: Person, status: int, try_number: int, task_log: TaskLog
+) -> None:
+    number = create()["id"]
+    sandbox.control.add_fault("html", method="POST", status=status, work=True)
+    assert reject(number, try_number=try_number) == [number]
+    assert sandbox.control.whitelist_requests()[0]["status"] == "rejected"
+
+
+@pytest.mark.parametrize("status", [401, 403, 405, 409])
+def test_a_rejection_that_a_gateway_refuses_is_not_reported_as_not_done(
+    sandbox: Sandbox, ann: Person, status: int, task_log: TaskLog
+) -> None:
+    number = create()["id"]
+    sandbox.control.add_fault("html", method="POST", status=status, work=True)
+    # Nobody can tell.
+    sandbox.control.add_fault("status", method="GET", status=403, times=None)
+    with pytest.raises(CustodyFailException):
+        reject(number)
+    assert "It may have been done all the same" in task_log.text
+
+
+def test_a_refusal_that_cannot_be_looked_into_stays_a_refusal(sandbox: Sandbox, ann: Person) -> None:
+    number = create()["id"]
+    reject(number)
+    sandbox.control.add_fault("status", method="GET", status=404)
+    with failing_at_once("no longer pending"):
+        reject(number, try_number=2)
+    sandbox.control.add_fault("status", method="GET", status=503)
+    with pytest.raises(CustodyServerError):
+        reject(number, try_number=2)
+
+
+def test_a_rejection_whose_response_was_lost_is_found_by_the_next_try(sandbox: Sandbox, ann: Person) -> None:
+    number = create()["id"]
+    sandbox.control.add_fault("drop", method="POST", work=True)
+    with pytest.raises(CustodyConnectionError):
+        reject(number)
+    assert reject(number, try_number=2) == [number]
+
+
+@pytest.mark.parametrize("accepted", [["tnParticipantID", "network"], "tnParticipantID"])
+def test_fields_are_accepted_by_name(sandbox: Sandbox, ann: Person, accepted: Any) -> None:
+    pushed = create()
+    text = json.dumps({"currency": "ETH", "address": ADDRESS, "label": "Treasury", "tnParticipantID": "p"})
+    hash_ = hashlib.sha256(text.encode()).hexdigest()
+    sandbox.control.set_whitelist_metadata(pushed["id"], payloadAsString=text, hash=hash_)
+    for none in ((), [], None, ["memo"]):
+        with failing_at_once(r"tnParticipantID \(not asked for\)"):
+            approve(pushed["id"], pushed, accept_fields=none)
+    for bad in ([""], [None], [7], ""):
+        with failing_at_once("accept_fields|not asked for"):
+            approve(pushed["id"], pushed, accept_fields=bad)
+    assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
+    assert "accept_fields" in CustodyApproveWhitelistRequestsOperator.template_fields
+    assert approve(pushed["id"], pushed, accept_fields=accepted) == 1
+
+
+def test_a_later_try_does_not_accept_a_signature_over_another_hash(sandbox: Sandbox, ann: Person) -> None:
+    pushed = create()
+    approve(pushed["id"], pushed)
+    sandbox.control.change_whitelist_request(pushed["id"], label="Other")
+    later = FakeTaskInstance(try_number=2)
+    with failing_at_once("covers another hash"):
+        approve(pushed["id"], {**pushed, "label": "Other"}, ti=later)
+    with failing_at_once("covers another hash"):
+        approve(pushed["id"], None, ti=later)
+
+
+def test_an_approval_of_which_the_service_took_less_fails_and_names_it(sandbox: Sandbox, ann: Person) -> None:
+    pushed = [create(), create(label="b")]
+    sandbox.control.set_max_signatures(1)
+    with failing_at_once(pushed[1]["id"]) as caught:
+        approve([each["id"] for each in pushed], pushed)
+    assert isinstance(caught.value.error, CustodyOutcomeUnknownError)
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -282,7 +420,7 @@ def test_in_a_run_created_and_approved_by_two_people(
     assert run.state == "success", run.states
     assert run.xcom("batch") == 2
     statuses = {request["label"]: request["status"] for request in sandbox.control.whitelist_requests()}
-    assert sorted(statuses.values()) == ["active", "pending", "pending"]
+    assert sorted(statuses.values()) == ["APPROVED", "pending", "pending"]
     assert {statuses["x"], statuses["y"]} == {"pending"}
 
 

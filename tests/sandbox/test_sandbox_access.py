@@ -109,7 +109,13 @@ def test_jwt_claims(api: Api, sandbox: Sandbox) -> None:
 
 def test_current_user(api: Api, sandbox: Sandbox) -> None:
     token = sandbox.control.add_token(roles=["TPUser"], tenant_id="7", user_id="9")
-    me = {"id": "9", "tenantId": "7", "roles": ["TPUser"], "status": "active"}
+    me = {
+        "id": "9",
+        "tenantId": "7",
+        "externalUserId": "user-9@example.test",
+        "roles": ["TPUser"],
+        "status": "active",
+    }
     assert api.get("/users/me", token=token).json() == {"result": me}
     assert set(api.get("/users/me").json()["result"]["roles"]) == set(ALL_ROLES)
     nobody = sandbox.control.add_token(roles=[])

@@ -32,7 +32,8 @@ class Person:
         self.api = api
         self.key = ec.generate_private_key(ec.SECP256R1())
         public = self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-        self.id = sandbox.control.add_user(name, ROLES, groups=groups, public_key=public)
+        self.external_id = f"{name}@example.com"
+        self.id = sandbox.control.add_user(name, ROLES, groups=groups, public_key=public, external_id=self.external_id)
         self.token = sandbox.control.add_token(roles=ROLES, user_id=self.id)
 
     def sign(self, hashes: list[str]) -> str:
@@ -77,9 +78,14 @@ def test_enough_signatures_make_a_request_effective(sandbox: Sandbox, api: Api) 
     assert listed(api) == [one]
     assert bob.pending() == [two]
     envelope = api.get(f"{PATH}/{one}").json()["result"]
-    assert [each["signature"]["userId"] for each in envelope["signedAddress"]["signatures"]] == [ann.id, bob.id]
+    signed_by = [each["signature"]["userId"] for each in envelope["signedAddress"]["signatures"]]
+    assert signed_by == ["ann@example.com", "bob@example.com"]
+    assert [trail["userId"] for trail in envelope["trails"]] == ["1", ann.id, bob.id]
+    assert [trail["externalUserId"] for trail in envelope["trails"]] == ["user-1@example.test", *signed_by]
+    assert base64.b64decode(envelope["signedAddress"]["payload"]).decode() == envelope["metadata"]["payloadAsString"]
     assert [trail["action"] for trail in envelope["trails"]] == ["created", "approved", "approved"]
     assert len(envelope["signedAddress"]["signatures"][0]["hashes"]) == 2
+    assert envelope["status"] == "APPROVED"
     assert bob.approve(one).status_code == 409
 
 
@@ -115,6 +121,16 @@ def test_a_batch_is_signed_as_a_whole_or_not_at_all(sandbox: Sandbox, api: Api) 
     body = {"ids": [one, "9999"], "signature": ann.sign([hash_of_one]), "comment": "x"}
     assert api.post(f"{PATH}/approve", body, token=ann.token).status_code == 404
     assert ann.pending() == [one]
+
+
+def test_a_setting_makes_it_sign_fewer(sandbox: Sandbox, api: Api) -> None:
+    ann = Person(sandbox, api, "ann", "approvers")
+    one, two = create(api), create(api, "b")
+    sandbox.control.set_max_signatures(1)
+    assert ann.approve(one, two).json() == {"signatures": "1"}
+    assert (listed(api), ann.pending()) == ([one], [two])
+    sandbox.control.set_max_signatures(None)
+    assert ann.approve(two).json() == {"signatures": "1"}
 
 
 def test_a_change_between_review_and_signature_is_refused(sandbox: Sandbox, api: Api) -> None:
@@ -169,3 +185,20 @@ def test_metadata_can_be_replaced(sandbox: Sandbox, api: Api, metadata: dict[str
     sandbox.control.set_whitelist_metadata(number, **metadata)
     found = api.get(f"{PATH}/{number}").json()["result"]["metadata"]
     assert found == {key: value for key, value in {**good, **metadata}.items() if value is not None}
+
+
+def test_an_envelope_can_be_changed(sandbox: Sandbox, api: Api) -> None:
+    number = create(api)
+    good = api.get(f"{PATH}/{number}").json()["result"]
+    sandbox.control.set_whitelist_envelope(number, action="delete", tenantId=None)
+    found = api.get(f"{PATH}/{number}").json()["result"]
+    assert found == {**{name: value for name, value in good.items() if name != "tenantId"}, "action": "delete"}
+
+
+def test_status_words_can_be_chosen(sandbox: Sandbox, api: Api) -> None:
+    sandbox.control.set_status_words(pending="NEW", APPROVED="active")
+    ann = Person(sandbox, api, "ann", "approvers")
+    one, two = create(api), create(api, "b")
+    ann.approve(one)
+    assert [api.get(f"{PATH}/{number}").json()["result"]["status"] for number in (one, two)] == ["active", "NEW"]
+    assert listed(api) == [one]

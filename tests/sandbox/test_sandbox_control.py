@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,6 +55,51 @@ def test_logged_credentials_are_redacted(api: Api, sandbox: Sandbox) -> None:
         api.get("/health", headers={"Authorization": header})
         assert sandbox.control.request_log()[-1]["headers"]["authorization"] == redacted
     assert len(fingerprint("x")) == 8
+
+
+FAULTS: list[dict[str, Any] | None] = [
+    None,
+    {"kind": "drop"},
+    {"kind": "status", "status": 500},
+    {"kind": "truncate_body"},
+    {"kind": "normal", "delay": 0.01},
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_the_request_log_shows_no_secret(api: Api, sandbox: Sandbox, fault: dict[str, Any] | None) -> None:
+    sandbox.control.add_user("ann", ["TPUser"], password="ann-s-p4ssword")
+    shown = [sandbox.token, "ann-s-p4ssword", "wr0ng-one", "987654", "wh-s3cret", "pr0xy", "c00kie"]
+    sign_in = {"username": "ann", "password": "ann-s-p4ssword", "totp": "987654"}
+    calls: list[Callable[[], object]] = [
+        lambda: api.post("/authentication/token", sign_in),
+        lambda: api.post("/authentication/token", {**sign_in, "password": "wr0ng-one"}),
+        lambda: api.post("/webhooks", {"type": "t", "url": "https://x", "secret": "wh-s3cret"}),
+        lambda: api.post("/webhooks", {"a": [{"Secret": {"deep": ["wh-s3cret"]}}], "TOKEN": "wr0ng-one"}),
+        lambda: api.call("POST", "/webhooks", data=b'{"secret": "wh-s3cret"'),
+        lambda: api.call("POST", "/authentication/token", data=b"username=ann&password=wr0ng-one"),
+        lambda: api.post("/whitelists/addresses", {"label": f"x {sandbox.token} y", sandbox.token: "ann-s-p4ssword"}),
+        lambda: api.get(f"/health?tenantId={sandbox.token}&password=wr0ng-one"),
+        lambda: api.get(f"/whitelists/addresses/{sandbox.token}"),
+        lambda: api.get("/health", headers={"Proxy-Authorization": "Basic pr0xy", "Cookie": "a=c00kie"}),
+        lambda: api.get("/health", headers={"X-Thing": f"is {sandbox.token}"}),
+    ]
+    for call in calls:
+        if fault is not None:
+            sandbox.control.add_fault(**fault)
+        with contextlib.suppress(requests.RequestException):
+            call()
+    log = sandbox.control.request_log()
+    assert len(log) == len(calls)
+    assert [secret for secret in shown if secret in str(log)] == []
+    assert log[0]["body"] == {"username": "ann", "password": "***", "totp": "***"}
+    assert log[2]["body"] == {"type": "t", "url": "https://x", "secret": "***"}
+
+
+def test_a_deeply_nested_body_is_logged(api: Api, sandbox: Sandbox) -> None:
+    for depth in (300, 500, 900):
+        api.call("POST", "/nothing", data=b"[" * depth + b"]" * depth)
+    assert len(sandbox.control.request_log()) == 3
 
 
 def test_calls_without_a_response_are_logged(api: Api, sandbox: Sandbox) -> None:

@@ -334,6 +334,19 @@ def test_first_match_wins(api: Api, sandbox: Sandbox) -> None:
     assert statuses == [502, 501, 502, 503, 200]
 
 
+def test_a_fault_for_a_query(api: Api, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault(kind="status", status=503, query={"ids": "7"}, times=None)
+    sandbox.control.add_fault(kind="status", status=502, query={"tenantId": "2", "x": "y"}, times=None)
+    paths = [
+        "/whitelists/addresses?ids=6&ids=7&limit=9",
+        "/whitelists/addresses?ids=77",
+        "/whitelists/addresses",
+        "/health?tenantId=2",
+        "/health?x=y&tenantId=2",
+    ]
+    assert [api.get(path).status_code for path in paths] == [503, 200, 200, 200, 502]
+
+
 def test_equal_faults_are_two(api: Api, sandbox: Sandbox) -> None:
     sandbox.control.add_fault(kind="status", status=503)
     sandbox.control.add_fault(kind="status", status=503)

@@ -29,6 +29,7 @@ def test_a_password_gives_a_token_that_expires_and_can_be_revoked(sandbox: Sandb
     number = user(sandbox)
     token = sign_in(api).json()["result"]
     me = api.get("/users/me", token=token).json()["result"]
+    assert me.pop("externalUserId") == f"user-{number}@example.test"
     assert me == {"id": number, "tenantId": "1", "roles": ["TPUser"], "status": "active"}
     another = sign_in(api).json()["result"]
     assert another != token

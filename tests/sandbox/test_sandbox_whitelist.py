@@ -144,13 +144,34 @@ def test_get(api: Api, refused: Refused) -> None:
     assert payload["label"] == "Cold store"
     assert payload["memo"] == "\u00e9\u00b5"
     assert [one["id"] for one in payload["linkedInternalAddresses"]] == ["12"]
-    assert [one["id"] for one in payload["linkedWallets"]] == ["7"]
+    assert [one["id"] for one in payload["linkedWallets"]] == [7]
+    assert list(payload["linkedWallets"][0]) == ["id", "name", "path"]
     assert payload["network"] == "sepolia"
     assert envelope["trails"][0]["userId"] == "1"
     assert envelope["approvers"]["parallel"][0]["sequential"][0]["minimumSignatures"] == 2
     refused(api.get(f"{PATH}/1"), 404)
     for wrong in ("x", "-1", "3711x", "1" * 30):
         refused(api.get(f"{PATH}/{wrong}"), 400)
+
+
+def test_the_keys_of_a_payload_have_the_published_order(api: Api, sandbox: Sandbox) -> None:
+    number = create(api, linkedWalletIds=["7"], network="sepolia")
+    keys = ["currency", "network", "addressType", "address", "memo", "label", "customerId", "exchangeAccountId"]
+    keys += ["linkedInternalAddresses", "linkedWallets", "contractType"]
+    payload = json.loads(api.get(f"{PATH}/{number}").json()["result"]["metadata"]["payloadAsString"])
+    assert list(payload) == keys
+
+
+def test_the_network_is_hashed_or_only_in_the_envelope(api: Api, sandbox: Sandbox) -> None:
+    number = create(api, network="sepolia")
+    hashes = set()
+    for is_hashed in (True, False):
+        sandbox.control.set_network_is_hashed(is_hashed)
+        envelope = api.get(f"{PATH}/{number}").json()["result"]
+        assert ("network" in json.loads(envelope["metadata"]["payloadAsString"])) is is_hashed
+        assert envelope["network"] == "sepolia"
+        hashes.add(envelope["metadata"]["hash"])
+    assert len(hashes) == 2
 
 
 def test_empty_fields_are_left_out(api: Api) -> None:

@@ -13,16 +13,22 @@ from airflow.providers.common.compat.sdk import (
 from airflow_runs import AIRFLOW, FakeTaskInstance, Run, execute, failing_at_once, new_dag, run_dag
 
 from airflow_custody.client import CustodyError, CustodyResponseError
-from airflow_custody.sandbox import Sandbox
+from airflow_custody.sandbox import Sandbox, health_entry
 from airflow_custody.sensors.health import CustodyHealthSensor
 
 pytestmark = pytest.mark.usefixtures("connection")
 MODES = ["poke", "reschedule", "deferrable"]
 
 
+class QuickSensor(CustodyHealthSensor):
+    """The sensor with a delay so short that no test has to wait for it."""
+
+    recheck_delay = 0.2
+
+
 def sensor(mode: str = "poke", **kwargs: Any) -> CustodyHealthSensor:
     how = {"deferrable": True} if mode == "deferrable" else {"mode": mode, "deferrable": False}
-    return CustodyHealthSensor(**{"task_id": "gate", "poke_interval": 0.2, "timeout": 10, **how, **kwargs})
+    return QuickSensor(**{"task_id": "gate", "poke_interval": 0.2, "timeout": 10, **how, **kwargs})
 
 
 def resume_execution(gate: CustodyHealthSensor, next_method: str, next_kwargs: dict[str, Any]) -> Any:
@@ -76,6 +82,18 @@ class TestInARun:
         assert run_sensor(mode, soft_fail=True).state_of("gate") == "failed"
         assert len(sandbox.control.request_log()) == 2
 
+    def test_a_name_that_does_not_exist_ends_the_wait(self, sandbox: Sandbox, mode: str) -> None:
+        sandbox.control.add_fault("status", status=503)
+        run = run_sensor(mode, groups=["hsm", "hsn"], soft_fail=True, retries=2, timeout=600)
+        assert run.state_of("gate") == "failed"
+        assert run.tries["gate", -1] == 1
+        assert len(sandbox.control.request_log()) == 3
+
+    def test_a_name_that_is_listed_late_does_not(self, sandbox: Sandbox, mode: str) -> None:
+        others = {"groups": {"database": {"healthChecks": [health_entry(group="database")]}}}
+        sandbox.control.add_fault("status", status=200, body=others)
+        assert run_sensor(mode, groups="hsm").state_of("gate") == "success"
+
 
 def test_a_time_out_of_poke_reports_the_last_result(sandbox: Sandbox) -> None:
     sandbox.control.update_health(group="hsm", status="error")
@@ -89,6 +107,33 @@ def test_poke_fails_on_an_error_although_soft_fail_is_set(sandbox: Sandbox) -> N
     sandbox.control.add_fault("status", status=401)
     with failing_at_once("token is wrong"):
         execute(lambda: sensor(soft_fail=True))
+
+
+@pytest.mark.parametrize(
+    ("criteria", "existing"),
+    [
+        ({"groups": "hsn"}, "'blockchain', 'database', 'hsm'"),
+        ({"components": ["hsm-1", "hsm-3"]}, "'chain-gateway', 'database', 'hsm-1', 'hsm-2'"),
+        ({"checks": ["pong"], "groups": ["database"]}, "the checks are 'ping', 'replication'"),
+        ({"groups": ["database"], "checks": ["vault"]}, "the checks are 'ping', 'replication'"),
+        ({"require_results": ["BTC", "DOGE"]}, "the results are 'ADA', 'BTC', 'ETH', 'SOL', 'XLM', 'XRP'"),
+        ({"require_results": ["BTC"], "groups": ["hsm"]}, "there are no results"),
+    ],
+)
+def test_the_error_names_what_exists(sandbox: Sandbox, criteria: dict[str, Any], existing: str) -> None:
+    with failing_at_once(existing) as caught:
+        execute(lambda: sensor(timeout=600, **criteria))
+    assert "0 of" not in str(caught.value.error)
+    assert "names are compared exactly" in str(caught.value.error)
+
+
+@pytest.mark.parametrize(("max_wait", "seconds"), [(None, None), (7, 7.0), (timedelta(minutes=1), 60.0)])
+def test_what_makes_pokes_rarer_is_passed_on(sandbox: Sandbox, max_wait: Any, seconds: float | None) -> None:
+    sandbox.control.update_health(group="hsm", status="error")
+    with pytest.raises(TaskDeferred) as deferred:
+        execute(lambda: sensor("deferrable", exponential_backoff=True, max_wait=max_wait))
+    arguments = deferred.value.trigger.serialize()[1]
+    assert (arguments["exponential_backoff"], arguments["max_wait"]) == (True, seconds)
 
 
 def test_deferrable_polls_once_before_it_defers(sandbox: Sandbox) -> None:
@@ -167,7 +212,7 @@ def test_start_from_trigger_hands_over_everything_the_trigger_needs() -> None:
     assert arguments["groups"] == ["hsm"]
     assert arguments["max_wait"] == 5
     assert gate.start_trigger_args.timeout == timedelta(seconds=77)
-    assert CustodyHealthSensor.start_trigger_args.trigger_kwargs == {}
+    assert CustodyHealthSensor.start_trigger_args is None
     assert not sensor(start_from_trigger=True).start_from_trigger
     from airflow_custody.triggers.health import CustodyHealthTrigger
 

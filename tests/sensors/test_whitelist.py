@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,19 +11,27 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 from airflow_runs import Run, execute, failing_at_once, new_dag, run_dag
+from conftest import TaskLog
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 pytestmark = pytest.mark.usefixtures("connection")
 MODES = ["poke", "reschedule", "deferrable"]
 
 
 class QuickSensor(CustodyWhitelistRequestSensor):
-    """The sensor with a delay so short that no test has to wait for it."""
+    """The sensor, for a service that lists what was created so soon that no test has to wait for it."""
 
-    recheck_delay = 0.2
+    gone_after = 0.5
+
+
+@pytest.fixture(autouse=True)
+def quick_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CustodyWhitelistRequestTrigger, "gone_after", 0.5)
 
 
 @pytest.fixture
@@ -58,10 +68,10 @@ class TestInARun:
             body={"result": [{"id": number, "status": "pending"}], "totalItems": "1"},
         )
         sandbox.control.add_fault("status", status=503)
-        sandbox.control.set_whitelist_status(number, "active")
+        sandbox.control.set_whitelist_status(number, "APPROVED")
         run = run_sensor(mode, request_id=number)
         assert run.state_of("wait") == "success"
-        assert run.xcom("wait") == {"id": number, "state": "effective", "status": "active", "signatures": 0}
+        assert run.xcom("wait") == {"id": number, "state": "effective", "status": "APPROVED", "signatures": 0}
         assert len(sandbox.control.request_log()) == 5
 
     def test_times_out(self, number: str, mode: str) -> None:
@@ -72,7 +82,7 @@ class TestInARun:
         assert run.state_of("wait") == "skipped"
 
     @pytest.mark.parametrize("status", ["rejected", "removed"])
-    def test_fails_at_once_when_it_was_rejected_or_is_gone(
+    def test_fails_without_retries_when_it_was_rejected_or_is_gone(
         self, sandbox: Sandbox, number: str, mode: str, status: str
     ) -> None:
         sandbox.control.add_fault("status", status=500)
@@ -87,11 +97,55 @@ class TestInARun:
         assert run_sensor(mode, request_id=number, soft_fail=True).state_of("wait") == "failed"
 
 
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", ["poke", "deferrable"])
+def test_a_status_that_is_not_known_is_waited_out_with_one_warning(
+    sandbox: Sandbox, number: str, mode: str, task_log: TaskLog
+) -> None:
+    sandbox.control.set_whitelist_status(number, "archived")
+    run = run_sensor(mode, request_id=number, timeout=1.5, soft_fail=True)
+    assert run.state_of("wait") == "skipped"
+    lines = [line for line in task_log.text.splitlines() if "status 'archived' is neither" in line]
+    warnings = [line for line in lines if "warning" in line.lower()]
+    # Deferrable, the sensor polls once, and then its trigger.
+    assert len(warnings) == (2 if mode == "deferrable" else 1), warnings
+    assert any("Last result" in line for line in lines)
+    for line in warnings:
+        assert "effective_statuses" in line
+        assert "rejected_statuses" in line
+
+
+@pytest.mark.parametrize("word", ["declined", "EXPIRED", "Canceled", "cancelled", "rejected"])
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_request_that_will_not_take_effect_fails_at_once(
+    sandbox: Sandbox, number: str, word: str, deferrable: bool
+) -> None:
+    sandbox.control.set_whitelist_status(number, word)
+    with failing_at_once("was rejected"):
+        wait(number, deferrable=deferrable)
+
+
+def test_the_sensor_and_its_trigger_know_the_same_words(number: str) -> None:
+    with pytest.raises(TaskDeferred) as caught:
+        wait(number, deferrable=True)
+    arguments = caught.value.trigger.serialize()[1]
+    assert arguments["effective_statuses"] == ["approved"]
+    assert arguments["rejected_statuses"] == ["rejected", "declined", "expired", "canceled", "cancelled"]
+    assert (
+        CustodyWhitelistRequestTrigger(request_id=number).serialize()[1].items()
+        >= {name: arguments[name] for name in ("effective_statuses", "rejected_statuses")}.items()
+    )
+    with pytest.raises(TaskDeferred) as caught:
+        wait(number, deferrable=True, effective_statuses=None)
+    assert caught.value.trigger.serialize()[1]["effective_statuses"] is None
+
+
 def test_status_words_can_be_chosen(sandbox: Sandbox, number: str) -> None:
     sandbox.control.set_whitelist_status(number, "Signed")
     assert wait(number, effective_statuses=["SIGNED"])["status"] == "Signed"
-    with pytest.raises(AirflowSensorTimeout, match="is pending approval"):
-        wait(number, effective_statuses=["active"], timeout=0.1)
+    assert wait(number, effective_statuses=None)["status"] == "Signed"
+    with pytest.raises(AirflowSensorTimeout, match="status 'Signed' is neither in effective_statuses nor in rejected_"):
+        wait(number, timeout=0.1)
     with failing_at_once("was rejected"):
         wait(number, rejected_statuses="signed")
 
@@ -102,14 +156,75 @@ def test_a_time_out_reports_the_last_result(number: str) -> None:
 
 
 def test_a_request_that_is_listed_late_is_not_gone(sandbox: Sandbox, number: str) -> None:
-    sandbox.control.set_whitelist_status(number, "active")
+    sandbox.control.set_whitelist_status(number, "APPROVED")
     sandbox.control.add_fault("status", status=200, body={}, times=2)
     assert wait(number)["state"] == "effective"
 
 
-@pytest.mark.parametrize("bad", ["", "None", "1/2", "x", None])
+class UsualSensor(CustodyWhitelistRequestSensor):
+    """The sensor with the pauses it has, so that their effect can be seen."""
+
+    gone_after = 4.0
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_within_a_poke_it_is_looked_for_until_it_counts_as_gone(sandbox: Sandbox, number: str, mode: str) -> None:
+    sandbox.control.set_whitelist_status(number, "APPROVED")
+    # Two listings each for the first two look-ups, at 0 and 1 s; the third is at 3 s.
+    sandbox.control.add_fault("status", status=200, body={}, times=4)
+    with new_dag() as dag:
+        UsualSensor(task_id="wait", request_id=number, poke_interval=60, timeout=600, deferrable=False, mode=mode)
+    assert run_dag(dag).state_of("wait") == "success"
+    times = [call["time"] for call in sandbox.control.request_log()]
+    assert [round(each - times[0]) for each in times] == [0, 0, 1, 1, 3, 3]
+
+
+def test_a_request_that_stays_missing_is_gone_and_the_error_names_the_seconds(sandbox: Sandbox) -> None:
+    started = time.monotonic()
+    with failing_at_once(r"9999 does not exist: it has not been listed for 0\.5\d* s"):
+        wait("9999", poke_interval=60, timeout=600)
+    assert 0.5 <= time.monotonic() - started < 2
+
+
+def test_a_listing_that_misses_it_in_mid_wait_does_not_end_the_wait(sandbox: Sandbox, number: str) -> None:
+    # Pending in the first poke, missing in the second, and then pending again: a replica lagged.
+    pending = {"result": [{"id": number, "status": "pending"}], "totalItems": "1"}
+    for body in ({}, pending, {}, {}):
+        sandbox.control.add_fault("status", status=200, body=body)
+    with pytest.raises(AirflowSensorTimeout, match=f"{number} is pending approval"):
+        wait(number, timeout=1.5)
+
+
+def test_a_sensor_does_not_look_longer_than_its_time_out(sandbox: Sandbox) -> None:
+    started = time.monotonic()
+    with pytest.raises(AirflowSensorTimeout, match=r"9999 is not listed, for 0.*s so far"):
+        execute(
+            lambda: CustodyWhitelistRequestSensor(
+                task_id="wait", request_id="9999", poke_interval=0.1, timeout=0.6, deferrable=False
+            )
+        )
+    assert time.monotonic() - started < 2
+
+
+def test_a_sensor_that_is_deferred_lets_its_trigger_look_again(sandbox: Sandbox) -> None:
+    started = time.monotonic()
+    with pytest.raises(TaskDeferred):
+        wait("9999", deferrable=True)
+    assert time.monotonic() - started < 0.4
+
+
+def test_a_request_is_gone_after_as_long_as_a_create_may_take_to_be_listed() -> None:
+    assert CustodyWhitelistRequestSensor.gone_after == DEFAULT_LOOKUP_WAIT == 30
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "1/2", "x", None, 1.5, True, -1, "-1", "9" * 20, 10**5000, "٣", " 1", [1], object()],
+    ids=lambda value: type(value).__name__,
+)
 def test_a_malformed_id_is_refused(sandbox: Sandbox, bad: Any) -> None:
-    with failing_at_once("must be a whole number"):
+    with failing_at_once("request_id must be a whole number"):
         wait(bad)
     assert sandbox.control.request_log() == []
 
@@ -120,8 +235,19 @@ def test_polls_once_before_it_defers(sandbox: Sandbox, number: str) -> None:
     path, arguments = caught.value.trigger.serialize()
     assert path == "airflow_custody.triggers.whitelist.CustodyWhitelistRequestTrigger"
     assert sandbox.token not in repr(arguments)
-    sandbox.control.set_whitelist_status(number, "active")
+    sandbox.control.set_whitelist_status(number, "APPROVED")
     assert wait(number, deferrable=True)["state"] == "effective"
+
+
+@pytest.mark.parametrize(("max_wait", "seconds"), [(None, None), (7, 7.0), (timedelta(minutes=1), 60.0)])
+def test_what_makes_pokes_rarer_is_passed_on(number: str, max_wait: Any, seconds: float | None) -> None:
+    with pytest.raises(TaskDeferred) as deferred:
+        wait(number, deferrable=True, exponential_backoff=True, max_wait=max_wait)
+    arguments = deferred.value.trigger.serialize()[1]
+    assert (arguments["exponential_backoff"], arguments["max_wait"]) == (True, seconds)
+    with pytest.raises(TaskDeferred) as deferred:
+        wait(number, deferrable=True)
+    assert deferred.value.trigger.serialize()[1]["exponential_backoff"] is False
 
 
 def test_a_setting_that_hides_errors_is_refused() -> None:

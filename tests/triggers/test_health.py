@@ -2,16 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import TriggerEvent
+from conftest import TaskLog, connection_json
 
-from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers._base import PollSchedule
-from airflow_custody.triggers.health import CustodyHealthTrigger, HealthListing
+from airflow_custody.client import CustodyClient
+from airflow_custody.client.health.verdict import HealthCriteria, MissingName, judge
+from airflow_custody.sandbox import Sandbox, health_entry
+from airflow_custody.sandbox.health.entries import default_entries
+from airflow_custody.triggers._base import PollSchedule, SharedPoll
+from airflow_custody.triggers.health import CustodyHealthTrigger, HealthState
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -58,13 +64,19 @@ def test_arguments_survive_json() -> None:
     assert again.serialize() == (path, arguments)
 
 
+def test_arguments_from_a_set_are_the_same_in_each_process() -> None:
+    names = {f"name {number}" for number in range(20)}
+    assert trigger(groups=names).serialize()[1]["groups"] == sorted(names)
+
+
 def test_waits_out_failures_and_fires_once(sandbox: Sandbox) -> None:
     sandbox.control.add_fault("status", status=500)
     sandbox.control.add_fault("drop")
+    sandbox.control.add_fault("truncate_body")
     event = first_event(trigger())
     assert event["status"] == "healthy"
     assert event["result"]["total"] == 9
-    assert len(sandbox.control.request_log()) == 3
+    assert len(sandbox.control.request_log()) == 4
 
 
 def test_deadline_is_wall_clock_and_its_message_has_the_last_result(sandbox: Sandbox) -> None:
@@ -87,7 +99,6 @@ def test_deadline_is_wall_clock_and_its_message_has_the_last_result(sandbox: San
         ({"kind": "status", "status": 403}, "CustodyPermissionError"),
         ({"kind": "status", "status": 404}, "CustodyNotFoundError"),
         ({"kind": "html"}, "CustodyResponseError"),
-        ({"kind": "truncate_body"}, "CustodyResponseError"),
         ({"kind": "redirect", "location": "https://elsewhere.example"}, "CustodyResponseError"),
     ],
 )
@@ -102,6 +113,75 @@ def test_an_error_is_an_event_and_holds_no_token(sandbox: Sandbox, fault: dict[s
 def test_wrong_settings_are_events_too(sandbox: Sandbox) -> None:
     assert first_event(trigger(custody_conn_id="nowhere"))["error"]["setting"] == "custody_conn_id"
     assert first_event(trigger(groups=[]))["error"]["setting"] == "groups"
+
+
+class TestMissingNames:
+    """A name that does not exist ends the wait when it is missing from two listings in a row."""
+
+    @pytest.mark.parametrize(
+        ("criteria", "setting", "existing"),
+        [
+            ({"groups": ["hsn"]}, "groups", "hsm"),
+            ({"groups": ["hsm", "hsn"]}, "groups", "hsm"),
+            ({"components": "hsm-9"}, "components", "hsm-1"),
+            ({"checks": ["connectivty"]}, "checks", "connectivity"),
+            ({"require_results": ["DOGE"]}, "require_results", "ETH"),
+            # It exists, but the other filters leave nothing of it.
+            ({"groups": ["hsm"], "checks": ["ping"]}, "checks", "connectivity"),
+        ],
+    )
+    def test_ends_the_wait_with_the_names_that_exist(
+        self, sandbox: Sandbox, criteria: dict[str, Any], setting: str, existing: str
+    ) -> None:
+        event = first_event(trigger(**criteria, deadline=time.time() + 60))
+        assert event["status"] == "error"
+        error = event["error"]
+        assert (error["type"], error["setting"], error["retryable"]) == ("CustodyUnhealthyError", setting, False)
+        assert repr(existing) in error["message"]
+        assert len(sandbox.control.request_log()) == 2
+
+    def test_one_listing_without_it_does_not(self, sandbox: Sandbox) -> None:
+        others = [entry for entry in default_entries() if entry["group"] != "hsm"]
+        sandbox.control.set_health(others)
+        sandbox.control.add_fault("status", status=503, skip=1)
+
+        def show(seconds: float) -> None:
+            time.sleep(seconds)
+            sandbox.control.set_health(default_entries())
+
+        thread = threading.Thread(target=show, args=(0.6,))
+        thread.start()
+        event = first_event(trigger(groups=["hsm"], poke_interval=0.4))
+        thread.join()
+        assert event["status"] == "healthy"
+
+    def test_another_name_is_missing_each_time(self, sandbox: Sandbox) -> None:
+        judged = trigger(groups=["a", "b"])._judge()
+
+        def state(*missing: str) -> HealthState:
+            return HealthState(False, "no", {}, frozenset(MissingName("groups", each) for each in missing))
+
+        assert judged(state("a")) == "no"
+        assert judged(state("b")) == "no"
+        assert judged(state()) == "no"
+        assert judged(state("b")) == "no"
+        assert isinstance(judged(state("a", "b")), TriggerEvent)
+
+    def test_an_unhealthy_check_may_be_why_a_result_is_missing(self, sandbox: Sandbox) -> None:
+        sandbox.control.update_health(group="hsm", status="error", report=None)
+        event = first_event(trigger(require_results=["DOGE"], deadline=time.time() + 0.5))
+        assert event["status"] == "timeout"
+
+    def test_a_service_that_lists_nothing_says_nothing_about_names(self, sandbox: Sandbox) -> None:
+        sandbox.control.set_health([])
+        event = first_event(trigger(groups=["hsm"], deadline=time.time() + 0.5))
+        assert event["status"] == "timeout"
+
+    def test_a_watcher_reports_it_as_unhealthy(self, sandbox: Sandbox) -> None:
+        event = first_event(trigger(groups=["hsn"], fire_on="unhealthy"))
+        assert event["status"] == "unhealthy"
+        assert "no group named 'hsn' exists" in event["reason"]
+        assert "'hsm'" in event["reason"]
 
 
 class TestWatcher:
@@ -132,67 +212,194 @@ class TestWatcher:
         sandbox.control.update_health(group="hsm", status="error")
         assert first_event(trigger(fire_on="unhealthy"))["status"] == "unhealthy"
 
-    def test_a_restart_does_not_report_it_again(self, sandbox: Sandbox) -> None:
-        class Store(dict[str, Any]):
-            async def aget(self, key: str, default: Any = None) -> Any:
-                return self.get(key, default)
+    def test_refused_credentials_are_reported_once(self, sandbox: Sandbox) -> None:
+        sandbox.control.add_fault("status", status=401, times=None)
+        fired = events(trigger(fire_on="change", poke_interval=0.1), lambda: None, 2.0)
+        assert [event["status"] for event in fired] == ["unhealthy"]
+        # Twenty without a back-off.
+        assert len(sandbox.control.request_log()) <= 6
 
-            async def aset(self, key: str, value: Any) -> None:
-                self[key] = value
+    def test_a_watch_goes_on_after_its_poll_has_died(self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AIRFLOW_CONN_WATCHED", connection_json(sandbox))
+        fired: list[str] = []
 
-        store: Any = Store()
-        sandbox.control.update_health(group="hsm", status="error")
-        fired = []
-        for _ in range(2):
-            made = trigger(fire_on="unhealthy")
-            made.asset_state_store = store
-            fired += events(made, lambda: None, 0.4)
-        assert len(fired) == 1
+        async def scenario() -> None:
+            async def collect() -> None:
+                async for event in trigger(fire_on="change", custody_conn_id="watched").run():
+                    fired.append(event.payload["status"])
+
+            before = threading.stack_size(1 << 46)
+            task = asyncio.create_task(collect())
+            await asyncio.sleep(0.15)
+            threading.stack_size(before)
+            await asyncio.sleep(1.0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(scenario())
+        assert fired == ["unhealthy", "healthy"]
+        assert SharedPoll.running() == 0
 
     def test_an_unknown_fire_on_is_refused(self) -> None:
         with pytest.raises(ValueError, match="fire_on"):
             trigger(fire_on="sometimes")
 
 
-class TestSharing:
-    def test_triggers_of_the_same_listing_share_a_poll(self) -> None:
-        assert trigger().shared_stream_key() == trigger(groups=["hsm"], deadline=3.0).shared_stream_key()
-        assert trigger().shared_stream_key() != trigger(tenant_id="1").shared_stream_key()
-        assert trigger().shared_stream_key() != trigger(poke_interval=9).shared_stream_key()
-        assert trigger().shared_stream_key() != trigger(custody_conn_id="other").shared_stream_key()
-        assert trigger(exponential_backoff=True).shared_stream_key() is None
-        hash(trigger().shared_stream_key())
+class TestState:
+    """What a watcher of an asset keeps over a restart of the triggerer, in the store that Airflow gives it."""
 
-    def test_airflow_shares_one_poll_among_many(self, sandbox: Sandbox) -> None:
-        shared = pytest.importorskip("airflow.triggers.shared_stream")
+    @pytest.fixture(autouse=True)
+    def stored(self, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Any]:
+        """Stand in for Airflow's database, behind Airflow's own accessor."""
+        comms = pytest.importorskip("airflow.sdk.execution_time.comms")
+        if not hasattr(comms, "SetAssetStateStoreByName"):
+            pytest.skip("this Airflow keeps no state for assets")
+        from airflow.sdk.execution_time import task_runner
+
+        rows: dict[tuple[str, str], Any] = {}
+
+        class Supervisor:
+            async def asend(self, message: Any) -> Any:
+                if isinstance(message, comms.SetAssetStateStoreByName):
+                    rows[message.name, message.key] = message.value
+                    return None
+                if (message.name, message.key) in rows:
+                    return comms.AssetStateStoreResult(value=rows[message.name, message.key])
+                return None
+
+        monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(), raising=False)
+        return rows
+
+    def watch(self, assets: tuple[str, ...] = ("alarm",), **kwargs: Any) -> list[str]:
+        """Return what a watcher fires that has just been started by a triggerer."""
+        from airflow.sdk import Asset
+        from airflow.sdk.execution_time.context import AssetStateStoreAccessors
+
+        made = trigger(**{"fire_on": "unhealthy", **kwargs})
+        # As the triggerer does it.
+        made.asset_state_store = AssetStateStoreAccessors(inlets=[Asset(name=name, uri=name) for name in assets])
+        return [event["status"] for event in events(made, lambda: None, 0.4)]
+
+    def test_a_restart_does_not_report_it_again(self, sandbox: Sandbox) -> None:
         sandbox.control.update_health(group="hsm", status="error")
+        assert self.watch() == ["unhealthy"]
+        assert self.watch() == []
+        sandbox.control.update_health(group="hsm", status="success")
+        assert self.watch() == []
+        sandbox.control.update_health(group="hsm", status="error")
+        assert self.watch() == ["unhealthy"]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"custody_conn_id": "other"},
+            {"tenant_id": "1"},
+            {"groups": ["hsm"]},
+            {"components": ["hsm-1"]},
+            {"require_fresh": False},
+            {"healthy_statuses": ["success", "ok"]},
+            {"fire_on": "change"},
+        ],
+    )
+    def test_watchers_of_one_asset_do_not_share_it(
+        self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], stored: dict[Any, Any]
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW_CONN_OTHER", connection_json(sandbox))
+        sandbox.control.update_health(group="hsm", status="error")
+        assert self.watch() == ["unhealthy"]
+        assert self.watch(**other) == ["unhealthy"]
+        assert len(stored) == 2
+        assert (self.watch(), self.watch(**other)) == ([], [])
+
+    def test_two_assets_have_no_store_and_the_log_says_so(
+        self, sandbox: Sandbox, task_log: TaskLog, stored: dict[Any, Any]
+    ) -> None:
+        sandbox.control.update_health(group="hsm", status="error")
+        assert self.watch(("alarm", "page")) == ["unhealthy"]
+        assert "Airflow keeps state for a trigger of exactly one asset" in task_log.text
+        assert stored == {}
+
+    def test_a_state_that_is_none_counts_as_healthy(self, sandbox: Sandbox, stored: dict[Any, Any]) -> None:
+        sandbox.control.update_health(group="hsm", status="error")
+        stored["alarm", trigger(fire_on="unhealthy")._state_key()] = {"odd": 1}
+        assert self.watch() == ["unhealthy"]
+
+
+class TestQueues:
+    """A deferred task's trigger goes to the triggerers of the task's queue; an asset watcher has none."""
+
+    @pytest.mark.parametrize("sensor", ["health", "whitelist"])
+    def test_a_deferred_task_gives_its_triggers_its_queue(self, monkeypatch: pytest.MonkeyPatch, sensor: str) -> None:
+        task_runner = pytest.importorskip("airflow.sdk.execution_time.task_runner")
+        if not hasattr(task_runner, "_defer_task"):
+            pytest.skip("this Airflow has no queues of triggerers")
+        import structlog
+        from airflow.sdk.exceptions import TaskDeferred
+
+        from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
+
+        monkeypatch.setenv("AIRFLOW__TRIGGERER__QUEUES_ENABLED", "True")
+        made = trigger() if sensor == "health" else CustodyWhitelistRequestTrigger(request_id="1")
+        instance: Any = SimpleNamespace(dag_id="d", task_id="t", run_id="r", task=SimpleNamespace(queue="custody"))
+        deferred = TaskDeferred(trigger=made, method_name="execute_complete")
+        message, _ = task_runner._defer_task(deferred, instance, structlog.get_logger())
+        assert message.queue == "custody"
+        # Another process makes it anew from its arguments.
+        assert CustodyHealthTrigger(**trigger().serialize()[1]).supports_triggerer_queue
+
+    def test_a_watcher_has_no_queue(self) -> None:
+        assert not trigger(fire_on="change").supports_triggerer_queue
+
+    def test_a_watcher_is_one_for_airflow(self) -> None:
+        sdk = pytest.importorskip("airflow.sdk")
+        assert sdk.AssetWatcher(name="w", trigger=trigger(fire_on="change")).name == "w"
+
+
+class TestSharing:
+    def test_other_tenants_connections_and_intervals_have_polls_of_their_own(
+        self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW_CONN_OTHER", connection_json(sandbox))
+        sandbox.control.update_health(group="hsm", status="error")
+        shared: list[dict[str, Any]] = [{}, {"groups": ["hsm"]}, {"deadline": time.time() + 9}, {"fire_on": "change"}]
+        own: list[dict[str, Any]] = [
+            {"tenant_id": "1"},
+            {"poke_interval": 9},
+            {"custody_conn_id": "other"},
+            {"exponential_backoff": True},
+        ]
+
+        async def scenario() -> int:
+            async def run(made: CustodyHealthTrigger) -> None:
+                async for _ in made.run():
+                    pass
+
+            tasks = [asyncio.create_task(run(trigger(**kwargs))) for kwargs in shared + own]
+            await asyncio.sleep(0.3)
+            running = SharedPoll.running()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            return running
+
+        assert asyncio.run(scenario()) == 1 + len(own)
+
+    def test_a_tenant_that_is_refused_is_its_own_trouble(self, sandbox: Sandbox) -> None:
+        sandbox.control.add_fault("status", status=403, query={"tenantId": "9"}, times=None)
+
+        async def one(tenant_id: str) -> Any:
+            stream = cast(AsyncGenerator[TriggerEvent, None], trigger(tenant_id=tenant_id).run())
+            try:
+                return (await anext(stream)).payload["status"]
+            finally:
+                await stream.aclose()
 
         async def scenario() -> list[Any]:
-            import logging
+            return list(await asyncio.gather(*(one(each) for each in ("1", "9", "2", "no number\n"))))
 
-            import structlog
+        assert asyncio.run(scenario()) == ["healthy", "error", "healthy", "error"]
 
-            manager = shared.SharedStreamManager(log=structlog.wrap_logger(logging.getLogger("test")))
-            made = [trigger(groups=["hsm"] if number % 2 else None) for number in range(50)]
-
-            async def one(number: int) -> Any:
-                key = made[number].shared_stream_key()
-                stream = manager.subscribe(trigger_id=number, trigger=made[number], key=key)
-                try:
-                    async for event in made[number].filter_shared_stream(stream):
-                        return event.payload["status"]
-                finally:
-                    await manager.unsubscribe(number, key)
-
-            tasks = [asyncio.create_task(one(number)) for number in range(50)]
-            await asyncio.sleep(0.5)
-            sandbox.control.update_health(group="hsm", status="success")
-            return await asyncio.gather(*tasks)
-
-        assert asyncio.run(scenario()) == ["healthy"] * 50
-        assert len(sandbox.control.request_log()) < 15
-
-    def test_many_share_one_poll_where_the_triggerer_shares_nothing(self, sandbox: Sandbox) -> None:
+    def test_many_share_one_poll(self, sandbox: Sandbox) -> None:
         sandbox.control.update_health(group="hsm", status="error")
 
         async def one(number: int) -> Any:
@@ -210,12 +417,6 @@ class TestSharing:
 
         assert asyncio.run(scenario()) == ["healthy"] * 20
         assert len(sandbox.control.request_log()) < 15
-
-    def test_the_same_criteria_are_judged_once(self, sandbox: Sandbox) -> None:
-        from airflow_custody.client.health.verdict import HealthCriteria
-
-        listing = HealthListing([])
-        assert listing.verdict(HealthCriteria()) is listing.verdict(HealthCriteria.of())
 
 
 def test_the_event_loop_is_not_blocked_by_a_slow_service(sandbox: Sandbox) -> None:
@@ -239,6 +440,37 @@ def test_the_event_loop_is_not_blocked_by_a_slow_service(sandbox: Sandbox) -> No
         return longest
 
     assert asyncio.run(scenario()) < 0.5
+
+
+def test_the_event_loop_is_not_blocked_by_many_criteria(sandbox: Sandbox) -> None:
+    entries = [health_entry(group=f"g{number % 20}", check=f"check{number}") for number in range(5_000)]
+    sandbox.control.set_health(entries)
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        checks = client.list_health_checks()
+    started = time.monotonic()
+    for number in range(100):
+        assert judge(checks, HealthCriteria(healthy_statuses=("success", f"{number}"))).healthy
+    on_the_loop = time.monotonic() - started
+
+    async def scenario() -> float:
+        async def one(number: int) -> None:
+            stream = cast(
+                AsyncGenerator[TriggerEvent, None],
+                trigger(healthy_statuses=["success", f"{number}"], poke_interval=60).run(),
+            )
+            assert (await anext(stream)).payload["status"] == "healthy"
+            await stream.aclose()
+
+        waiting = asyncio.gather(*(one(number) for number in range(100)))
+        pauses, last = [], time.monotonic()
+        while not waiting.done():
+            await asyncio.sleep(0.005)
+            pauses.append(time.monotonic() - last)
+            last = time.monotonic()
+        await waiting
+        return max(pauses)
+
+    assert asyncio.run(scenario()) < on_the_loop / 2
 
 
 def test_polls_become_rarer_while_the_service_fails() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from airflow_custody.client.arguments import describe, identifier_fault
 from airflow_custody.client.health.models import HealthCheck, WireHealthListing
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
-from airflow_custody.client.text import has_unprintable, sanitize
+from airflow_custody.client.text import has_unprintable
 
 LIST_HEALTH_CHECKS = Operation(
     "list health checks",
@@ -41,9 +42,8 @@ class HealthOperations(ServiceOperations):
 
 
 def _check_tenant_id(tenant_id: object) -> str:
-    text = str(tenant_id)
-    if isinstance(tenant_id, bool) or not text.strip() or text != text.strip() or has_unprintable(text):
-        raise LIST_HEALTH_CHECKS.refused(
-            f"the tenant id must be a tenant's number, not {sanitize(repr(tenant_id), 40)}"
-        )
-    return text
+    if identifier_fault(tenant_id) is None:
+        text = str(tenant_id)
+        if text.strip() and text == text.strip() and not has_unprintable(text):
+            return text
+    raise LIST_HEALTH_CHECKS.refused(f"the tenant id must be a tenant's number, not {describe(tenant_id)}")

@@ -8,15 +8,19 @@ from datetime import datetime, timezone
 from functools import cache
 from typing import Any
 
-from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.arguments import check_identifier, check_names
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyUnhealthyError
 from airflow_custody.client.health.models import HealthCheck
-from airflow_custody.client.text import as_list, count, sanitize
+from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 
 #: How many unhealthy checks, and how many groups, a verdict's JSON names; it stays small whatever is listed.
 MAX_PROBLEMS = 20
 MAX_GROUPS = 50
 _MAX_PROBLEMS_IN_SUMMARY = 3
+# How many of the names that exist a reason names, and how long it may become with them.
+_MAX_EXISTING_NAMES = 10
+_MAX_REASON = 800
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class HealthCriteria:
     def of(
         cls,
         *,
-        tenant_id: str | None = None,
+        tenant_id: str | int | None = None,
         groups: str | Iterable[str] | None = None,
         components: str | Iterable[str] | None = None,
         checks: str | Iterable[str] | None = None,
@@ -62,46 +66,59 @@ class HealthCriteria:
         :raises CustodyConfigurationError: if one of them is malformed; ``setting`` names it.
         """
         if not isinstance(require_fresh, bool):
-            raise _malformed("require_fresh", "must be True or False")
+            raise CustodyConfigurationError("require_fresh must be True or False", setting="require_fresh")
+        if healthy_statuses is None:
+            raise CustodyConfigurationError("healthy_statuses is missing", setting="healthy_statuses")
         return cls(
-            tenant_id=None if tenant_id is None else str(tenant_id),
-            groups=None if groups is None else _names("groups", groups),
-            components=None if components is None else _names("components", components),
-            checks=None if checks is None else _names("checks", checks),
-            require_results=None if require_results is None else _names("require_results", require_results),
-            healthy_statuses=tuple(word.lower() for word in _names("healthy_statuses", healthy_statuses)),
+            tenant_id=None
+            if tenant_id is None
+            else check_identifier("tenant_id", tenant_id, CustodyConfigurationError),
+            groups=_names("groups", groups),
+            components=_names("components", components),
+            checks=_names("checks", checks),
+            require_results=_names("require_results", require_results),
+            healthy_statuses=tuple(word.lower() for word in _names("healthy_statuses", healthy_statuses) or ()),
             require_fresh=require_fresh,
         )
 
 
-def _names(setting: str, value: str | Iterable[str]) -> tuple[str, ...]:
-    if not isinstance(value, Iterable):
-        raise _malformed(setting, "must be a list of names")
-    names = tuple(as_list(value))
-    if not names:
-        raise _malformed(setting, "is an empty list; leave it out if it is not meant")
-    for name in names:
-        if not isinstance(name, str) or not name.strip():
-            raise _malformed(setting, f"must be a list of names; {sanitize(repr(name), 40)} is none")
-    return names
+def _names(setting: str, value: object) -> tuple[str, ...] | None:
+    names = check_names(setting, value, CustodyConfigurationError)
+    return None if names is None else tuple(names)
 
 
-def _malformed(setting: str, why: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)
+@dataclass(frozen=True)
+class MissingName:
+    """
+    A name that the criteria ask for and that the listing does not have.
+
+    :param setting: the criterion that names it.
+    :param name: the name.
+    """
+
+    setting: str
+    name: str
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A reason why the service does not count as healthy: of one check, or of the listing (no check)."""
+    """
+    A reason why the service does not count as healthy.
+
+    :param reason: the reason, in words.
+    :param check: the check that it is about; None: the listing as a whole.
+    :param missing: the name that is missing, if that is the reason.
+    """
 
     reason: str
     check: HealthCheck | None = None
+    missing: MissingName | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem as small, plain JSON data."""
         check = self.check
         if check is None:
-            return {"reason": sanitize(self.reason)}
+            return {"reason": sanitize(self.reason, _MAX_REASON)}
         named = {
             "group": check.listed_under,
             "component": check.component_name,
@@ -114,7 +131,7 @@ class Problem:
 
     def __str__(self) -> str:
         if self.check is None:
-            return sanitize(self.reason)
+            return sanitize(self.reason, _MAX_REASON)
         check = self.check
         place = " / ".join(
             sanitize(part, 60) for part in (check.listed_under, check.component_name, check.health_check) if part
@@ -156,6 +173,11 @@ class HealthVerdict:
         """Whether at least one check was judged and nothing at all is wrong."""
         return self.total > 0 and not self.problems
 
+    @property
+    def missing(self) -> frozenset[MissingName]:
+        """The names that the criteria ask for and that the listing does not have."""
+        return frozenset(problem.missing for problem in self.problems if problem.missing is not None)
+
     def to_json(self) -> dict[str, Any]:
         """
         Return the verdict as plain JSON data, small whatever the size of the listing.
@@ -187,9 +209,11 @@ class HealthVerdict:
             return f"the service is healthy: {count(self.total, 'check')}, none of them unhealthy"
         reasons = "; ".join(str(problem) for problem in self.problems[:_MAX_PROBLEMS_IN_SUMMARY])
         more = len(self.problems) - _MAX_PROBLEMS_IN_SUMMARY
+        # Where the listing as a whole is the reason, the number of unhealthy checks would only contradict it.
+        counts = f" ({self.unhealthy} of {count(self.total, 'check')} unhealthy)" if self.unhealthy else ""
         return (
-            f"the service is not healthy ({self.unhealthy} of {count(self.total, 'check')} unhealthy): {reasons}"
-            f"{f'; and {more} more, all in the log' if more > 0 else ''}"
+            f"the service is not healthy{counts}: {reasons or 'no health check was judged'}"
+            f"{f'; and {more} more' if more > 0 else ''}"
         )
 
     def table(self) -> Iterator[str]:
@@ -206,6 +230,25 @@ class HealthVerdict:
             yield f"NOT HEALTHY: {problem}"
 
 
+def missing_names_error(missing: Iterable[MissingName], summary: str) -> CustodyUnhealthyError:
+    """
+    Return the error that ends a wait for names that do not exist; it is not retryable.
+
+    A name that is missing once may belong to a service that is just starting, so raise it when names are missing from
+    two listings in a row.
+
+    :param missing: the names that are missing from both.
+    :param summary: the summary of the second verdict.
+    """
+    settings = sorted({each.setting for each in missing})
+    return CustodyUnhealthyError(
+        summary,
+        retryable=False,
+        setting=settings[0],
+        advice=f"Correct {' and '.join(repr(each) for each in settings)}: names are compared exactly.",
+    )
+
+
 def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime | None = None) -> HealthVerdict:
     """
     Judge a listing of health checks. In doubt it is not healthy.
@@ -217,8 +260,7 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     """
     verdict = HealthVerdict(fetched_at=now or datetime.now(timezone.utc))
     judge_ = _Judge(criteria, verdict.fetched_at)
-    unfiltered = criteria.groups is criteria.components is criteria.checks is None
-    selected = checks if unfiltered else [check for check in checks if _is_selected(check, criteria)]
+    selected = _select(checks, criteria)
     for check in selected:
         group = verdict.groups.get(check.listed_under)
         if group is None:
@@ -232,16 +274,8 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     verdict.total = len(selected)
     verdict.oldest_update = _oldest_update(selected)
     # What is wrong with the listing as a whole explains the rest: it comes first.
-    verdict.problems[:0] = [Problem(reason) for reason in judge_.faults_of_listing(checks, selected)]
+    verdict.problems[:0] = judge_.problems_of_listing(checks, selected, verdict.unhealthy)
     return verdict
-
-
-def _is_selected(check: HealthCheck, criteria: HealthCriteria) -> bool:
-    return (
-        (criteria.groups is None or check.listed_under in criteria.groups)
-        and (criteria.components is None or check.component_name in criteria.components)
-        and (criteria.checks is None or check.health_check in criteria.checks)
-    )
 
 
 def _oldest_update(checks: Iterable[HealthCheck]) -> datetime | None:
@@ -312,33 +346,79 @@ class _Judge:
             reasons.append(f"it names another group, {sanitize(group, 60)!r}, than it is listed under")
         return reasons
 
-    def faults_of_listing(self, checks: Sequence[HealthCheck], selected: Sequence[HealthCheck]) -> list[str]:
+    def problems_of_listing(
+        self, checks: Sequence[HealthCheck], selected: Sequence[HealthCheck], unhealthy: int
+    ) -> list[Problem]:
         criteria = self._criteria
         if not checks:
-            of_tenant = f" of tenant {criteria.tenant_id}" if criteria.tenant_id else ""
-            return [f"the service lists no health checks{of_tenant}"]
-        reasons = [
-            *_unmatched("group", criteria.groups, checks, selected, lambda check: check.listed_under),
-            *_unmatched("component", criteria.components, checks, selected, lambda check: check.component_name),
-            *_unmatched("check", criteria.checks, checks, selected, lambda check: check.health_check),
-        ]
-        if not selected and not reasons:
-            reasons.append("no health check is left after filtering")
-        for key in sorted(self._required - self._reported):
-            reasons.append(f"no check reports a result for {sanitize(key, 80)!r}")
-        return reasons
+            of_tenant = f" of tenant {sanitize(criteria.tenant_id, 20)}" if criteria.tenant_id else ""
+            return [Problem(f"the service lists no health checks{of_tenant}")]
+        # A name that does not exist at all explains why others are left with nothing.
+        for exists in (False, True):
+            found = [_unmatched(setting, criteria, checks, selected, exists=exists) for setting in _FILTERS]
+            if problems := [problem for of_setting in found for problem in of_setting]:
+                break
+        if not selected and not problems:
+            problems.append(Problem("no health check is left after filtering"))
+        for number, key in enumerate(sorted(self._required - self._reported)):
+            reason = f"no check reports a result for {sanitize(key, 80)!r}"
+            if number == 0:
+                reported = (((check.report or {}).get("results") or {}) for check in selected)
+                reason += f"; {_existing('results', (each for results in reported for each in results))}"
+            # An unhealthy check may be why nothing is reported: then the absence of a key proves nothing.
+            missing = None if unhealthy else MissingName("require_results", key)
+            problems.append(Problem(reason, missing=missing))
+        return problems
+
+
+_FILTERS: dict[str, tuple[str, Callable[[HealthCheck], str | None]]] = {
+    "groups": ("group", lambda check: check.listed_under),
+    "components": ("component", lambda check: check.component_name),
+    "checks": ("check", lambda check: check.health_check),
+}
+
+
+def _select(
+    checks: Sequence[HealthCheck], criteria: HealthCriteria, without: str | None = None
+) -> Sequence[HealthCheck]:
+    """Return the checks that pass the filters, or all of them but one."""
+    for setting, (_, name_of) in _FILTERS.items():
+        wanted: tuple[str, ...] | None = getattr(criteria, setting)
+        if wanted is not None and setting != without:
+            names = frozenset(wanted)
+            checks = [check for check in checks if name_of(check) in names]
+    return checks
 
 
 def _unmatched(
-    kind: str,
-    wanted: Iterable[str] | None,
+    setting: str,
+    criteria: HealthCriteria,
     checks: Sequence[HealthCheck],
     selected: Sequence[HealthCheck],
-    name_of: Callable[[HealthCheck], str | None],
-) -> Iterator[str]:
-    """Yield a reason for each name of a filter that matches nothing."""
+    *,
+    exists: bool,
+) -> Iterator[Problem]:
+    """Yield a problem for each name of a filter that matches nothing, of those that exist or of those that do not."""
+    kind, name_of = _FILTERS[setting]
+    wanted: tuple[str, ...] | None = getattr(criteria, setting)
     if wanted is None:
         return
-    for name in sorted(set(wanted) - {name_of(check) for check in selected}):
-        listed = any(name_of(check) == name for check in checks)
-        yield f"no {kind} named {sanitize(name, 80)!r} {'is left by the other filters' if listed else 'exists'}"
+    listed = {name_of(check) for check in checks}
+    unmatched = set(wanted) - {name_of(check) for check in selected}
+    for number, name in enumerate(sorted(name for name in unmatched if (name in listed) is exists)):
+        where = "is left by the other filters" if exists else "exists"
+        reason = f"no {kind} named {sanitize(name, 80)!r} {where}"
+        if number == 0:
+            left = _select(checks, criteria, without=setting) or checks
+            reason += f"; {_existing(setting, (name_of(check) for check in left))}"
+        yield Problem(reason, missing=MissingName(setting, name))
+
+
+def _existing(setting: str, names: Iterable[str | None]) -> str:
+    """Return in words which names exist: the first of them, each cut to a bearable length."""
+    existing = sorted({name for name in names if name})
+    if not existing:
+        return f"there are no {setting}"
+    named = ", ".join(repr(sanitize(name, 40)) for name in existing[:_MAX_EXISTING_NAMES])
+    more = len(existing) - _MAX_EXISTING_NAMES
+    return f"the {setting} are {named}{f' and {more} more' if more > 0 else ''}"

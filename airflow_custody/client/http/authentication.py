@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from requests import PreparedRequest
 from requests.auth import AuthBase
 
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import REDACTED, Secret, redact, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.client.http.transport import Transport
 
-_REDACTED = "***"
-# Shorter texts turn up by chance in anything that the service says.
-_MIN_REDACTED_LENGTH = 4
+# A service may echo a token long after it was replaced.
+_MAX_TOKENS = 200
+
+_MIN_ECHOED_LENGTH = 16
+# Characters of a response that is unescaped to find secrets in it.
+_MAX_UNESCAPED = 64 * 1024
 
 
 class Authentication(AuthBase):
@@ -30,16 +33,16 @@ class Authentication(AuthBase):
     def __init__(self, *, source: str) -> None:
         self.source = source
         # Replaced, never changed: another thread may be redacting.
-        self._secrets: frozenset[str] = frozenset()
-        self._recent_tokens: tuple[str, ...] = ()
+        self._secrets: tuple[Secret, ...] = ()
+        self._tokens: tuple[Secret, ...] = ()
 
     def hide(self, secret: str) -> None:
         """Take a secret out of all text that :meth:`redact` returns."""
-        self._secrets |= {secret}
+        self._secrets = (*self._secrets, Secret(secret))
 
     def hide_token(self, token: str) -> None:
-        """Do the same for a token that will be replaced; a service may echo one that was, so some are kept."""
-        self._recent_tokens = (*self._recent_tokens[-3:], token)
+        """Do the same for a token that will be replaced: for the last two hundred of them."""
+        self._tokens = (*self._tokens[1 - _MAX_TOKENS :], Secret(token))
 
     def bind(self, transport: Transport) -> None:
         """Take the transport of the client that this belongs to."""
@@ -48,14 +51,28 @@ class Authentication(AuthBase):
         """Tell whether a request whose response was 401 may be sent once more, with newer credentials."""
         return False
 
+    def accepted(self, request: PreparedRequest) -> None:
+        """Take notice that the service accepted the credentials of a request."""
+
     def redact(self, text: object, limit: int = 300) -> str:
         """Return text from outside fit for a message: secrets that it echoes replaced, then cut to the limit."""
-        whole = str(text)
-        # The longest first: one may contain another.
-        for secret in sorted((*self._secrets, *self._recent_tokens), key=len, reverse=True):
-            if len(secret) >= _MIN_REDACTED_LENGTH:
-                whole = whole.replace(secret, _REDACTED)
-        return sanitize(whole, limit)
+        # More than sanitize() looks at: what is cut off here, even within an escaped secret, is not returned.
+        head = str(text)[: limit * 16 + 1024]
+        return sanitize(redact(head, (*self._secrets, *self._tokens)), limit)
+
+    def is_echoed_in(self, body: bytes) -> bool:
+        """
+        Tell whether a response repeats a secret.
+
+        A long one is searched for secrets as they are and in base64 only, which costs little.
+        """
+        text = body.decode("utf-8", "replace")
+        # A password may be a word that the service uses.
+        secrets = [secret for secret in (*self._secrets, *self._tokens) if secret.length >= _MIN_ECHOED_LENGTH]
+        if any(secret.is_in(text) for secret in secrets):
+            return True
+        is_escaped = len(text) <= _MAX_UNESCAPED and any(sign in text for sign in "\\&%")
+        return is_escaped and redact(text, secrets) != text
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({_REDACTED})"
+        return f"{type(self).__name__}({REDACTED})"

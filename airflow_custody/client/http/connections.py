@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import io
+import os
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, cast
 
@@ -20,6 +22,15 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.exceptions import TimeoutError as UrllibTimeoutError
 
+NETWORK_ERRORS = (requests.RequestException, OSError, http.client.HTTPException)
+# Reasons of OpenSSL for a first record that is not TLS.
+_NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
+_TLS_RECORD_TYPES = range(20, 24)
+_TLS_MAJOR_VERSION = 3
+_LINGER = "hh" if os.name == "nt" else "ii"
+_MAX_INTERIM_RESPONSES = 20
+_SWITCHING_PROTOCOLS = 101
+
 
 class BeforeSendError(Exception):
     """Carries what ``before_send`` raised past urllib3, which takes an OSError for the network's."""
@@ -29,19 +40,61 @@ class BeforeSendError(Exception):
         self.raised = raised
 
 
+class ConnectionLostError(Exception):
+    """Raised when a connection is of no use any more before anything of the request was sent."""
+
+
 @dataclass
 class Sending:
     """
     The sending of one request by this thread.
 
+    :param timeout: seconds for the whole exchange. The time that ``before_send`` takes does not count.
     :param before_send: called once the connection is established, right before the first byte leaves.
+    :param fresh: whether it needs a connection that nothing was sent on before, and that the peer has neither closed
+        nor sent anything on.
     :param sent: whether any part of the request may have left.
+    :param tunnelled: whether a proxy has connected us to the service.
     :param refused_by_proxy: whether a proxy was reached and did not connect us to the service.
+    :param first_bytes: the first bytes that the peer sent outside of TLS.
     """
 
+    timeout: float
     before_send: Callable[[], None] | None = None
+    fresh: bool = False
     sent: bool = False
+    tunnelled: bool = False
     refused_by_proxy: bool = False
+    first_bytes: bytes = b""
+    deadline: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.deadline = monotonic() + self.timeout
+
+    def left(self) -> float:
+        """
+        Return the seconds until the deadline.
+
+        :raises TimeoutError: if there are none.
+        """
+        left = self.deadline - monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        return left
+
+    def prepare(self) -> None:
+        """Call ``before_send``, and move the deadline by the time that it takes."""
+        if self.before_send is None:
+            return
+        started = monotonic()
+        raised: BaseException | None = None
+        try:
+            self.before_send()
+        except BaseException as exception:
+            raised = exception
+        if raised is not None:
+            raise BeforeSendError(raised)
+        self.deadline += monotonic() - started
 
 
 _current: ContextVar[Sending | None] = ContextVar("_current", default=None)
@@ -63,22 +116,23 @@ class _DeadlineReader(io.RawIOBase):
     def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
         self._raw = raw
         self._sock = sock
-        # urllib3 has just set the socket's time-out to what is left of the whole call's.
-        left = sock.gettimeout()
-        self._deadline = None if left is None else monotonic() + left
+        # Kept, because the body is read after the sending.
+        self._sending = _current.get()
         self.ended = False
+        self.stopped = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        if self._deadline is not None:
-            left = self._deadline - monotonic()
-            if left <= 0:
-                raise TimeoutError("timed out")
-            self._sock.settimeout(left)
+        if self.stopped:
+            return None
+        if self._sending is not None:
+            self._sock.settimeout(self._sending.left())
         size = cast("int | None", self._raw.readinto(buffer))
         self.ended = size == 0
+        if self._sending is not None and not self._sending.first_bytes and type(self._sock) is socket.socket:
+            self._sending.first_bytes = bytes(buffer[: min(size or 0, 2)])
         return size
 
     def close(self) -> None:
@@ -87,12 +141,31 @@ class _DeadlineReader(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that is read within its deadline, and that notices when it ends inside its headers."""
+    """
+    A response that is read within its deadline, and that notices when it ends inside its headers.
+
+    Its connection is used again only if nothing else came before it or after it.
+    """
 
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
+        self._socket = sock
         self._reader = _DeadlineReader(self.fp.detach(), sock)
         self.fp = io.BufferedReader(self._reader)
+        self._interim_responses = 0
+
+    def _read_status(self) -> tuple[str, int, str]:
+        # http.client knows 100 only, and takes any other interim response for the final one.
+        while True:
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+            if not 100 <= status < 200:
+                return version, status, reason
+            if status == _SWITCHING_PROTOCOLS:
+                raise http.client.HTTPException("the service switches to another protocol (101)")
+            self._interim_responses += 1
+            if self._interim_responses > _MAX_INTERIM_RESPONSES:
+                raise http.client.HTTPException(f"more than {_MAX_INTERIM_RESPONSES} interim responses (1xx)")
+            http.client.parse_headers(self.fp)
 
     def begin(self) -> None:
         super().begin()
@@ -100,6 +173,21 @@ class _Response(http.client.HTTPResponse):
         # empty one. If they did end, nothing has been read beyond them.
         if self._reader.ended:
             raise http.client.IncompleteRead(b"")
+        _discard_on_close(self._socket, False)
+        # urllib3 would log what it cannot parse, and that may be a secret.
+        self.headers.defects = []
+        self.headers.set_payload("")
+        # Two lengths, or more than one response: who sends that may send more.
+        if self._interim_responses or (self.chunked and "Content-Length" in self.headers):
+            self.will_close = True
+
+    def _close_conn(self) -> None:
+        self._reader.stopped = True
+        # What follows a response would pass for the response to the next request.
+        if self.fp.peek(1) or not _is_quiet(self._socket):
+            with suppress(OSError):
+                getattr(self._socket, "socket", self._socket).shutdown(socket.SHUT_RDWR)
+        super()._close_conn()  # type: ignore[misc]
 
 
 class _Connection(HTTPConnection):
@@ -107,26 +195,74 @@ class _Connection(HTTPConnection):
 
     response_class = _Response
 
+    def _new_conn(self) -> socket.socket:
+        sock = super()._new_conn()
+        if (sending := _current.get()) is not None:
+            # What follows in connecting, a handshake say, has the time that is left.
+            with suppress(TimeoutError):
+                sock.settimeout(sending.left())
+        return sock
+
     def _tunnel(self) -> None:
+        sending = _current.get()
         try:
             super()._tunnel()
         except OSError:
-            if (sending := _current.get()) is not None:
+            if sending is not None:
                 sending.refused_by_proxy = True
             raise
+        if sending is not None:
+            sending.tunnelled, sending.first_bytes = True, b""
 
     def endheaders(self, *args: Any, **kwargs: Any) -> None:
         # Headers are held back until here. A proxy's tunnel does not come this way: connect() makes it.
         if self.sock is None:
             self.connect()
         if (sending := _current.get()) is not None:
-            if sending.before_send is not None:
-                try:
-                    sending.before_send()
-                except BaseException as exception:
-                    raise BeforeSendError(exception) from None
+            sending.prepare()
+            left = sending.left()
+            if sending.fresh and not _is_quiet(self.sock):
+                raise ConnectionLostError
+            self.sock.settimeout(left)
+            # Who gives up, or dies, leaves nothing behind that the system could deliver later.
+            _discard_on_close(self.sock, True)
+            _give_up_after(self.sock, left)
             sending.sent = True
         super().endheaders(*args, **kwargs)
+
+
+def _is_quiet(sock: Any) -> bool:
+    """Tell whether the peer has neither closed the connection nor sent anything on it that was not read."""
+    timeout = sock.gettimeout()
+    try:
+        sock.settimeout(0)
+        # Not a look at the file descriptor: TLS has messages of its own, and its end comes as one.
+        sock.recv(1)
+    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return True
+    except OSError:
+        return False
+    finally:
+        with suppress(OSError):
+            sock.settimeout(timeout)
+    return False
+
+
+def _discard_on_close(sock: Any, discard: bool) -> None:
+    """Set whether closing the socket, also by the end of the process, discards what is not delivered yet."""
+    # Within TLS to a proxy, the service's TLS runs over an object that is no socket.
+    with suppress(OSError):
+        getattr(sock, "socket", sock).setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(_LINGER, int(discard), 0)
+        )
+
+
+def _give_up_after(sock: Any, seconds: float) -> None:
+    """Have the system stop delivering after this time, where it can: a forked process may keep the socket open."""
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        with suppress(OSError):
+            getattr(sock, "socket", sock).setsockopt(socket.IPPROTO_TCP, option, max(1, int(seconds * 1000)))
 
 
 class _TLSConnection(_Connection, HTTPSConnection):
@@ -136,8 +272,15 @@ class _TLSConnection(_Connection, HTTPSConnection):
 class _Pool(HTTPConnectionPool):
     ConnectionCls = _Connection
 
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        connection = super()._get_conn(timeout)
+        if (sending := _current.get()) is not None and sending.fresh:
+            # A closed one connects again when it is used.
+            connection.close()
+        return connection
 
-class _TLSPool(HTTPSConnectionPool):
+
+class _TLSPool(_Pool, HTTPSConnectionPool):
     ConnectionCls = _TLSConnection
 
 
@@ -173,6 +316,11 @@ def exception_chain(exception: BaseException, without: BaseException | None = No
             pending += [each.__cause__, each.__context__, getattr(each, "reason", None), *each.args]
 
 
+def is_network_error(chain: Iterable[BaseException]) -> bool:
+    """Tell whether these exceptions are about the network, or a peer."""
+    return any(isinstance(each, NETWORK_ERRORS) for each in chain)
+
+
 def is_timeout(chain: Iterable[BaseException]) -> bool:
     """Tell whether these exceptions are about a time-out."""
     return any(isinstance(each, (TimeoutError, requests.Timeout, UrllibTimeoutError)) for each in chain)
@@ -183,14 +331,38 @@ def is_tls(chain: Iterable[BaseException]) -> bool:
     return any(isinstance(each, ssl.SSLError) for each in chain)
 
 
+def is_not_tls(chain: Iterable[BaseException]) -> bool:
+    """Tell whether these exceptions say that the peer's response to a TLS handshake was not TLS."""
+    return any(isinstance(each, ssl.SSLError) and each.reason in _NOT_TLS for each in chain)
+
+
+def is_tls_record(first_bytes: bytes) -> bool:
+    """Tell whether these are the first bytes of a TLS record."""
+    return len(first_bytes) > 1 and first_bytes[0] in _TLS_RECORD_TYPES and first_bytes[1] == _TLS_MAJOR_VERSION
+
+
+def speaks_tls(host: str, port: int, timeout: float) -> bool:
+    """Tell whether a server responds to the beginning of a TLS handshake with TLS; nothing else is sent."""
+    hello = ssl.MemoryBIO()
+    handshake = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(ssl.MemoryBIO(), hello, server_hostname=host)
+    with suppress(ssl.SSLWantReadError):
+        handshake.do_handshake()
+    try:
+        with socket.create_connection((host, port), timeout) as sock:
+            sock.sendall(hello.read())
+            return is_tls_record(sock.recv(2, socket.MSG_WAITALL))
+    except OSError:
+        return False
+
+
 def is_unconnected(chain: Iterable[BaseException]) -> bool:
     """Tell whether these exceptions say that no connection was made, to the service or to a proxy."""
     return any(isinstance(each, (ConnectTimeoutError, NewConnectionError)) for each in chain)
 
 
-def innermost_text(chain: list[BaseException]) -> str:
-    """Return the operating system's own words, which say more than those wrapped around them."""
+def system_text(chain: Iterable[BaseException]) -> str | None:
+    """Return the operating system's own words, which say more than those wrapped around them; None if it has none."""
     for each in chain:
         if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
             return each.strerror
-    return str(chain[-1]) or type(chain[-1]).__name__
+    return None

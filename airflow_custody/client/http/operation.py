@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from airflow_custody.client.errors import (
     CustodyConnectionError,
@@ -19,6 +19,8 @@ from airflow_custody.client.errors import (
 API_ROOT = "/api/rest/v1"
 #: How many rows the service lists on one page, and how many objects one batch may hold.
 MAX_PAGE_SIZE = 100
+#: How many rows are read of one listing: one that claims to have more is not believed.
+MAX_LISTED_ROWS = 1_000_000
 #: Seconds that the service may take to show in its listings what it has done.
 DEFAULT_LOOKUP_WAIT = 30.0
 
@@ -34,9 +36,14 @@ class Operation:
     :param roles: roles that the user needs.
     :param repeatable: whether sending it twice does no harm. What is not repeatable is sent again only if the
         connection was never made. None (default): everything but a POST.
-    :param confidential: whether its response holds a secret, so that nothing of it may be quoted. Default False.
+    :param confidential: whether its request or its response holds a secret, so that nothing of the response may be
+        quoted, whatever its status. Default False.
     :param documented: whether it is part of the interface description that this package was built to. The others
         are known from what the makers of the service publish, and a service may not offer them. Default True.
+    :param confirmed_by: what makes a 2xx response to a write the service's own word; every write must say it.
+        ``result``: the response must hold what was made or how much was done, and the method checks it.
+        ``read back``: an empty response is enough, or one that shows the object in its new state; after anything
+        else the object is read (``ServiceOperations._write``). Default None: it is no write.
     :param hints: what to tell the user for a status code, beyond what holds for every operation.
     """
 
@@ -47,7 +54,12 @@ class Operation:
     repeatable: bool | None = None
     confidential: bool = False
     documented: bool = True
+    confirmed_by: Literal["result", "read back"] | None = None
     hints: Mapping[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.confirmed_by is None) is not (self.method == "GET"):
+            raise TypeError(f"{self.name}: a write, and nothing else, must say what it is confirmed by")
 
     @property
     def is_repeatable(self) -> bool:

@@ -20,7 +20,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import count
 
 T = TypeVar("T")
 
@@ -33,13 +33,17 @@ _ERROR_TYPES: dict[int, type[CustodyError]] = {
 }
 # The server or a gateway gave up waiting for the request: nobody knows how much of it arrived.
 _REQUEST_TIMEOUT = 408
+_NO_SUCH_OBJECT = (
+    "What is asked for may not exist; or the service does not offer this operation, which is not part of its "
+    "documented interface."
+)
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 
 
 @dataclass(frozen=True)
 class Response:
     """
-    What came back: a status, a few headers, and the body as far as it came.
+    What came back: a status, a few headers, and the body as far as it came, all of it as it was sent.
 
     :param truncated: why the body is not complete; None if it is.
     """
@@ -51,6 +55,33 @@ class Response:
     retry_after: float | None
     body: bytes
     truncated: str | None = None
+
+    @property
+    def is_service_error(self) -> bool:
+        """
+        Whether the body is an error body of the service: flat, or of the RPC form.
+
+        Beside its ``message`` it has ``error``, or a number ``code``; a gateway's has neither.
+        """
+        data = _json(self.body)
+        if not isinstance(data, dict) or not isinstance(data.get("message"), str):
+            return False
+        error, code = data.get("error"), data.get("code")
+        return (isinstance(error, str) and bool(error)) or (isinstance(code, int) and not isinstance(code, bool))
+
+    @property
+    def says_error(self) -> bool:
+        """
+        Whether the body says that something failed, whoever said it: no response that does is a success.
+
+        It has an ``error`` or an ``error_code`` that is not empty, a ``code`` other than 0 beside a ``message``, or a
+        ``success`` that is false.
+        """
+        data = _json(self.body)
+        if not isinstance(data, dict):
+            return False
+        has_code = "message" in data and data.get("code") not in (None, False, "", "0", 0)
+        return has_code or bool(data.get("error") or data.get("error_code")) or data.get("success") is False
 
 
 @dataclass(frozen=True)
@@ -66,6 +97,21 @@ class Reply(Generic[T]):
     auth: Authentication
     body: T
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether there is no body, or ``{}``: the service leaves out what is empty."""
+        return not self.response.body.strip() or self.json == {}
+
+    @property
+    def json(self) -> Any:
+        """The whole body as JSON; None if it is not JSON."""
+        return _json(self.response.body)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the body says that something failed, whatever the status says."""
+        return self.response.says_error
+
     def unexpected(self, why: str) -> CustodyError:
         """Return the error for a body that this service would not have sent."""
         return _not_this_service(self.operation, self.response, self.auth, why)
@@ -78,7 +124,7 @@ class Reply(Generic[T]):
 
         :raises CustodyError: if it has none of them.
         """
-        if not cast("dict[str, Any]", self.body).keys() & set(keys) and _json(self.response.body) != {}:
+        if not cast("dict[str, Any]", self.body).keys() & set(keys) and self.json != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
 
 
@@ -86,18 +132,26 @@ def read_reply(operation: Operation, response: Response, shape: Any, auth: Authe
     """
     Return the reply that a response is.
 
-    :param shape: the ``TypedDict`` that the body must fit, its unknown fields ignored; None: no body is needed.
-    :raises CustodyError: as the status says, or if the body is truncated or does not fit.
+    :param shape: the ``TypedDict`` that the body must fit, its unknown fields ignored; None: the caller judges it, and
+        looks at :attr:`Reply.is_error`.
+    :raises CustodyError: as the status says, or if the body is truncated, does not fit or says that something failed.
     """
     if not 200 <= response.status < 300:
         raise _error_of_status(operation, response, auth)
     if response.truncated:
         raise _not_this_service(operation, response, auth, response.truncated, retryable=True)
     if shape is None:
-        if response.body.strip() and not isinstance(_json(response.body), dict):
-            # A gateway's page with status 200, say.
-            raise _not_this_service(operation, response, auth, "its body is not a JSON object")
         return Reply(operation, response, auth, None)
+    if not operation.confidential and auth.is_echoed_in(response.body):
+        # Whatever is read from it may come into a log, an XCom or a trigger's event.
+        raise operation.not_understood(
+            "the response repeats a secret that this client sends, so nothing of it is used", status=response.status
+        )
+    if response.says_error:
+        text, code = _error_text(operation, response, auth)
+        raise operation.not_understood(
+            f"the status says success, and the body an error: {text}", status=response.status, error_code=code
+        )
     try:
         return Reply(operation, response, auth, _adapter(shape).validate_json(response.body))
     except ValidationError as error:
@@ -106,7 +160,8 @@ def read_reply(operation: Operation, response: Response, shape: Any, auth: Authe
         why = "its body is empty" if not response.body else "its body is not JSON"
     else:
         place = ".".join(str(part) for part in first["loc"]) or "the body"
-        why = f"{sanitize(place, 80)}: {sanitize(first['msg'], 80)}"
+        # A place may be a key of the body, and a confidential operation quotes none.
+        why = "its body has another shape" if operation.confidential else auth.redact(f"{place}: {first['msg']}", 160)
     raise _not_this_service(operation, response, auth, why)
 
 
@@ -117,15 +172,15 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 
 def _error_of_status(operation: Operation, response: Response, auth: Authentication) -> CustodyError:
     """Return the error that a status other than 2xx stands for."""
-    text, code, is_json = _error_text(response, auth)
+    text, code = _error_text(operation, response, auth)
     facts: dict[str, Any] = {
         "status": response.status,
         "error_code": code,
         "retry_after": response.retry_after,
-        "from_gateway": bool(response.body) and not is_json,
+        "from_service": response.is_service_error,
     }
     if response.status < 400:
-        target = f" to {response.location}" if response.location else ""
+        target = f" to {auth.redact(response.location)}" if response.location and not operation.confidential else ""
         return operation.failed(
             CustodyResponseError,
             f"the service redirects{target}; redirects are not followed",
@@ -148,7 +203,8 @@ def _error_of_status(operation: Operation, response: Response, auth: Authenticat
             advice = f"The service asks to wait {response.retry_after:g} s."
         error = operation.failed(_ERROR_TYPES.get(response.status, CustodyRequestError), text, **facts, advice=advice)
     if error.not_offered and not operation.documented:
-        error.advice = " ".join(filter(None, [error.advice, _MAYBE_NOT_OFFERED]))
+        hint = _NO_SUCH_OBJECT if response.status == 404 and error.from_service else _MAYBE_NOT_OFFERED
+        error.advice = " ".join(filter(None, [error.advice, hint]))
     return error
 
 
@@ -156,35 +212,46 @@ def _not_this_service(
     operation: Operation, response: Response, auth: Authentication, why: str, retryable: bool | None = None
 ) -> CustodyError:
     """Return the error for a 2xx response that is not this service's: another program's, or a piece of one."""
-    beginning = "" if operation.confidential else auth.redact(_text(response.body), 120)
     return operation.not_understood(
-        f"this is not a response of the custody service: {why} (content type {response.content_type or 'not given'}, "
-        f"{count(len(response.body), 'byte')}{', beginning ' + repr(beginning) if beginning else ''})",
+        f"this is not a response of the custody service: {why} ({_describe_body(operation, response, auth)})",
         status=response.status,
         retryable=retryable,
-        from_gateway=bool(response.body) and _json(response.body) is None,
     )
 
 
-def _error_text(response: Response, auth: Authentication) -> tuple[str, str | None, bool]:
-    """
-    Return the message of an error body, its error code, and whether it is JSON.
+def _describe_body(operation: Operation, response: Response, auth: Authentication) -> str:
+    """Describe a body that is not the service's: its type, its length, its first words."""
+    size = count(len(response.body), "byte")
+    if operation.confidential:
+        return f"{size}, not shown because this call carries a secret"
+    beginning = auth.redact(_text(response.body), 120)
+    content_type = auth.redact(response.content_type, 80) or "not given"
+    return f"content type {content_type}, {size}{', beginning ' + repr(beginning) if beginning else ''}"
 
-    The service has two forms, flat and RPC; a gateway may send anything or nothing.
+
+def _error_text(operation: Operation, response: Response, auth: Authentication) -> tuple[str, str | None]:
     """
+    Return the message of an error body, and its error code.
+
+    The service has two forms, flat and RPC; a gateway may send anything or nothing. Of what is neither, only the first
+    words are quoted; and nothing at all if the operation is confidential.
+    """
+    if operation.confidential:
+        return f"the response is an error ({_describe_body(operation, response, auth)})", None
     data = _json(response.body)
     if isinstance(data, dict):
-        text = ": ".join(str(data[key]) for key in ("error", "message") if data.get(key))
+        texts = [data[key] for key in ("error", "message") if isinstance(data.get(key), str) and data[key]]
         code = data.get("error_code")
-        return auth.redact(text or _text(response.body)), auth.redact(code, 60) if code else None, True
-    reason = response.reason or "no reason"
-    if text := auth.redact(_text(response.body), 160):
-        return f"{reason}; not the service's own words: {text!r}", None, data is not None
-    return f"{reason}; the response has no body", None, False
+        if texts:
+            return auth.redact(": ".join(texts)), auth.redact(code, 60) if isinstance(code, str) and code else None
+    reason = auth.redact(response.reason, 60) or "no reason"
+    if response.body.strip():
+        return f"{reason}; not the service's own words: {_describe_body(operation, response, auth)}", None
+    return f"{reason}; the response has no body", None
 
 
 def _text(body: bytes) -> str:
-    # Far more than is ever quoted, and long enough to hold a whole token that must be redacted.
+    # Far more than is ever quoted.
     return body[:65536].decode("utf-8", "replace")
 
 

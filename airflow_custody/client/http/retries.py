@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 from urllib3.exceptions import InvalidHeader
@@ -39,6 +40,7 @@ def parse_retry_after(header: str | None) -> float | None:
     if header is None:
         return None
     try:
-        return float(Retry().parse_retry_after(header))
+        seconds = float(Retry().parse_retry_after(header))
     except (InvalidHeader, ValueError, TypeError, OverflowError, IndexError):
         return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import http.client
 import logging
 import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 from urllib.parse import unquote, urlsplit
 
 import requests
-from urllib3.util import Timeout
 
 from airflow_custody import __version__
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyConnectionError, CustodyError
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.connections import (
+    NETWORK_ERRORS,
     Adapter,
     BeforeSendError,
+    ConnectionLostError,
     Sending,
     exception_chain,
-    innermost_text,
+    is_network_error,
+    is_not_tls,
     is_timeout,
     is_tls,
+    is_tls_record,
     is_unconnected,
+    speaks_tls,
+    system_text,
     track,
 )
 from airflow_custody.client.http.operation import API_ROOT, Operation
@@ -46,7 +50,11 @@ T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
 
 _CHUNK = 256 * 1024
-_NETWORK_ERRORS = (requests.RequestException, OSError, http.client.HTTPException)
+_BAD_REQUEST = 400
+# How often the peer may close a connection right before anything is sent on it.
+_MAX_LOST_CONNECTIONS = 3
+# Seconds to find out whether a server that cannot be talked to speaks TLS.
+_PROBE_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +68,13 @@ class _Failure:
 
     error: CustodyError
     may_retry: bool
+
+
+class _Session(requests.Session):
+    """A session that follows no redirect, nor takes one apart: its target may be unreadable."""
+
+    def get_redirect_target(self, resp: requests.Response) -> None:
+        return None
 
 
 class Transport:
@@ -83,7 +98,9 @@ class Transport:
             password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
             for secret in filter(None, (proxy, password, unquote(password))):
                 auth.hide(secret)
-        self._session = requests.Session()
+        # Whether the server may still turn out to speak TLS where the base URL says plain HTTP.
+        self._maybe_tls = settings.base_url.startswith("http:") and not self._proxies
+        self._session = _Session()
         # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
         self._session.trust_env = False
         user_agent = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", settings.user_agent]))
@@ -126,11 +143,12 @@ class Transport:
         Call an operation: send the request, retry it where that is safe, and read the response.
 
         :param operation: what is called; says whether it may be repeated.
-        :param shape: the ``TypedDict`` that the response's body must fit; None: no body is needed.
+        :param shape: the ``TypedDict`` that the response's body must fit; None: the caller judges the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
         :param body: JSON data to send; None (default): no body.
-        :param before_send: called on the open connection right before the request's first byte leaves; what it
-            raises comes out of here unchanged, and nothing was sent. Default None.
+        :param before_send: called on the open connection right before the request's first byte leaves, and again
+            before each further sending, or if the connection is closed meanwhile; what it raises comes out of here
+            unchanged, and nothing was sent. Default None.
         :param authenticate: whether to send credentials. Default True.
         :return: the reply.
         """
@@ -147,10 +165,13 @@ class Transport:
             prepared = self._prepare(operation, request)
             outcome = self._exchange(operation, prepared, before_send)
             if isinstance(outcome, Response) and outcome.status == 401 and authenticate and not renewed:
-                # It was refused, not carried out: newer credentials are worth another try.
                 renewed = True
-                if self.auth.renew(prepared):
+                # Newer credentials are worth another try, if it was refused and not carried out: a gateway's 401 proves
+                # nothing.
+                if self.auth.renew(prepared) and (operation.is_repeatable or outcome.is_service_error):
                     continue
+            elif isinstance(outcome, Response) and 200 <= outcome.status < 300 and authenticate:
+                self.auth.accepted(prepared)
             delay = self._next_delay(operation, outcome, retries)
             if delay is None:
                 break
@@ -161,7 +182,12 @@ class Transport:
             self._sleep(delay)
         if isinstance(outcome, _Failure):
             raise outcome.error
-        return read_reply(operation, outcome, shape, self.auth)
+        try:
+            return read_reply(operation, outcome, shape, self.auth)
+        except CustodyError as error:
+            if error.status == _BAD_REQUEST and not error.from_service and self._speaks_tls():
+                error.advice = self._other_scheme("https")
+            raise
 
     def _next_delay(self, operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
         """Return the seconds until the next retry; None if there is none."""
@@ -184,7 +210,9 @@ class Transport:
             error.operation = error.operation or operation.name
             raise
         except (requests.RequestException, ValueError):
-            raise CustodyConfigurationError("the base URL cannot be used", setting="base_url") from None
+            pass
+        # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
+        raise CustodyConfigurationError("the base URL cannot be used", setting="base_url")
 
     def _exchange(
         self, operation: Operation, prepared: requests.PreparedRequest, before_send: Callable[[], None] | None
@@ -193,40 +221,59 @@ class Transport:
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
         earlier = sys.exc_info()[1]
         started = time.monotonic()
-        sending = Sending(before_send)
-        stopped: BaseException | None = None
-        try:
-            with track(sending):
-                received = self._session.send(
-                    prepared,
-                    stream=True,
-                    allow_redirects=False,
-                    timeout=cast("float", Timeout(total=self.settings.timeout)),
-                    # Given for each request: a value on the session loses against REQUESTS_CA_BUNDLE.
-                    verify=self.settings.verify,
-                    cert=self.settings.client_cert,
-                    proxies=self._proxies,
+        timeout = self.settings.timeout
+        for _ in range(_MAX_LOST_CONNECTIONS):
+            # What must not be sent twice does not rely on a connection that the peer may be about to close, or to send
+            # the late response to an earlier request on.
+            sending = Sending(timeout, before_send, fresh=not operation.is_repeatable)
+            chain: list[BaseException] = []
+            try:
+                with track(sending):
+                    received = self._session.send(
+                        prepared,
+                        stream=True,
+                        allow_redirects=False,
+                        timeout=(timeout, timeout),
+                        # Given for each request: a value on the session loses against REQUESTS_CA_BUNDLE.
+                        verify=self.settings.verify,
+                        cert=self.settings.client_cert,
+                        proxies=self._proxies,
+                    )
+            # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
+            except Exception as exception:
+                chain = list(exception_chain(exception, earlier))
+            if not chain or not isinstance(chain[0], ConnectionLostError):
+                break
+        if chain:
+            stopped = chain[0]
+            if isinstance(stopped, BeforeSendError):
+                raise stopped.raised
+            if isinstance(stopped, ConnectionLostError):
+                host = urlsplit(self.settings.base_url).netloc
+                return _Failure(
+                    operation.failed(
+                        CustodyConnectionError,
+                        f"{host}, or a proxy, closed the connection or sent something before the request was sent, "
+                        f"{_MAX_LOST_CONNECTIONS} times in a row; nothing was sent",
+                        nothing_sent=True,
+                    ),
+                    may_retry=False,
                 )
-        except BeforeSendError as exception:
-            stopped = exception.raised
-        except _NETWORK_ERRORS as exception:
-            chain = list(exception_chain(exception, earlier))
             error = self._failure(operation, chain, sending)
             # Without a connection nothing can have been sent, whatever it was. A proxy that refuses is not asked again.
             safe = is_unconnected(chain) or (is_retried(operation) and not sending.refused_by_proxy)
             return _Failure(error, safe and error.retryable)
-        if stopped is not None:
-            # Raised out here so that it does not carry the exception it came in.
-            raise stopped
-        failure: CustodyError | None = None
         with received:
             try:
                 response = self._read(operation, received)
-            except _NETWORK_ERRORS as exception:
-                failure = self._failure(operation, list(exception_chain(exception, earlier)), sending)
-        if failure is not None:
-            # Likewise: the request in a requests exception holds the token.
-            raise failure
+            except CustodyError:
+                raise
+            except Exception as exception:
+                chain = list(exception_chain(exception, earlier))
+        if chain:
+            raise self._failure(operation, chain, sending)
+        if response.status != _BAD_REQUEST:
+            self._maybe_tls = False
         log.debug(
             "%s %s: status %s, %d bytes, %.3f s",
             operation.method,
@@ -251,17 +298,16 @@ class Transport:
                         status=received.status_code,
                     )
                 chunks.append(chunk)
-        except _NETWORK_ERRORS as exception:
+        except NETWORK_ERRORS as exception:
             if received.status_code < 400 and is_timeout(exception_chain(exception)):
                 raise
             # An error's status says enough, whatever became of its body.
             truncated = "its body ends early"
-        location = received.headers.get("Location")
         return Response(
             status=received.status_code,
-            reason=self.auth.redact(received.reason or "", 60),
-            content_type=self.auth.redact(received.headers.get("Content-Type", ""), 80),
-            location=self.auth.redact(location) if location else None,
+            reason=received.reason or "",
+            content_type=received.headers.get("Content-Type", ""),
+            location=received.headers.get("Location"),
             retry_after=parse_retry_after(received.headers.get("Retry-After")),
             body=b"".join(chunks),
             truncated=truncated,
@@ -269,12 +315,24 @@ class Transport:
 
     def _failure(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError:
         """Turn what requests raised into an error of ours, without a reference to the request."""
-        cause = self.auth.redact(innermost_text(chain), 160)
+        cause = self._cause(operation, chain)
         host = urlsplit(self.settings.base_url).netloc
+        if mistake := self._wrong_scheme(operation, chain, sending):
+            return mistake
         if sending.sent:
             if is_timeout(chain):
-                return operation.unanswered(f"no complete response from {host} within {self.settings.timeout:g} s")
-            return operation.unanswered(f"the connection to {host} broke before the response was there: {cause}")
+                error = operation.unanswered(f"no complete response from {host} within {self.settings.timeout:g} s")
+            else:
+                error = operation.unanswered(f"the connection to {host} broke before the response was there: {cause}")
+                if not sending.first_bytes and self._speaks_tls():
+                    # The port may know both protocols, so this does not prove that nothing was done.
+                    error.retryable = False
+                    error.advice = " ".join(filter(None, [self._other_scheme("https"), error.advice]))
+            return error
+        if not is_network_error(chain):
+            return operation.failed(
+                CustodyConfigurationError, f"the request cannot be sent with these settings: {cause}; nothing was sent"
+            )
         if any(isinstance(each, ssl.SSLCertVerificationError) for each in chain):
             return operation.failed(
                 CustodyConnectionError,
@@ -287,5 +345,42 @@ class Transport:
         return operation.failed(
             CustodyConnectionError,
             f"{what}: {host} cannot be reached{through}: {cause}; nothing was sent",
-            advice="Check the base URL, and that this machine can reach the service.",
+            advice=f"Check {self.settings.base_url_text}, and that this machine can reach the service.",
         )
+
+    def _cause(self, operation: Operation, chain: list[BaseException]) -> str:
+        """Return the reason for a failure, for people."""
+        if text := system_text(chain):
+            return self.auth.redact(text, 160)
+        if operation.confidential or not is_network_error(chain):
+            # Other texts may quote the peer, or the request.
+            return type(chain[-1]).__name__
+        return self.auth.redact(str(chain[-1]) or type(chain[-1]).__name__, 160)
+
+    def _wrong_scheme(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError | None:
+        """Return the error for TLS spoken to a server without, or the other way round; None if it is neither."""
+        if not sending.sent and is_not_tls(chain):
+            scheme, what = "http", "does not speak TLS on this port; nothing was sent"
+        elif is_tls_record(sending.first_bytes):
+            scheme, what = "https", "speaks TLS on this port, and did not understand the request"
+        else:
+            return None
+        at_proxy = bool(self._proxies) and not sending.tunnelled
+        who = "the proxy" if at_proxy else urlsplit(self.settings.base_url).netloc
+        return operation.failed(
+            CustodyConnectionError,
+            f"{who} {what}",
+            retryable=False,
+            advice=self._other_scheme(scheme, "'proxy'" if at_proxy else None),
+        )
+
+    def _other_scheme(self, scheme: str, setting: str | None = None) -> str:
+        other = "http" if scheme == "https" else "https"
+        place = setting or self.settings.base_url_text
+        return f"Write {scheme}:// instead of {other}:// in {place}, or give the port that speaks {other.upper()}."
+
+    def _speaks_tls(self) -> bool:
+        """Tell whether the base URL should say ``https://``; the server is asked at most once."""
+        ask, self._maybe_tls = self._maybe_tls, False
+        url = urlsplit(self.settings.base_url)
+        return ask and speaks_tls(str(url.hostname), url.port or 80, min(self.settings.timeout, _PROBE_TIMEOUT))

@@ -8,6 +8,7 @@ from airflow_custody.client.wire import LENIENT, TypedDict
 class WireUser(TypedDict, total=False):
     __pydantic_config__ = LENIENT  # type: ignore[misc]
     id: str | None
+    externalUserId: str | None
     tenantId: str | None
     roles: list[str] | None
     status: str | None

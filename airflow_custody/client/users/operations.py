@@ -16,7 +16,8 @@ class UserOperations(ServiceOperations):
         """
         Get the user that the client signs in as: ``GET /users/me`` (undocumented).
 
-        :return: ``id``, ``tenantId``, ``roles`` and ``status``, as far as the service shows them.
+        :return: ``id``, ``externalUserId``, which signatures carry, ``tenantId``, ``roles`` and ``status``, as far as
+            the service shows them.
         """
         reply = self._transport.call(GET_CURRENT_USER, WireUserResponse)
         user = reply.body.get("result")

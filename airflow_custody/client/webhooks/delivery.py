@@ -9,13 +9,14 @@ import hmac
 import time
 from collections.abc import Callable, Mapping
 
+from airflow_custody.client.arguments import check_seconds, check_time, describe
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
-from airflow_custody.client.text import is_decimal
+from airflow_custody.client.text import is_decimal, sanitize
 
 
 def verify_delivery(
     headers: Mapping[str, str],
-    body: bytes,
+    body: bytes | bytearray | memoryview,
     secret: str,
     *,
     tolerance: float = 300.0,
@@ -28,26 +29,39 @@ def verify_delivery(
     :param headers: the delivery's headers; their names in any case.
     :param body: the delivery's body, exactly the bytes that came.
     :param secret: the webhook's secret.
-    :param tolerance: seconds that the delivery's time stamp may differ from this machine's clock. Default 300.
+    :param tolerance: seconds that the delivery's time stamp may differ from this machine's clock, zero or more. Default
+        300.
     :param first_time: called with the id of a delivery that is otherwise good; returns whether it sees the id for the
         first time, and must remember ids for twice ``tolerance``. The service repeats a delivery under the same id.
-        None (default): repeats are not detected.
+        None (default): repeats are not detected. Not an asynchronous function.
     :param now: Unix time in seconds; None (default): now.
     :return: the delivery's id.
     :raises CustodyRequestError: if a header is missing, no signature matches, the time stamp is too far off, or it
         was seen before.
-    :raises CustodyConfigurationError: if the secret is empty.
+    :raises CustodyConfigurationError: if the secret is missing, or another argument is not what it must be.
     """
-    if not secret:
-        # Everybody knows the empty one.
-        raise CustodyConfigurationError("the webhook's secret is missing", setting="secret")
-    given = {name.lower(): value for name, value in headers.items()}
+    # First what the caller set: none of it may turn the check into one that accepts.
+    key = _key(secret)
+    tolerance = check_seconds("tolerance", tolerance, CustodyConfigurationError)
+    now = time.time() if now is None else check_time("now", now, CustodyConfigurationError)
+    if first_time is not None and not callable(first_time):
+        raise CustodyConfigurationError("first_time must be a function", setting="first_time")
+    try:
+        data = bytes(body) if isinstance(body, (bytes, bytearray, memoryview)) else None
+    except ValueError:  # a memoryview that was released
+        data = None
+    if data is None:
+        raise _refused(f"its body must be bytes, exactly as they came, not {describe(body)}")
+    given = _by_lower_name(headers)
     try:
         identifier, timestamp, signatures = (given[f"x-webhook-{name}"] for name in ("id", "timestamp", "signature"))
     except KeyError as missing:
         raise _refused(f"the header {missing.args[0]} is missing") from None
-    text = f"{identifier}.{timestamp}.".encode("utf-8", "surrogateescape") + body
-    expected = hmac.digest(secret.encode(), text, hashlib.sha256)
+    try:
+        text = f"{identifier}.{timestamp}.".encode("utf-8", "surrogateescape") + data
+    except UnicodeEncodeError:
+        raise _refused("a header is not text") from None
+    expected = hmac.digest(key, text, hashlib.sha256)
     # All are compared, so that the time it takes does not tell which one matches.
     matches = [hmac.compare_digest(_decode(each), expected) for each in signatures.split()]
     if not any(matches):
@@ -55,11 +69,43 @@ def verify_delivery(
     # Only what the service has signed is worth reading.
     if not is_decimal(timestamp) or len(timestamp) > 12:
         raise _refused("its time stamp cannot be read")
-    if abs((time.time() if now is None else now) - int(timestamp)) > tolerance:
+    if not abs(now - int(timestamp)) <= tolerance:
         raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's")
-    if first_time is not None and not first_time(identifier):
-        raise _refused("it was seen before")
+    if first_time is not None:
+        first = first_time(identifier)
+        if first is not None and not isinstance(first, int):
+            # Such as the coroutine of an asynchronous function: it is true whatever the function would say.
+            raise CustodyConfigurationError(
+                f"first_time must return True or False, not {describe(first)}", setting="first_time"
+            )
+        if not first:
+            raise _refused("it was seen before")
     return identifier
+
+
+def _key(secret: object) -> bytes:
+    # Everybody knows the empty one. What it is instead is not said: it may be a secret.
+    if not isinstance(secret, str) or not secret.strip():
+        raise CustodyConfigurationError("the webhook's secret is missing, or is not text", setting="secret")
+    try:
+        return secret.encode()
+    except UnicodeEncodeError:
+        raise CustodyConfigurationError("the webhook's secret is not text", setting="secret") from None
+
+
+def _by_lower_name(headers: object) -> dict[str, str]:
+    """Return headers by their names in lower case; the same one with two values is nobody's word."""
+    try:
+        pairs = [(name, value) for name, value in headers.items()]  # type: ignore[attr-defined]
+    except (AttributeError, TypeError, ValueError):
+        raise _refused(f"its headers must be a mapping of names to values, not {describe(headers)}") from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise _refused(f"its headers must be text, not {describe(value if isinstance(name, str) else name)}")
+        if found.setdefault(name.lower(), value) != value and name.lower().startswith("x-webhook-"):
+            raise _refused(f"it has the header {sanitize(name, 40)} twice")
+    return found
 
 
 def _decode(signature: str) -> bytes:

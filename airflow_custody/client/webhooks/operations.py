@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeVar
+from uuid import UUID
 
+from airflow_custody.client.arguments import describe
+from airflow_custody.client.http.listings import CursorPage, read_journal, read_twice, require_ids
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
-from airflow_custody.client.http.service import ServiceOperations
+from airflow_custody.client.http.responses import Reply
+from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import is_uuid, sanitize
 from airflow_custody.client.webhooks.models import (
     MAX_SECRET_LENGTH,
@@ -22,14 +26,34 @@ WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
 _NO_SUCH_WEBHOOK = "No webhook configuration has this id: it was deleted, or the id is of another service."
 
 SET_WEBHOOK_STATUS = Operation(
-    "set webhook status", "PATCH", "/webhooks", roles=("Admin",), hints={404: _NO_SUCH_WEBHOOK}
+    "set webhook status",
+    "PATCH",
+    "/webhooks",
+    roles=("Admin",),
+    confirmed_by="read back",
+    hints={404: _NO_SUCH_WEBHOOK},
 )
-DELETE_WEBHOOK = Operation("delete webhook", "DELETE", "/webhooks", roles=("Admin",), hints={404: _NO_SUCH_WEBHOOK})
-CREATE_WEBHOOK = Operation("create webhook", "POST", "/webhooks", roles=("Admin",), confidential=True, documented=False)
+DELETE_WEBHOOK = Operation(
+    "delete webhook",
+    "DELETE",
+    "/webhooks",
+    roles=("Admin",),
+    confirmed_by="read back",
+    hints={404: _NO_SUCH_WEBHOOK},
+)
+CREATE_WEBHOOK = Operation(
+    "create webhook",
+    "POST",
+    "/webhooks",
+    roles=("Admin",),
+    confidential=True,
+    documented=False,
+    confirmed_by="result",
+)
 LIST_WEBHOOKS = Operation("list webhooks", "GET", "/webhooks", roles=("Admin",), documented=False)
 LIST_WEBHOOK_CALLS = Operation("list webhook calls", "GET", "/webhooks/calls", roles=("Admin",), documented=False)
 
-Page = TypeVar("Page", WireWebhooks, WireWebhookCalls)
+Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 class WebhookOperations(ServiceOperations):
@@ -39,27 +63,64 @@ class WebhookOperations(ServiceOperations):
         """
         Enable or disable a webhook configuration: ``PATCH /webhooks/{uuid}``.
 
-        Setting the status it already has is allowed.
+        Setting the status it already has is allowed. The change is done when the response is empty or shows the
+        webhook with this status, or else when the listing shows it so. Where the service itself says that it offers
+        no listing, a response that says nothing of the webhook passes, with a warning in the log.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
         :raises CustodyRequestError: if the id is no UUID or the status is another word; nothing was sent.
-        :raises CustodyNotFoundError: if there is no such webhook configuration.
+        :raises CustodyNotFoundError: if the service itself says that there is no such webhook configuration.
+        :raises CustodyResponseError: if the change is not confirmed.
         """
         operation = _on_webhook(SET_WEBHOOK_STATUS, webhook_id)
         if status not in WEBHOOK_STATUSES:
-            raise operation.refused(f"the status must be 'enabled' or 'disabled', not {sanitize(repr(status), 40)}")
-        self._transport.call(operation, None, body={"status": status})
+            raise operation.refused(f"the status must be 'enabled' or 'disabled', not {describe(status)}")
+
+        def shows(data: Mapping[str, Any]) -> bool | None:
+            webhook = shown_object(data, "webhook", "result")
+            if webhook is None:
+                return None
+            if not _is_id(webhook["id"], webhook_id):
+                return False
+            return str(webhook["status"]).casefold() == status if webhook.get("status") else None
+
+        def read_back() -> str | None:
+            state = self._webhook_state(str(webhook_id))
+            if state is None:
+                return "it lists no such webhook"
+            return None if state.casefold() == status else f"the webhook's status is {sanitize(repr(state), 40)}"
+
+        self._write(operation, body={"status": status}, shows=shows, read_back=read_back)
 
     def delete_webhook(self, webhook_id: str) -> None:
         """
         Delete a webhook configuration: ``DELETE /webhooks/{uuid}``. Afterwards it no longer exists.
 
+        It is deleted when the response is empty or names just this webhook, or else when the listing does not have it.
+        Where the service itself says that it offers no listing, a response that says nothing of the webhook passes,
+        with a warning in the log; a 404 of a gateway never does.
+
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is no UUID; nothing was sent.
-        :raises CustodyNotFoundError: if there is no such webhook configuration.
+        :raises CustodyNotFoundError: if the service itself says that there is no such webhook configuration.
+        :raises CustodyResponseError: if it is not known to be deleted.
         """
-        self._transport.call(_on_webhook(DELETE_WEBHOOK, webhook_id), None)
+
+        def shows(data: Mapping[str, Any]) -> bool | None:
+            webhook = shown_object(data, "webhook", "result")
+            if webhook is None:
+                return None
+            if not _is_id(webhook["id"], webhook_id):
+                return False
+            # What has a status may still be there.
+            return None if webhook.get("status") else True
+
+        def read_back() -> str | None:
+            state = self._webhook_state(str(webhook_id))
+            return None if state is None else f"the webhook is still there, with status {sanitize(repr(state), 40)}"
+
+        self._write(_on_webhook(DELETE_WEBHOOK, webhook_id), shows=shows, read_back=read_back)
 
     def create_webhook(
         self,
@@ -85,65 +146,135 @@ class WebhookOperations(ServiceOperations):
         if secret is not None and not 0 < len(secret) <= MAX_SECRET_LENGTH:
             raise CREATE_WEBHOOK.refused(f"the secret must have 1 to {MAX_SECRET_LENGTH} characters")
         body = {"type": webhook_type, "url": url, **({} if secret is None else {"secret": secret})}
+        if secret is not None:
+            # A later response may echo it.
+            self._transport.auth.hide(secret)
         reply = self._transport.call(CREATE_WEBHOOK, WireCreatedWebhook, body=body, before_send=before_send)
         webhook_id = (reply.body.get("webhook") or {}).get("id", "")
         secret = reply.body.get("secret") or secret
         if not is_uuid(webhook_id) or not secret:
             raise reply.unexpected("it has no 'webhook.id' and 'secret'")
+        self._transport.auth.hide(secret)
         return webhook_id, secret
 
     def list_webhooks(self, *, webhook_type: str | None = None, url: str | None = None) -> Iterator[WireWebhook]:
         """
         List webhook configurations, page by page: ``GET /webhooks`` (undocumented).
 
+        What is listed is complete: if there is more than one page, all are read a second time after the first reading,
+        and both must have the same webhooks in the same order.
+
         :param webhook_type: only those of this type. Default: no filter, and so for those below.
-        :param url: only those that deliver to this URL.
-        :return: the webhooks. A page is fetched when it is needed.
+        :param url: only those that deliver to this URL. How the service compares URLs is not known.
+        :return: the webhooks, each once. A page is fetched when it is needed.
+        :raises CustodyResponseError: if the listing changes while it is read, or its pages do not fit together (it is
+            retryable then, and may come after the last webhook); or if a response cannot be understood or has a webhook
+            of another type.
         """
-        filters = {"type": webhook_type, "url": url}
-        for page in self._cursor_pages(LIST_WEBHOOKS, WireWebhooks, "webhooks", filters):
-            yield from page.get("webhooks") or ()
+        return self._webhooks({"type": webhook_type, "url": url})
 
     def list_webhook_calls(
         self, *, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
     ) -> Iterator[dict[str, Any]]:
         """
-        List deliveries of webhooks, page by page: ``GET /webhooks/calls`` (undocumented).
+        List deliveries of webhooks, the oldest first, page by page: ``GET /webhooks/calls`` (undocumented).
+
+        What is listed is complete as long as calls are only added, and only the oldest are removed: if there is more
+        than one page, the first is read again at the end, and must begin with the same call. With ``status``, calls
+        come and go anywhere: then all pages are read a second time, as for :meth:`list_webhooks`.
 
         :param webhook_id: only those of this webhook. Default: no filter, and so for those below.
         :param event_id: only those of this event.
         :param status: only those with this status.
-        :return: the calls, as the service shows them. A page is fetched when it is needed.
+        :return: the calls, as the service shows them, each once. A page is fetched when it is needed.
+        :raises CustodyResponseError: if the listing changes while it is read, or its pages do not fit together (it is
+            retryable then, and may come after the last call); or if a response cannot be understood or has a call that
+            was not asked for.
         """
-        filters = {"webhookID": webhook_id, "eventID": event_id, "status": status}
-        for page in self._cursor_pages(LIST_WEBHOOK_CALLS, WireWebhookCalls, "calls", filters):
-            yield from page.get("calls") or ()
+        filters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": "ASC"}
+        asked_for = {"webhookId": webhook_id, "eventId": event_id, "status": status}
 
-    def _cursor_pages(
-        self, operation: Operation, shape: type[Page], rows: str, filters: Mapping[str, str | None]
-    ) -> Iterator[Page]:
-        query = {name: value for name, value in filters.items() if value is not None}
-        query.update({"cursor.pageRequest": "FIRST", "cursor.pageSize": str(MAX_PAGE_SIZE)})
-        seen: set[str] = set()
-        while True:
-            reply = self._transport.call(operation, shape, query=query)
-            reply.require_any_key(rows, "cursor")
-            yield reply.body
-            cursor = reply.body.get("cursor") or {}
-            if not cursor.get("hasNext"):
-                return
-            page = cursor.get("currentPage")
-            if not page or page in seen:
-                raise reply.unexpected("its cursor does not advance")
-            seen.add(page)
-            query.update({"cursor.pageRequest": "NEXT", "cursor.currentPage": page})
+        def fetch(name: str | None) -> CursorPage[dict[str, Any]]:
+            query = _cursor_query(filters, name)
+            reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
+            reply.require_any_key("calls", "cursor")
+            rows = reply.body.get("calls") or []
+            _require_match(reply, rows, asked_for)
+            return CursorPage(_with_ids(reply, rows), _next_page(reply))
+
+        if status is not None:
+            return read_twice(LIST_WEBHOOK_CALLS, fetch, lambda call: str(call["id"]))
+        return read_journal(LIST_WEBHOOK_CALLS, fetch)
+
+    def _webhook_state(self, webhook_id: str) -> str | None:
+        """
+        Return the status of a webhook, as the listing shows it; None: it is not there.
+
+        :raises CustodyError: if that cannot be known.
+        """
+        # After a gateway's response `{}` may be the gateway's as well.
+        for webhook in self._webhooks({}, empty_object_allowed=False):
+            if webhook["id"].casefold() == webhook_id.casefold():
+                return webhook.get("status") or "not given"
+        return None
+
+    def _webhooks(
+        self, filters: Mapping[str, str | None], *, empty_object_allowed: bool = True
+    ) -> Iterator[WireWebhook]:
+        def fetch(name: str | None) -> CursorPage[WireWebhook]:
+            query = _cursor_query(filters, name)
+            reply = self._transport.call(LIST_WEBHOOKS, WireWebhooks, query=query)
+            reply.require_any_key("webhooks", "cursor")
+            if reply.says_nothing and not empty_object_allowed:
+                raise reply.unexpected("it has neither 'webhooks' nor 'cursor'")
+            rows = reply.body.get("webhooks") or []
+            _require_match(reply, rows, {"type": filters.get("type")})
+            return CursorPage(_with_ids(reply, rows), _next_page(reply))
+
+        return read_twice(LIST_WEBHOOKS, fetch, lambda webhook: webhook["id"])
+
+
+def _cursor_query(filters: Mapping[str, str | None], name: str | None) -> dict[str, str]:
+    """Return the query for the first page (None), or for the one after the page with this name."""
+    given = {key: value for key, value in filters.items() if value is not None}
+    page = (
+        {"cursor.pageRequest": "FIRST"} if name is None else {"cursor.pageRequest": "NEXT", "cursor.currentPage": name}
+    )
+    return {"cursor.pageSize": str(MAX_PAGE_SIZE), **page, **given}
+
+
+def _next_page(reply: Reply[Any]) -> str | None:
+    """Return the name of a page that is not the last; None: it is."""
+    cursor = reply.body.get("cursor") or {}
+    if not cursor.get("hasNext"):
+        return None
+    name = cursor.get("currentPage")
+    if not name:
+        raise reply.unexpected("its cursor has a next page and no 'currentPage'")
+    return str(name)
+
+
+def _with_ids(reply: Reply[Any], rows: list[Row]) -> list[tuple[str, Row]]:
+    return list(zip(require_ids(reply, [row.get("id") for row in rows]), rows, strict=True))
+
+
+def _require_match(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], filters: Mapping[str, str | None]) -> None:
+    """Refuse rows that show another value than a filter asked for: the service has ignored it."""
+    for name, wanted in filters.items():
+        for row in rows:
+            shown = row.get(name)
+            if wanted is not None and shown and str(shown).casefold() != wanted.casefold():
+                raise reply.unexpected(f"a row has another {name!r} than was asked for")
+
+
+def _is_id(shown: object, webhook_id: str) -> bool:
+    return str(shown).casefold() == str(webhook_id).casefold()
 
 
 def _on_webhook(operation: Operation, webhook_id: object) -> Operation:
     """Return the operation for one webhook; only a UUID may become part of a path."""
-    if not is_uuid(str(webhook_id)):
+    if not isinstance(webhook_id, (str, UUID)) or not is_uuid(str(webhook_id)):
         raise operation.refused(
-            "the webhook id must be a UUID like 123e4567-e89b-12d3-a456-426614174000, not "
-            f"{sanitize(repr(webhook_id), 60)}"
+            f"the webhook id must be a UUID like 123e4567-e89b-12d3-a456-426614174000, not {describe(webhook_id)}"
         )
     return operation.on(str(webhook_id))

@@ -1,13 +1,15 @@
-"""Approving whitelisting requests: read, compare, sign, read again, send."""
+"""Approving whitelisting requests: read, compare, read again, sign, send, and look whether it arrived."""
 
 from __future__ import annotations
 
 import base64
+import binascii
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from airflow_custody.client.errors import (
     CustodyConfigurationError,
@@ -18,17 +20,26 @@ from airflow_custody.client.errors import (
     CustodyRequestError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.signers import check_signer, public_key_of
+from airflow_custody.client.text import as_list, count, escape, sanitize
 from airflow_custody.client.whitelist.models import WhitelistEnvelope, check_request_ids
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.review import compare
+from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, has_status
+from airflow_custody.client.whitelist.review import compare, envelope_faults
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.signers import Signer
-    from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.signers import PublicKey, Signer
+    from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.whitelist.models import Signing, WhitelistRequest
 
 _POLL_INTERVAL = 1.0
+# Seconds that the listing of what this user may approve may lag behind the others.
+_APPROVAL_LAG = 3.0
+# The order of P-256: r and s are below it.
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+_SIGNATURE_BYTES = 64
+_NOTHING_SIGNED = "nothing was signed"
 
 
 def message_to_sign(hashes: Sequence[str]) -> bytes:
@@ -48,9 +59,14 @@ class Approver:
     :param client: the client of the user who approves.
     :param signer: the user's key.
     :param log: the log that says what is signed.
-    :param lookup_wait: seconds that the service may take to show a signature. Default 30.
+    :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
+        right before. Default 30.
     :param sleep: waits between look-ups; tests turn it. Default: :func:`time.sleep`.
     """
+
+    #: Seconds after which a signer is slow: the requests are then read again before the signature is sent. A test's
+    #: subclass may turn it.
+    slow_signer: ClassVar[float] = 5.0
 
     def __init__(
         self,
@@ -73,18 +89,23 @@ class Approver:
         expected: Mapping[str, WhitelistRequest] | None,
         comment: str,
         *,
+        accept_fields: str | Iterable[str] = (),
         earlier_try: bool = False,
     ) -> int:
         """
-        Read the requests, verify and compare them, sign, read them again, and send the approval.
+        Read the requests, account for all of their payloads, read them again, sign, and send the approval.
 
         :param ids: the requests' ids; at most 100.
         :param expected: what each must ask for, by id; None: whatever it asks for is signed.
         :param comment: what the history of the requests will say.
+        :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
+            ``tnParticipantID``; of a link: ``linkedWallets.name``. With ``envelope.action``, a word for
+            what approving does that this package does not know is accepted. Default: none.
         :param earlier_try: whether an earlier try may have sent this approval: then requests that this user has
             signed already are no failure. Default False.
-        :return: the number of signatures that the service says it took.
-        :raises CustodyError: if something does not match or cannot be read; nothing was signed then.
+        :return: the number of requests that have this user's signature now.
+        :raises CustodyError: if something does not match or cannot be read. Its text says whether something was
+            signed; nothing was sent, unless the service itself refuses.
         :raises CustodyOutcomeUnknownError: if it cannot be known whether the approval was taken; it is retryable if
             it was not.
         """
@@ -93,116 +114,411 @@ class Approver:
             raise _refused("the comment is empty")
         if expected is not None and (lacking := [each for each in wanted if each not in expected]):
             raise _refused(f"'expected' does not say what {', '.join(lacking)} must ask for")
-        check = getattr(self._signer, "check", None)
-        if check is not None:
-            check()
-        pending = self._pending(wanted)
-        if missing := [each for each in wanted if each not in pending]:
-            if earlier_try and self._signed_by_me(wanted, expected):
-                self._log.info("An earlier try has signed %s.", ", ".join(wanted))
-                return len(wanted)
-            raise self._why_missing(missing)
-        hashes = [self._verified_hash(pending[each], expected) for each in wanted]
-        signature = self._sign(message_to_sign(hashes))
-        # Somebody may have changed one while the key was asked, which can be a person's or a machine's slow work.
-        again = self._pending(wanted)
-        for each, hash_ in zip(wanted, hashes, strict=True):
-            if each not in again or self._verified_hash(again[each], expected) != hash_:
-                raise _failed(
-                    CustodyConflictError,
-                    f"whitelisting request {each} has changed since it was read; nothing was signed",
-                )
+        self._check_signer()
+        approval = _Approval(
+            wanted,
+            expected,
+            frozenset(as_list(accept_fields)),
+            public_key=public_key_of(self._signer),
+            user=self._current_user(),
+        )
+        pending = self._wait_until_pending(approval, earlier_try)
+        if pending is None:
+            self._log.info("An earlier try has signed %s.", ", ".join(wanted))
+            return len(wanted)
+        hashes = [approval.review(pending[each]) for each in wanted]
+        # Right before the key is used: what is signed is what was there then.
+        pending = self._wait_until_pending(approval, earlier_try=False) or {}
+        self._refuse_changes(approval, pending, hashes, "was read", _NOTHING_SIGNED)
+        for each in wanted:
+            self._log.info("%s", approval.describe(pending[each]))
+        signature = self._sign(approval, hashes)
         self._log.info("Approving %s with the key %r.", ", ".join(wanted), self._signer.name)
+        sent = threading.Event()
         try:
-            return self._client.approve_whitelist_requests(wanted, signature, comment)
-        except CustodyOutcomeUnknownError as error:
-            return self._resolve(wanted, expected, error)
-
-    def _pending(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
-        return {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=ids)}
-
-    def _verified_hash(
-        self,
-        envelope: WhitelistEnvelope,
-        expected: Mapping[str, WhitelistRequest] | None,
-        *,
-        consequence: str = "nothing was signed",
-    ) -> str:
-        """Return a request's hash, once it is certain what is behind it."""
-        payload = envelope.payload()
-        if expected is not None:
-            comparison = compare(expected[envelope.id], payload)
-            if not comparison.same:
-                fields = [*comparison.differing, *(f"{name} (unclear)" for name in comparison.unclear)]
+            taken = self._client.approve_whitelist_requests(wanted, signature, comment, before_send=sent.set)
+            if taken != len(wanted):
                 raise _failed(
-                    CustodyRequestError,
-                    f"whitelisting request {envelope.id} is not what was asked for: {', '.join(fields)}; {consequence}",
+                    CustodyOutcomeUnknownError,
+                    f"the service says that it took {count(taken, 'signature')} for {count(len(wanted), 'request')}",
                 )
-        return str(envelope.hash)
+        except CustodyError as error:
+            # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
+            if not isinstance(error, CustodyOutcomeUnknownError) and (error.from_service or not sent.is_set()):
+                raise
+            return self._resolve(approval, error)
+        return taken
 
-    def _sign(self, message: bytes) -> str:
-        signature = self._signer.sign(message)
-        if not isinstance(signature, bytes) or len(signature) != 64:
-            raise CustodyConfigurationError(
-                f"the signer {self._signer.name!r} did not return 64 bytes r||s (is it DER? raw_signature() converts "
-                "it); nothing was signed",
-                setting="signer",
+    def _current_user(self) -> WireUser:
+        try:
+            return self._client.get_current_user()
+        except CustodyError as error:
+            if not error.not_offered:
+                raise
+            self._log.warning(
+                "The requests' tenant cannot be compared with this user's, and what becomes of the approval may not be "
+                "found out if its response is lost: %s",
+                error,
+            )
+            return {}
+
+    def _pending(self, approval: _Approval) -> dict[str, WhitelistEnvelope]:
+        return {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=approval.ids)}
+
+    def _listed(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
+        return {each.id: each for each in self._client.find_whitelist_requests(ids=ids)}
+
+    def _refuse_changes(
+        self,
+        approval: _Approval,
+        now: Mapping[str, WhitelistEnvelope],
+        hashes: Sequence[str],
+        since: str,
+        consequence: str,
+    ) -> None:
+        """Refuse to go on if a request is no longer what it was."""
+        for each, hash_ in zip(approval.ids, hashes, strict=True):
+            if each not in now or approval.review(now[each], consequence=consequence) != hash_:
+                raise _failed(
+                    CustodyConflictError, f"whitelisting request {each} has changed since it {since}; {consequence}"
+                )
+
+    def _sign(self, approval: _Approval, hashes: Sequence[str]) -> str:
+        message = message_to_sign(hashes)
+        started = time.monotonic()
+        signature, failure = None, None
+        try:
+            signature = self._signer.sign(message)
+        except CustodyError:
+            raise
+        except Exception as exception:
+            failure = exception
+        if failure is not None:
+            raise self._signer_failed(failure)
+        seconds = time.monotonic() - started
+        if not isinstance(signature, bytes):
+            raise self._bad_signature(f"it is not 64 bytes, but of type {type(signature).__name__}")
+        if len(signature) != _SIGNATURE_BYTES:
+            raise self._bad_signature("it is not 64 bytes r||s (is it DER? raw_signature() converts it)")
+        if approval.public_key is not None and not approval.public_key.verifies(signature, message):
+            raise self._bad_signature("the signer's public key does not verify it")
+        numbers = [int.from_bytes(part, "big") for part in (signature[:32], signature[32:])]
+        if not all(0 < each < _ORDER for each in numbers):
+            raise self._bad_signature("its r or s is no number of a P-256 signature")
+        if seconds >= self.slow_signer:
+            self._log.info("The key took %.1f s: reading the requests again.", seconds)
+            self._refuse_changes(
+                approval, self._pending(approval), hashes, "was signed", "a signature was made, and not sent"
             )
         return base64.b64encode(signature).decode()
 
-    def _why_missing(self, missing: list[str]) -> CustodyError:
-        listed = {each.id: each for each in self._client.find_whitelist_requests(ids=missing)}
-        gone = [each for each in missing if each not in listed]
-        if gone:
-            return _failed(CustodyNotFoundError, f"there is no whitelisting request {', '.join(gone)}")
-        words = ", ".join(f"{each} (status {sanitize(listed[each].status or 'not given', 30)})" for each in missing)
+    def _check_signer(self) -> None:
+        check_signer(self._signer)
+        failure = None
+        try:
+            check = getattr(self._signer, "check", None)
+            if check is not None:
+                check()
+        except CustodyError:
+            raise
+        except Exception as exception:
+            failure = exception
+        if failure is not None:
+            raise self._signer_failed(failure)
+
+    def _signer_failed(self, failure: Exception) -> CustodyError:
+        """Return the error for what a signer raised: a mistake in its code, or trouble of a KMS that may pass."""
+        is_mistake = isinstance(failure, (ValueError, TypeError, AttributeError, LookupError, NotImplementedError))
         return _failed(
-            CustodyConflictError,
-            f"not pending this user's approval: {words}. This user has signed them already, it is not the "
-            "turn of a group this user is in, or they are no longer pending; nothing was signed",
+            CustodyConfigurationError if is_mistake else CustodyError,
+            f"the signer {self._signer.name!r} failed: {type(failure).__name__}: {sanitize(failure, 160)}; nothing was "
+            "sent",
+            retryable=not is_mistake,
         )
 
-    def _signed_by_me(self, ids: list[str], expected: Mapping[str, WhitelistRequest] | None) -> bool:
-        me = self._client.get_current_user().get("id")
-        listed = {each.id: each for each in self._client.find_whitelist_requests(ids=ids)}
-        if me is None or not all(each in listed and me in listed[each].signed_by for each in ids):
-            return False
-        for each in ids:
-            # The signature may be another task's, or a person's, for something else.
-            self._verified_hash(listed[each], expected, consequence="it was signed before all the same")
-        return True
+    def _bad_signature(self, why: str) -> CustodyError:
+        return CustodyConfigurationError(
+            f"the signature that the signer {self._signer.name!r} returned cannot be used: {why}; it was not sent",
+            setting="signer",
+        )
 
-    def _resolve(
-        self, ids: list[str], expected: Mapping[str, WhitelistRequest] | None, error: CustodyOutcomeUnknownError
-    ) -> int:
-        """Find out what became of an approval whose response was lost."""
+    def _wait_until_pending(self, approval: _Approval, earlier_try: bool) -> dict[str, WhitelistEnvelope] | None:
+        """
+        Return the requests once all are pending this user's approval; None if an earlier try has signed them.
+
+        What was created right before may not be listed yet, or not everywhere.
+        """
+        started = listed_since = time.monotonic()
+        while True:
+            pending = self._pending(approval)
+            missing = [each for each in approval.ids if each not in pending]
+            if not missing:
+                return pending
+            if earlier_try and self._was_signed_earlier(approval):
+                return None
+            listed = self._listed(missing)
+            now = time.monotonic()
+            if self._is_decided(approval, listed):
+                raise _not_pending(listed)
+            if len(listed) < len(missing):
+                listed_since = now
+                gone = ", ".join(each for each in missing if each not in listed)
+                if now - started >= self._lookup_wait:
+                    raise _failed(
+                        CustodyNotFoundError,
+                        f"there is no whitelisting request {gone}: not listed within {self._lookup_wait:g} s; "
+                        f"{_NOTHING_SIGNED}",
+                    )
+                left = started + self._lookup_wait - now
+                self._log.info("Not listed yet: %s. Looking again for at most %.0f s.", gone, left)
+            else:
+                left = listed_since + min(_APPROVAL_LAG, self._lookup_wait) - now
+                if left <= 0:
+                    raise _not_pending(listed)
+            self._sleep(min(_POLL_INTERVAL, max(0.05, left)))
+
+    def _is_decided(self, approval: _Approval, listed: Mapping[str, WhitelistEnvelope]) -> bool:
+        """Tell whether waiting is in vain: one is no longer pending, or has this user's signature."""
+        if not listed:
+            return False
+        me = approval.external_user_id(listed)
+        if any(me in each.signed_by or has_status(each, REJECTED_STATUSES) for each in listed.values()):
+            return True
+        return any(True for _ in self._client.find_whitelist_requests(ids=list(listed), include_pending=False))
+
+    # --- did it arrive? ------------------------------------------------------------------------------------
+
+    def _was_signed_earlier(self, approval: _Approval) -> bool:
+        """Tell whether this user's signatures are there; raise if something else was signed, or if nobody can know."""
+        listed = self._listed(approval.ids)
+        if not all(each in listed for each in approval.ids):
+            return False
+        lacking = approval.unsigned(listed)
+        if not lacking:
+            for each in approval.ids:
+                # The signature may be another task's, or a person's, for something else.
+                approval.review(listed[each], consequence="it was signed before all the same")
+            return True
+        if approval.external_user_id(listed) is None:
+            raise _failed(
+                CustodyOutcomeUnknownError,
+                f"it cannot be known whether an earlier try has signed {', '.join(approval.ids)}: {_UNIDENTIFIED}; "
+                "this try signed nothing",
+                advice="Look in the service whether this user has signed them.",
+            )
+        if wrong := {each: why for each, why in lacking.items() if why != _NO_SIGNATURE}:
+            raise _failed(
+                CustodyConflictError,
+                f"this user has signed something else: {_list(wrong)}; this try signed nothing",
+            )
+        return False
+
+    def _resolve(self, approval: _Approval, error: CustodyError) -> int:
+        """
+        Find out what became of an approval whose response was lost, or is not the service's word that all were taken.
+
+        :raises CustodyError: the same error, whose advice then says what is known.
+        """
         self._log.warning("The outcome is unknown: %s. Looking at the service.", error.message.rstrip("."))
         deadline = time.monotonic() + self._lookup_wait
         while True:
             late = time.monotonic() >= deadline
             try:
-                if self._signed_by_me(ids, expected):
+                listed = self._listed(approval.ids)
+                lacking = approval.unsigned(listed)
+                if not lacking:
+                    for each in approval.ids:
+                        approval.review(listed[each], consequence="it was signed all the same")
                     self._log.info("The service shows the signatures of this user: the approval was taken.")
-                    return len(ids)
-                still_pending = set(self._pending(ids)) == set(ids)
+                    return len(approval.ids)
+                still_pending = set(self._pending(approval)) == set(approval.ids)
             except CustodyError as failure:
                 if late or not failure.retryable:
-                    raise error from failure
+                    raise _unresolved(error, f"It could not be found out: {failure.message.rstrip('.')}.") from failure
             else:
                 if late and still_pending:
-                    error.retryable = True
-                    error.advice = (
-                        f"It was not carried out: {self._lookup_wait:g} s later the requests are still pending this "
-                        "user's approval. Trying again is safe."
-                    )
+                    raise _not_carried_out(error, self._lookup_wait)
                 if late:
-                    raise error
+                    raise _unresolved(
+                        error, f"Look in the service. Without a signature that is certain: {_list(lacking)}."
+                    )
             self._sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
 
 
+_UNIDENTIFIED = "the service does not say under which external id this user signs"
+_NO_SIGNATURE = "no signature of this user"
+_NOT_ITS_OWN = "The response is not the service's own"
+
+
+class _Approval:
+    """
+    What one call of :meth:`Approver.approve` is about, and what of it is accounted for.
+
+    :param ids: the requests' ids, in ascending order.
+    :param expected: what each must ask for; None: anything.
+    :param accepted: the keys that are accepted by name.
+    :param public_key: the signer's public key; None: not known.
+    :param user: the user who signs, as far as the service says.
+    """
+
+    def __init__(
+        self,
+        ids: list[str],
+        expected: Mapping[str, WhitelistRequest] | None,
+        accepted: frozenset[str],
+        *,
+        public_key: PublicKey | None,
+        user: WireUser,
+    ) -> None:
+        self.ids = ids
+        self.public_key = public_key
+        self._expected = expected
+        self._accepted = accepted
+        self._user = user
+
+    def review(self, envelope: WhitelistEnvelope, *, consequence: str = _NOTHING_SIGNED) -> str:
+        """
+        Return a request's hash, once all that is behind it is accounted for.
+
+        :raises CustodyError: if something is not; the text ends with the consequence.
+        """
+        payload = envelope.payload()
+        request = None if self._expected is None else self._expected[envelope.id]
+        if request is not None:
+            comparison = compare(request, payload, network=envelope.network)
+            if faults := comparison.faults(self._accepted):
+                error = _failed(
+                    CustodyRequestError,
+                    f"whitelisting request {envelope.id} is not what was asked for: {', '.join(faults)}; {consequence}",
+                )
+                if unaccounted := [each for each in comparison.unaccounted if each not in self._accepted]:
+                    names = ", ".join(repr(sanitize(each, 60)) for each in unaccounted)
+                    error.advice = f"If it may be signed although nobody asked for it: accept_fields=[{names}]."
+                raise error
+        contradictions = envelope_faults(
+            envelope, payload, request, tenant_id=self._user.get("tenantId"), accepted=self._accepted
+        )
+        if contradictions:
+            raise _failed(
+                CustodyRequestError,
+                f"whitelisting request {envelope.id} contradicts itself or what was asked for: "
+                f"{'; '.join(contradictions)}; {consequence}",
+            )
+        return str(envelope.hash)
+
+    def describe(self, envelope: WhitelistEnvelope) -> str:
+        """Return all of what is signed, and what is the service's, in one line for the log."""
+        text = escape(str((envelope.wire.get("metadata") or {}).get("payloadAsString")))
+        line = f"To be signed, whitelisting request {envelope.id}, hash {envelope.hash}: {text}"
+        if self._expected is None:
+            line += ". Compared with nothing: expected=None"
+        else:
+            comparison = compare(self._expected[envelope.id], envelope.payload(), network=envelope.network)
+            if filled_in := comparison.filled_in(self._accepted):
+                line += f". Filled in by the service: {escape(', '.join(filled_in))}"
+            if comparison.outside:
+                line += f". Compared, but not covered by the signature: {', '.join(comparison.outside)}"
+        unsigned = {
+            "network": None if "network" in envelope.payload() else envelope.network,
+            "visibilityGroupID": envelope.visibility_group_id,
+            "action": envelope.action,
+            "tenantId": envelope.tenant_id,
+        }
+        shown = ", ".join(f"{name} {sanitize(value, 60)}" for name, value in unsigned.items() if value)
+        return f"{line}. Only in the envelope, which is not signed: {shown or 'nothing'}."
+
+    def external_user_id(self, listed: Mapping[str, WhitelistEnvelope]) -> str | None:
+        """
+        Return the id that this user's signatures carry; None if it is not known.
+
+        It is never the numeric id: that is another name space, and one user's number may be another's external id.
+        """
+        if external := self._user.get("externalUserId"):
+            return external
+        number = self._user.get("id")
+        found = {
+            trail.get("externalUserId")
+            for envelope in listed.values()
+            for trail in envelope.trails
+            if number and trail.get("userId") == number
+        }
+        return found.pop() if len(found) == 1 else None
+
+    def unsigned(self, listed: Mapping[str, WhitelistEnvelope]) -> dict[str, str]:
+        """Return the requests without this user's signature over their current hash, and why that is so."""
+        me = self.external_user_id(listed)
+        if me is None:
+            return dict.fromkeys(self.ids, _UNIDENTIFIED)
+        found = {each: self._why_unsigned(listed.get(each), me) for each in self.ids}
+        return {each: why for each, why in found.items() if why}
+
+    def _why_unsigned(self, envelope: WhitelistEnvelope | None, me: str) -> str:
+        if envelope is None:
+            return "not listed"
+        mine = [each for each in envelope.signings if each.user_id == me]
+        if not mine:
+            return _NO_SIGNATURE
+        current = [each for each in mine if envelope.hash and envelope.hash in each.hashes]
+        if not current:
+            return "this user's signature covers another hash than its current one"
+        if not any(self._verifies(each) for each in current):
+            return "the signer's public key does not verify this user's signature"
+        return ""
+
+    def _verifies(self, signing: Signing) -> bool:
+        if self.public_key is None:
+            return True
+        try:
+            signature = base64.b64decode(signing.signature, validate=True)
+        except (binascii.Error, ValueError):
+            return False
+        return self.public_key.verifies(signature, message_to_sign(signing.hashes))
+
+
+def _unresolved(error: CustodyError, advice: str) -> CustodyError:
+    if isinstance(error, CustodyOutcomeUnknownError):
+        error.advice = advice
+    else:
+        error.advice = " ".join(
+            filter(None, [f"{_NOT_ITS_OWN}, so the approval may have been taken.", advice, error.advice])
+        )
+    # Whatever the type says: nobody knows whether the signature is there.
+    error.retryable = False
+    return error
+
+
+def _not_carried_out(error: CustodyError, seconds: float) -> CustodyError:
+    advice = (
+        f"It was not carried out: {seconds:g} s later the requests are still pending this user's approval. Trying "
+        "again is safe."
+    )
+    if isinstance(error, CustodyOutcomeUnknownError):
+        error.retryable = True
+        error.advice = advice
+    else:
+        # Whether trying again helps, the type says.
+        error.advice = " ".join(filter(None, [f"{_NOT_ITS_OWN}.", advice, error.advice]))
+    return error
+
+
+def _not_pending(listed: Mapping[str, WhitelistEnvelope]) -> CustodyError:
+    words = ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in listed.items())
+    return _failed(
+        CustodyConflictError,
+        f"not pending this user's approval: {words}. This user has signed them already, it is not the "
+        f"turn of a group this user is in, or they are no longer pending; {_NOTHING_SIGNED}",
+    )
+
+
+def _list(reasons: Mapping[str, str]) -> str:
+    return ", ".join(f"{each} ({why})" for each, why in reasons.items())
+
+
 def _refused(why: str) -> CustodyError:
-    return _failed(CustodyRequestError, f"{why}; nothing was signed")
+    return _failed(CustodyRequestError, f"{why}; {_NOTHING_SIGNED}")
 
 
-def _failed(error_type: type[CustodyError], message: str) -> CustodyError:
-    return error_type(message, operation=APPROVE_WHITELIST_REQUESTS.name)
+def _failed(
+    error_type: type[CustodyError], message: str, *, advice: str | None = None, retryable: bool | None = None
+) -> CustodyError:
+    return error_type(message, operation=APPROVE_WHITELIST_REQUESTS.name, advice=advice, retryable=retryable)

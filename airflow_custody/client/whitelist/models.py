@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import Annotated, Any
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Annotated, Any, NoReturn
 
 from pydantic import (
     AfterValidator,
@@ -15,50 +17,63 @@ from pydantic import (
     ConfigDict,
     Field,
     Strict,
+    StrictInt,
+    StrictStr,
     ValidationError,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 
+from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.text import count, has_unprintable, is_decimal, sanitize
+from airflow_custody.client.text import count, escape, has_unprintable, is_decimal, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.whitelist.review import ALL_KEYS
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 #: Maximum size of a payload in bytes; a larger one is refused unread.
 MAX_PAYLOAD_BYTES = 1024 * 1024
+# A request cannot be older than any blockchain: such a date is the zero value of some program.
+_EARLIEST_DATE = datetime(2009, 1, 1, tzinfo=timezone.utc)
 
 
 # --- ids ---------------------------------------------------------------------------------------------------
 
 
-def check_request_id(value: object) -> str:
+def check_request_id(value: object, name: str = "the id of a whitelisting request") -> str:
     """
     Return the id of a whitelisting request: only a number may become part of a path or of a signed batch.
 
-    :param value: the id, a decimal number as text or as an int.
+    :param value: the id, a decimal number as text or as an int, of 64 bits at most.
+    :param name: what an error calls it.
     :return: the id as text.
     :raises CustodyRequestError: if it is anything else.
     """
-    text = str(value)
-    if isinstance(value, bool) or not is_decimal(text):
-        raise CustodyRequestError(
-            f"the id of a whitelisting request must be a whole number, like '3711', not {sanitize(repr(value), 40)}; "
-            "nothing was sent"
-        )
-    return text
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ID:
+        return int.__repr__(value)
+    if isinstance(value, str) and is_decimal(value) and len(value) <= len(str(MAX_ID)) and int(value) <= MAX_ID:
+        return str.__str__(value)
+    raise CustodyRequestError(f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent")
 
 
-def check_request_ids(values: Iterable[object]) -> list[str]:
+def check_request_ids(values: object) -> list[str]:
     """
     Return the ids of one batch.
 
-    :param values: ids of whitelisting requests, at most 100.
+    :param values: one id of a whitelisting request, or several, at most 100.
     :return: the ids in ascending numeric order, as an approval signs them.
     :raises CustodyRequestError: if there is none, one is not a number or is repeated, or there are too many.
     """
-    ids = sorted((check_request_id(each) for each in values), key=int)
+    if isinstance(values, (str, int)):
+        given = [check_request_id(values, "request_ids")]
+    elif isinstance(values, (bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
+        raise CustodyRequestError(
+            f"request_ids must be one id or a list of ids, not {describe(values)}; nothing was sent"
+        )
+    else:
+        given = [check_request_id(each, f"request_ids[{index}]") for index, each in enumerate(values)]
+    ids = sorted(given, key=int)
     if not ids:
         raise CustodyRequestError("there are no ids; nothing was sent")
     if len({int(each) for each in ids}) != len(ids):
@@ -74,8 +89,17 @@ def check_request_ids(values: Iterable[object]) -> list[str]:
 
 
 def _text(value: object) -> object:
-    """Take a whole number where the interface speaks of a string; anything else is left to the validation."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    """Take text only: what became another type on its way has lost how it was written."""
+    if fault := text_fault(value):
+        raise ValueError(fault)
+    return value
+
+
+def _identifier(value: object) -> object:
+    """Take text or a whole number, which is written in one way only."""
+    if fault := identifier_fault(value):
+        raise ValueError(fault)
+    return int.__repr__(value) if isinstance(value, int) else value
 
 
 def _free_text(value: str) -> str:
@@ -95,7 +119,10 @@ def _symbol(value: str) -> str:
 
 def _to_list(value: object) -> object:
     """Return a list of any sequence, such as the lazy one that a mapped task's XCom is."""
-    return value if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable) else list(value)
+    if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
+        # A set has no order: the same one would ask for something else in each process.
+        raise ValueError(f"must be a list of ids, not {describe(value)}")
+    return list(value)
 
 
 def _not_empty(value: list[str]) -> list[str]:
@@ -104,10 +131,10 @@ def _not_empty(value: list[str]) -> list[str]:
     return value
 
 
-_String = Annotated[str, Strict(), BeforeValidator(_text)]
-_FreeText = Annotated[_String, AfterValidator(_free_text)]
-_Symbol = Annotated[_String, AfterValidator(_symbol)]
-_Identifiers = Annotated[list[_Symbol], BeforeValidator(_to_list), AfterValidator(_not_empty)]
+_FreeText = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_free_text)]
+_Symbol = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_symbol)]
+_Identifier = Annotated[str, Strict(), BeforeValidator(_identifier), AfterValidator(_symbol)]
+_Identifiers = Annotated[list[_Identifier], BeforeValidator(_to_list), AfterValidator(_not_empty)]
 
 
 class WhitelistRequest(BaseModel):
@@ -115,7 +142,8 @@ class WhitelistRequest(BaseModel):
     A destination address to be whitelisted: what is asked for.
 
     Name the chain by ``blockchain`` or by ``currency``; only what is given is sent. Naming both is allowed if
-    they are equal. Input is never corrected: white space around an address is refused.
+    they are equal. Input is never corrected: white space around an address is refused, and so is a value of another
+    type than text. Only ``exchange_account_id`` and the ids in lists may be whole numbers.
 
     :param label: label of the address.
     :param address: the destination address; the service checks it against the rules of its chain.
@@ -146,22 +174,25 @@ class WhitelistRequest(BaseModel):
     address_type: _Symbol | None = None
     contract_type: _Symbol | None = None
     customer_id: _Symbol | None = None
-    exchange_account_id: _Symbol | None = None
+    exchange_account_id: _Identifier | None = None
     visibility_group_id: Annotated[_Symbol | None, Field(alias="visibilityGroupID")] = None
 
     @model_validator(mode="wrap")
     @classmethod
     def _refuse_by_name(cls, data: Any, handler: Any) -> Any:
         """Raise an error of ours: pydantic's own would show whole values and a link to its manual."""
+        hint = ""
         try:
             request = handler(data)
         except ValidationError as error:
             faults = [_fault(each) for each in error.errors(include_url=False)]
+            if any(isinstance(each["input"], (int, float, list, dict)) for each in error.errors(include_url=False)):
+                hint = NATIVE_RENDERING
         else:
             faults = list(_chain_faults(request))
         if faults:
             raise CustodyRequestError(
-                f"nothing was sent: {'; '.join(faults)}",
+                f"nothing was sent: {'; '.join(faults)}{hint}",
                 operation="create whitelisting request",
             )
         return request
@@ -192,21 +223,23 @@ def _fault(error: Mapping[str, Any]) -> str:
     place = [str(names.get(part, part)) for part in error["loc"]]
     # pydantic puts the members of a union into the place; the user knows of none.
     name = place[0] if place else "the request"
+    # The position in a list.
+    name += "".join(f"[{part}]" for part in error["loc"][1:] if isinstance(part, int))
     if error["type"] == "missing" or error["input"] is None:
         return f"{name} is missing"
     if error["type"] == "extra_forbidden":
         return f"{name} is not a field of a whitelisting request"
     if error["type"] == "value_error":
         return f"{name} {error['ctx']['error']}"
-    wanted = "a list of strings" if name.startswith("linked_") else "a string"
-    return f"{name} must be {wanted}"
+    return f"{name} is malformed"
 
 
 # --- what the service shows --------------------------------------------------------------------------------
 
 
 class WireCreated(TypedDict, total=False):
-    id: str | int
+    # Strict: lenient, true is the id 1.
+    id: StrictStr | StrictInt
 
 
 class WireCreateResponse(TypedDict, total=False):
@@ -221,6 +254,7 @@ class WireMetadata(TypedDict, total=False):
 class WireTrail(TypedDict, total=False):
     __pydantic_config__ = LENIENT  # type: ignore[misc]
     userId: str | None
+    externalUserId: str | None
     action: str | None
     comment: str | None
     date: str | None
@@ -229,10 +263,12 @@ class WireTrail(TypedDict, total=False):
 class WireSignature(TypedDict, total=False):
     __pydantic_config__ = LENIENT  # type: ignore[misc]
     userId: str | None
+    signature: str | None
 
 
 class WireSigning(TypedDict, total=False):
     signature: WireSignature | None
+    hashes: list[str] | None
 
 
 class WireSignedAddress(TypedDict, total=False):
@@ -268,6 +304,21 @@ class WireSignatures(TypedDict, total=False):
     signatures: str | None
 
 
+@dataclass(frozen=True)
+class Signing:
+    """
+    One signature of a whitelisting request, which may cover others too.
+
+    :param user_id: the external id of the user who signed. No signature covers it.
+    :param signature: 64 bytes ``r || s`` in base64, as sent.
+    :param hashes: what was signed: the list of these hashes.
+    """
+
+    user_id: str
+    signature: str
+    hashes: tuple[str, ...]
+
+
 class WhitelistEnvelope:
     """
     One whitelisting request, as the service shows it.
@@ -297,16 +348,63 @@ class WhitelistEnvelope:
         return (self.wire.get("metadata") or {}).get("hash")
 
     @property
+    def tenant_id(self) -> str | None:
+        """The id of the tenant it belongs to."""
+        return self.wire.get("tenantId")
+
+    @property
+    def action(self) -> str | None:
+        """What approving it does, in the service's word. The service's makers publish no list of them."""
+        return self.wire.get("action")
+
+    @property
+    def blockchain(self) -> str | None:
+        """The symbol of the chain, outside of what is hashed."""
+        return self.wire.get("blockchain")
+
+    @property
+    def network(self) -> str | None:
+        """The network, outside of what is hashed."""
+        return self.wire.get("network")
+
+    @property
+    def visibility_group_id(self) -> str | None:
+        """The group of users who see the address."""
+        return self.wire.get("visibilityGroupID")
+
+    @property
+    def signings(self) -> tuple[Signing, ...]:
+        """The signatures, as the service shows them: unverified."""
+        found = []
+        for each in (self.wire.get("signedAddress") or {}).get("signatures") or ():
+            signature = each.get("signature") or {}
+            hashes = tuple(each.get("hashes") or ())
+            found.append(Signing(signature.get("userId") or "", signature.get("signature") or "", hashes))
+        return tuple(found)
+
+    @property
     def signed_by(self) -> frozenset[str]:
-        """The ids of the users who have signed it."""
-        signings = (self.wire.get("signedAddress") or {}).get("signatures") or ()
-        return frozenset(filter(None, ((each.get("signature") or {}).get("userId") for each in signings)))
+        """The external ids of the users who have signed it, whatever they signed."""
+        return frozenset(each.user_id for each in self.signings if each.user_id)
+
+    @property
+    def trails(self) -> tuple[WireTrail, ...]:
+        """The entries of its history, as sent."""
+        return tuple(self.wire.get("trails") or ())
 
     @property
     def created_at(self) -> datetime | None:
-        """The date of the first entry of the trail; None if there is no readable one."""
-        dates = [parse_timestamp(trail.get("date")) for trail in self.wire.get("trails") or ()]
-        return min((date for date in dates if date is not None), default=None)
+        """The date of the first entry of the trail; None if it is not known which that is, or from when."""
+        dates = [_trail_date(trail) for trail in self.trails]
+        return None if None in dates else min(filter(None, dates), default=None)
+
+    @property
+    def created_by(self) -> frozenset[str]:
+        """The id and the external id of the user who made the first entry of the trail; empty if that is not known."""
+        first = [each for each in self.trails if len(self.trails) == 1 or _trail_date(each) == self.created_at]
+        if len(first) != 1 or (len(self.trails) > 1 and self.created_at is None):
+            return frozenset()
+        return frozenset(filter(None, (first[0].get("userId"), first[0].get("externalUserId"))))
 
     def payload(self) -> dict[str, Any]:
         """
@@ -314,21 +412,25 @@ class WhitelistEnvelope:
 
         :return: the JSON object of ``payloadAsString``.
         :raises CustodyResponseError: if payload or hash is missing, they do not belong together, or the payload is
-            larger than 1 MiB, no JSON object, or has a duplicate key.
+            larger than 1 MiB or no JSON object. Also if two of its keys are equal or differ only in case, or a known
+            key has another case: the service's own reader ignores the case of keys, and takes the last.
         """
         metadata = self.wire.get("metadata") or {}
         text, hash_ = metadata.get("payloadAsString"), metadata.get("hash")
         if not text or not hash_:
             raise self._unusable("its payload or its hash is missing")
-        data = text.encode("utf-8", "surrogatepass")
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            raise self._unusable("its payload is not Unicode text") from None
         if len(data) > MAX_PAYLOAD_BYTES:
             raise self._unusable(f"its payload is larger than {MAX_PAYLOAD_BYTES} bytes")
         if hashlib.sha256(data).hexdigest() != hash_:
             raise self._unusable("its payload does not have the hash that the service gives for it")
         try:
-            payload = json.loads(text, object_pairs_hook=_without_duplicates)
-        except _DuplicateKeyError as error:
-            raise self._unusable(f"its payload has the key {sanitize(error, 60)} twice") from None
+            payload = json.loads(text, object_pairs_hook=_strict_object, parse_constant=_refuse_constant)
+        except _KeyError as error:
+            raise self._unusable(f"its payload {error}") from None
         except (ValueError, RecursionError):
             raise self._unusable("its payload is not JSON") from None
         if not isinstance(payload, dict):
@@ -342,13 +444,32 @@ class WhitelistEnvelope:
         return f"WhitelistEnvelope({self.id!r}, status={self.status!r})"
 
 
-class _DuplicateKeyError(ValueError):
-    pass
+def _trail_date(trail: WireTrail) -> datetime | None:
+    date = parse_timestamp(trail.get("date"))
+    return date if date is not None and date >= _EARLIEST_DATE else None
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _DuplicateKeyError(next(key for key in keys if keys.count(key) > 1))
-    return found
+class _KeyError(ValueError):
+    """Raised when a key of a payload can be read in two ways."""
+
+
+_KNOWN_KEYS = {key.casefold(): key for key in ALL_KEYS}
+
+
+def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # casefold, and not only ASCII: the service's reader takes a Kelvin sign for a "k", too.
+    seen: dict[str, str] = {}
+    for key, _ in pairs:
+        folded = key.casefold()
+        if seen.get(folded) == key:
+            raise _KeyError(f"has the key {sanitize(key, 60)} twice")
+        if folded in seen:
+            raise _KeyError(f"has the keys {sanitize(seen[folded], 60)} and {sanitize(key, 60)}, which differ in case")
+        if _KNOWN_KEYS.get(folded, key) != key:
+            raise _KeyError(f"has the key {_KNOWN_KEYS[folded]} in another case: {escape(key[:60])}")
+        seen[folded] = key
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from airflow_custody.client.errors import CustodyResponseError
+from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client.http.listings import (
+    OffsetPage,
+    is_readable_id,
+    read_offset_listing,
+    require_ids,
+    require_total,
+)
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
-from airflow_custody.client.http.service import ServiceOperations
-from airflow_custody.client.text import as_list, has_unprintable, is_decimal
+from airflow_custody.client.http.service import ServiceOperations, shown_object
+from airflow_custody.client.text import as_list, is_decimal, sanitize
 from airflow_custody.client.whitelist.models import (
     WhitelistEnvelope,
     WhitelistRequest,
@@ -17,6 +25,7 @@ from airflow_custody.client.whitelist.models import (
     WireEnvelopes,
     WireSignatures,
     check_request_id,
+    check_request_ids,
 )
 
 log = logging.getLogger(__name__)
@@ -26,6 +35,7 @@ CREATE_WHITELIST_REQUEST = Operation(
     "POST",
     "/whitelists/addresses",
     roles=("WhitelistedAddressCreator", "TPUser"),
+    confirmed_by="result",
     hints={
         400: "The currency must be active in the hardware security module and the address must follow the "
         "rules of its chain."
@@ -49,7 +59,9 @@ APPROVE_WHITELIST_REQUESTS = Operation(
     "POST",
     "/whitelists/addresses/approve",
     roles=("WhitelistedAddressApprover",),
+    hints={400: "If it is about the signature: is the signer's key the one that the service has for this user?"},
     documented=False,
+    confirmed_by="result",
 )
 # Rejecting and deleting twice does no harm.
 REJECT_WHITELIST_REQUESTS = Operation(
@@ -59,6 +71,7 @@ REJECT_WHITELIST_REQUESTS = Operation(
     roles=("WhitelistedAddressApprover",),
     repeatable=True,
     documented=False,
+    confirmed_by="read back",
 )
 DELETE_WHITELIST_REQUEST = Operation(
     "delete whitelisting request",
@@ -67,7 +80,11 @@ DELETE_WHITELIST_REQUEST = Operation(
     roles=("WhitelistedAddressCreator",),
     repeatable=True,
     documented=False,
+    confirmed_by="read back",
 )
+
+#: Status words of requests that were rejected. The service's makers publish none.
+REJECTED_STATUSES = ("rejected",)
 
 
 class WhitelistOperations(ServiceOperations):
@@ -99,7 +116,7 @@ class WhitelistOperations(ServiceOperations):
             CREATE_WHITELIST_REQUEST, WireCreateResponse, body=request.to_wire(), before_send=before_send
         )
         identifier = str((reply.body.get("result") or {}).get("id", ""))
-        if not identifier or identifier != identifier.strip() or has_unprintable(identifier):
+        if not is_readable_id(identifier):
             raise reply.unexpected("it has no readable 'result.id'")
         return identifier
 
@@ -116,15 +133,21 @@ class WhitelistOperations(ServiceOperations):
         """
         Find whitelisting requests, page by page: ``GET /whitelists/addresses`` (undocumented).
 
-        :param ids: only these requests. Default: no filter, and so for those below.
+        What is listed is complete, also if requests come or leave meanwhile, as long as the service keeps their order:
+        each page must begin with the last request of the page before. All filters but ``ids`` are left to the service,
+        which may not know them or compare loosely: check what you find.
+
+        :param ids: only these requests; a listing with any other is refused. Default: no filter, and so for those
+            below.
         :param addresses: only requests for these addresses.
         :param blockchain: only requests on this chain.
         :param network: only requests on this network.
         :param query: only requests that contain this text.
         :param include_pending: whether to list also those that are pending approval. Default True.
         :return: the requests, in the service's order, each once. A page is fetched when it is needed.
-        :raises CustodyResponseError: after the last page, if the pages do not add up because requests came or went
-            while they were read (it is retryable then); or if a response cannot be understood.
+        :raises CustodyResponseError: if the listing changed while it was read, or its pages do not fit together or add
+            up to the announced total (it is retryable then, and may come after the last request); or if a response
+            cannot be understood.
         """
         filters = _given_filters(
             FIND_WHITELIST_REQUESTS,
@@ -146,7 +169,8 @@ class WhitelistOperations(ServiceOperations):
         """
         Find the requests that the client's user may approve: ``GET /whitelists/addresses/for-approval`` (undocumented).
 
-        :param ids: only these requests. Default: no filter, and so for those below.
+        :param ids: only these requests; a listing with any other is refused. Default: no filter, and so for those
+            below.
         :param blockchain: only requests on this chain.
         :param network: only requests on this network.
         :param query: only requests that contain this text.
@@ -178,7 +202,9 @@ class WhitelistOperations(ServiceOperations):
             raise reply.unexpected("its 'result' is not this request")
         return WhitelistEnvelope(envelope)
 
-    def approve_whitelist_requests(self, ids: Sequence[str], signature: str, comment: str) -> int:
+    def approve_whitelist_requests(
+        self, ids: Sequence[str], signature: str, comment: str, *, before_send: Callable[[], None] | None = None
+    ) -> int:
         """
         Send an approval: ``POST /whitelists/addresses/approve`` (undocumented).
 
@@ -187,65 +213,136 @@ class WhitelistOperations(ServiceOperations):
         :param ids: the requests' ids in ascending numeric order.
         :param signature: the user's signature over their current hashes: 64 bytes ``r || s`` in base64.
         :param comment: what the requests' history will say.
+        :param before_send: as that of :meth:`create_whitelist_request`. Default None.
         :return: the number of signatures that the service says it took.
         :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable or a
             5xx.
-        :raises CustodyError: of another type if it was refused: all of it.
+        :raises CustodyError: of another type if it was refused: all of it, if the error is ``from_service``. A gateway
+            may refuse what the service has taken.
         """
-        body = {"ids": [check_request_id(each) for each in ids], "signature": signature, "comment": comment}
-        reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body)
+        body = {"ids": check_request_ids(ids), "signature": signature, "comment": comment}
+        reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body, before_send=before_send)
         number = reply.body.get("signatures") or ""
         if not is_decimal(number) or not int(number):
             raise reply.unexpected("it has no number of 'signatures'")
         return int(number)
 
-    def reject_whitelist_requests(self, ids: Sequence[str], comment: str) -> None:
+    def reject_whitelist_requests(
+        self, ids: Sequence[str], comment: str, *, rejected_statuses: Iterable[str] = REJECTED_STATUSES
+    ) -> None:
         """
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
+        They are rejected when the response is empty, or else when each has one of ``rejected_statuses``. Where the
+        service itself says that it does not offer to read them, a response that says nothing of them passes, with a
+        warning in the log.
+
         :param ids: the requests' ids.
         :param comment: why; not empty.
+        :param rejected_statuses: status words of rejected requests, compared without case. Default ``rejected``.
+        :raises CustodyResponseError: if they are not known to be rejected.
         """
-        body = {"ids": [check_request_id(each) for each in ids], "comment": comment}
-        self._transport.call(REJECT_WHITELIST_REQUESTS, None, body=body)
+        numbers = check_request_ids(ids)
+        words = {each.casefold() for each in as_list(rejected_statuses)}
+
+        def shows(data: Mapping[str, Any]) -> bool | None:
+            request = shown_object(data, "result")
+            if request is None:
+                return None
+            status = str(request.get("status") or "").casefold()
+            if str(request["id"]) not in numbers or (status and status not in words):
+                return False
+            # One that is rejected does not say that all are.
+            return True if status and len(numbers) == 1 else None
+
+        def read_back() -> str | None:
+            for number in numbers:
+                status = self._status_if_exists(number)
+                if status is None:
+                    return f"whitelisting request {number} does not exist"
+                if status.casefold() not in words:
+                    return f"whitelisting request {number} has status {sanitize(repr(status), 40)}"
+            return None
+
+        self._write(
+            REJECT_WHITELIST_REQUESTS,
+            body={"ids": numbers, "comment": comment},
+            shows=shows,
+            read_back=read_back,
+        )
 
     def delete_whitelist_request(self, request_id: str, comment: str) -> None:
         """
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
+        It is deleted when the response is empty or names just this request, or else when the service itself says that
+        there is none with this id. Where the service itself says that it does not offer to read it, a response that
+        says nothing of it passes, with a warning in the log; a 404 of a gateway never does.
+
         :param request_id: the request's id.
         :param comment: why; not empty.
-        :raises CustodyNotFoundError: if there is no such request.
+        :raises CustodyNotFoundError: if the service itself says that there is no such request.
+        :raises CustodyResponseError: if it is not known to be deleted.
         """
-        body = {"id": check_request_id(request_id), "comment": comment}
-        self._transport.call(DELETE_WHITELIST_REQUEST, None, body=body)
+        number = check_request_id(request_id)
+
+        def shows(data: Mapping[str, Any]) -> bool | None:
+            request = shown_object(data, "result")
+            if request is None:
+                return None
+            if str(request["id"]) != number:
+                return False
+            # What has a status may still be there.
+            return None if request.get("status") else True
+
+        def read_back() -> str | None:
+            status = self._status_if_exists(number)
+            if status is None:
+                return None
+            return f"whitelisting request {number} is still there, with status {sanitize(repr(status), 40)}"
+
+        body = {"id": number, "comment": comment}
+        try:
+            self._write(DELETE_WHITELIST_REQUEST, body=body, shows=shows, read_back=read_back)
+        except CustodyNotFoundError as error:
+            # It may be the operation that the service does not know, and not the request.
+            try:
+                state = read_back()
+            except CustodyError:
+                state = None
+            if state is None:
+                raise
+            raise DELETE_WHITELIST_REQUEST.failed(
+                CustodyResponseError, f"{error.message}; but {state}", status=error.status, advice=error.advice
+            ) from None
+
+    def _status_if_exists(self, request_id: str) -> str | None:
+        """
+        Return a request's status; None if the service itself says that there is no such request.
+
+        :raises CustodyError: if that cannot be known.
+        """
+        try:
+            return self.get_whitelist_request(request_id).status or "not given"
+        except CustodyNotFoundError as error:
+            if not error.from_service:
+                raise
+            return None
 
     def _pages(self, operation: Operation, filters: Mapping[str, str | list[str]]) -> Iterator[WhitelistEnvelope]:
-        seen: set[str] = set()
-        offset = 0
-        while True:
+        def fetch(offset: int) -> OffsetPage[WhitelistEnvelope]:
             query = {**filters, "limit": str(MAX_PAGE_SIZE), "offset": str(offset)}
             reply = self._transport.call(operation, WireEnvelopes, query=query)
             reply.require_any_key("result", "totalItems")
             rows = reply.body.get("result") or []
-            for row in rows:
-                if not row.get("id"):
-                    raise reply.unexpected("a row has no 'id'")
-                if row["id"] not in seen:
-                    seen.add(row["id"])
-                    yield WhitelistEnvelope(row)
-            offset += len(rows)
-            total = reply.body.get("totalItems")
-            if total and not is_decimal(total):
-                raise reply.unexpected("its 'totalItems' is not a number")
-            if not rows or (offset >= int(total) if total else len(rows) < MAX_PAGE_SIZE):
-                break
-        if total and len(seen) != int(total):
-            raise operation.failed(
-                CustodyResponseError,
-                f"{len(seen)} requests were listed and {total} announced: some came or went in between",
-                retryable=True,
-            )
+            ids = require_ids(reply, [row.get("id") for row in rows])
+            if others := set(ids).difference(filters.get("ids", ids)):
+                # What else such a listing leaves out or adds, nobody knows.
+                raise reply.unexpected(f"it has request {sanitize(min(others), 40)}, which was not asked for")
+            total = require_total(reply, reply.body.get("totalItems"))
+            return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
+
+        return read_offset_listing(operation, fetch)
 
 
 def _given_filters(

@@ -1,23 +1,31 @@
 """
 How far whitelisting requests have come.
 
-What the service calls a request's ``status`` is not known beforehand, so what counts is where a request is listed:
-requests that are pending approval are hidden unless one asks for them.
+Two things count: where a request is listed, as requests that are pending approval are hidden unless one asks for them,
+and its ``status``. The service's makers publish no list of the words of ``status``: one that is not known proves
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
+from airflow_custody.client.text import ascii_lower, count, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.whitelist.models import WhitelistEnvelope
+
+#: The word of a request in effect, as a published sample has it.
+EFFECTIVE_STATUSES = ("approved",)
+#: Words, some of them guesses, that say that a request will not take effect any more. A word that the service never
+#: uses changes nothing.
+REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -39,22 +47,39 @@ class Progress:
     """
     How far a request has come.
 
-    :param state: ``effective``, ``pending``, ``rejected``, or ``gone``.
+    :param state: ``effective``, ``pending``, ``rejected``, ``missing`` (it is not listed), ``gone`` (it has been
+        missing for too long), or ``unknown``: it is not pending any more, and its status does not say whether it is in
+        effect.
     :param status: the service's own word, as sent.
     :param signatures: how many users have signed it.
+    :param seconds: how long it has been missing. Default 0.
     """
 
-    state: Literal["effective", "pending", "rejected", "gone"]
+    state: Literal["effective", "pending", "rejected", "missing", "gone", "unknown"]
     status: str | None
     signatures: int
+    seconds: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will not take effect any more, however long one waits."""
+        return self.state in ("rejected", "gone")
 
     def summary(self, request_id: str) -> str:
         """Return the progress in words."""
         if self.state == "gone":
-            return f"whitelisting request {request_id} does not exist"
+            return f"whitelisting request {request_id} does not exist: it has not been listed for {self.seconds:.3g} s"
+        if self.state == "missing":
+            return f"whitelisting request {request_id} is not listed, for {self.seconds:.3g} s so far"
         words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}
         status = sanitize(self.status or "not given", 40)
         signatures = count(self.signatures, "signature")
+        if self.state == "unknown":
+            return (
+                f"whitelisting request {request_id} is not pending any more, but its status {status!r} is neither in "
+                f"effective_statuses nor in rejected_statuses ({signatures}): it does not count as in effect. Name the "
+                "word in one of the two"
+            )
         return f"whitelisting request {request_id} {words[self.state]} (status {status}, {signatures})"
 
     def to_json(self, request_id: str) -> dict[str, Any]:
@@ -100,7 +125,7 @@ def _pending_for_user(client: CustodyClient, ids: list[str]) -> set[str]:
         return {row.id for row in rows}
     except CustodyError as error:
         # Nothing is pending for somebody who is no approver. Only the service itself can tell.
-        if error.not_offered and not error.from_gateway:
+        if error.not_offered and error.from_service:
             return set()
         raise
 
@@ -112,19 +137,64 @@ def judge_progress(
     Judge how far a request has come.
 
     :param listed: where it is listed.
-    :param effective_statuses: status words, compared without case, of which one is needed to be in effect; None:
-        being listed as settled is enough.
-    :param rejected_statuses: status words that mean it was rejected.
+    :param effective_statuses: status words, compared without case, of which a request in effect has one; None: being
+        listed as settled is enough.
+    :param rejected_statuses: status words, compared without case, that mean it was rejected.
     :return: the progress.
     """
     if listed.envelope is None:
-        return Progress("gone", None, 0)
+        return Progress("missing", None, 0)
     status = listed.envelope.status
-    word = (status or "").casefold()
     signatures = len(listed.envelope.signed_by)
-    if word in {each.casefold() for each in rejected_statuses}:
+    if has_status(listed.envelope, rejected_statuses):
         return Progress("rejected", status, signatures)
-    effective = listed.settled and (
-        effective_statuses is None or word in {each.casefold() for each in effective_statuses}
-    )
-    return Progress("effective" if effective else "pending", status, signatures)
+    if not listed.settled:
+        return Progress("pending", status, signatures)
+    effective = effective_statuses is None or has_status(listed.envelope, effective_statuses)
+    return Progress("effective" if effective else "unknown", status, signatures)
+
+
+class GoneJudge:
+    """
+    Judges how long a request has been missing: a listing may lag, so one that misses it proves nothing.
+
+    A request is gone once it has been missing, in a row, for longer than the service may take to list it.
+
+    :param gone_after: seconds that the service may take. Default 30.
+    :param clock: a monotonic clock in seconds; tests turn it. Default: :func:`time.monotonic`.
+    """
+
+    def __init__(self, gone_after: float = DEFAULT_LOOKUP_WAIT, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gone_after = gone_after
+        self._clock = clock
+        self._since: float | None = None
+
+    def reset(self) -> None:
+        """Forget the listings that missed it: nobody knows what the next one would have shown."""
+        self._since = None
+
+    def judge(self, progress: Progress) -> Progress:
+        """
+        Return the progress, with the time that it has been missing if it is.
+
+        :param progress: what one listing shows.
+        """
+        if progress.state != "missing":
+            self._since = None
+            return progress
+        now = self._clock()
+        if self._since is None:
+            self._since = now
+            return progress
+        seconds = now - self._since
+        return replace(progress, state="gone" if seconds >= self._gone_after else "missing", seconds=seconds)
+
+
+def has_status(envelope: WhitelistEnvelope, words: Iterable[str]) -> bool:
+    """
+    Tell whether a request's status is one of these words.
+
+    :param envelope: the request.
+    :param words: the words; compared without case.
+    """
+    return ascii_lower(envelope.status or "") in {ascii_lower(each) for each in words if each}

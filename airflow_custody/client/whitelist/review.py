@@ -1,22 +1,61 @@
-"""Is a request at the service what was asked for? Pure functions, no I/O."""
+"""
+Is a request at the service what was asked for? Pure functions, no I/O.
+
+One table, :data:`PAYLOAD_KEYS`, says for each key of a payload what it is compared with. There are two readings of it:
+
+- Whoever signs accounts for the whole payload: :meth:`Comparison.faults`. A key that nobody asked for is refused.
+- Whoever looks for a request takes what the service may have filled in for neither the same nor a difference:
+  :attr:`Comparison.unclear`.
+"""
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.whitelist.models import WhitelistEnvelope, WhitelistRequest
 
 Verdict = Literal["same", "differs", "unclear"]
 
 #: The fields of a request that :func:`compare` leaves out, and why.
 NOT_COMPARED: Mapping[str, str] = {
     "currency": "another name of blockchain, which is compared",
-    "visibility_group_id": "not part of the payload, so approvers do not sign it: it says who may see the address",
+    "visibility_group_id": "not part of the payload, so approvers do not sign it: envelope_faults compares it",
 }
+#: The keys of a link. All but its id are the service's description of the id that was asked for.
+LINK_KEYS = ("id", "address", "label", "name", "path")
+
+
+#: Accepted by this name: a word of the envelope's ``action`` that is not known.
+ENVELOPE_ACTION = "envelope.action"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """
+    What a comparison found out about one key of a payload.
+
+    :param key: the key; one of a link as ``linkedWallets.name``.
+    :param name: the field of the request that it is compared with; the key itself if there is none.
+    :param verdict: how they compare.
+    :param unasked: whether it has a value that nobody asked for, and that may be accepted by name.
+    :param filled_in: whether its value is the service's, and harmless.
+    :param outside: whether it was compared with the envelope, because the payload leaves it out.
+    """
+
+    key: str
+    name: str
+    verdict: Verdict
+    unasked: bool = False
+    filled_in: bool = False
+    outside: bool = False
 
 
 @dataclass(frozen=True)
@@ -24,85 +63,300 @@ class Comparison:
     """
     How a payload compares with a request.
 
-    :param verdicts: one for each field of the request that the payload covers.
+    :param findings: one for each field of the request that a payload covers, and for each key that no field covers.
     """
 
-    verdicts: Mapping[str, Verdict]
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """A verdict for each field of the request, and for each key that no field covers."""
+        return {each.name: each.verdict for each in self.findings}
 
     @property
     def differing(self) -> tuple[str, ...]:
         """The fields in which the payload certainly asks for something else."""
-        return tuple(name for name, verdict in self.verdicts.items() if verdict == "differs")
+        return tuple(each.name for each in self.findings if each.verdict == "differs")
 
     @property
     def unclear(self) -> tuple[str, ...]:
-        """The fields of which the payload shows too little, or in another spelling, to tell."""
-        return tuple(name for name, verdict in self.verdicts.items() if verdict == "unclear")
+        """
+        The fields of which the payload shows too little, or in another spelling, to tell.
+
+        Also the fields and keys that the service may have filled in.
+        """
+        return tuple(each.name for each in self.findings if each.verdict == "unclear")
 
     @property
     def same(self) -> bool:
-        """Whether the payload is what was asked for, in every field."""
+        """Whether the payload is what was asked for, all of it."""
         return not self.differing and not self.unclear
 
+    @property
+    def unaccounted(self) -> tuple[str, ...]:
+        """The keys with a value that nobody asked for."""
+        return tuple(each.key for each in self.findings if each.unasked)
 
-def compare(request: WhitelistRequest, payload: Mapping[str, Any]) -> Comparison:
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """The fields that were compared with the envelope, because the payload leaves them out."""
+        return tuple(each.name for each in self.findings if each.outside)
+
+    def filled_in(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
+        """Return the keys whose value is the service's: the harmless ones, and those that are accepted by name."""
+        return tuple(each.key for each in self.findings if each.filled_in or (each.unasked and each.key in accepted))
+
+    def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
+        """
+        Return, in words, what must not be signed.
+
+        :param accepted: keys of the payload that may have a value although nobody asked for one.
+        :return: the names of the fields and keys; empty if all of the payload is accounted for.
+        """
+        return tuple(
+            f"{sanitize(each.key, 60)} (not asked for)"
+            if each.unasked
+            else each.name
+            if each.verdict == "differs"
+            else f"{each.name} (unclear)"
+            for each in self.findings
+            if each.verdict != "same" and not (each.unasked and each.key in accepted)
+        )
+
+
+def compare(request: WhitelistRequest, payload: Mapping[str, Any], *, network: str | None = None) -> Comparison:
     """
-    Compare what was asked for with a verified payload, field by field.
+    Compare what was asked for with a verified payload, key by key.
 
     Takes neither a different spelling nor a missing field for a difference, nor for the same: one would create a
     request twice, the other would take somebody else's.
 
     :param request: what was asked for.
     :param payload: what :meth:`WhitelistEnvelope.payload` returned.
-    :return: a verdict for each field.
+    :param network: the network that the envelope gives. It is compared where the payload leaves the network out, as
+        many services do. Default None: nothing is known of it.
+    :return: a verdict for each field, and for each key that no field covers.
     """
-    return Comparison(
-        {
-            "blockchain": _compare_chain(request.chain, payload.get("currency")),
-            "address": _compare_text(request.address, payload.get("address")),
-            "label": _compare_text(request.label, payload.get("label")),
-            "memo": _compare_text(request.memo, payload.get("memo")),
-            "customer_id": _compare_text(request.customer_id, payload.get("customerId")),
-            "exchange_account_id": _compare_text(request.exchange_account_id, payload.get("exchangeAccountId")),
-            "network": _compare_if_given(request.network, payload.get("network")),
-            "address_type": _compare_if_given(request.address_type, payload.get("addressType")),
-            "contract_type": _compare_if_given(request.contract_type, payload.get("contractType")),
-            "linked_internal_address_ids": _compare_links(
-                request.linked_internal_address_ids, payload.get("linkedInternalAddresses") or ()
-            ),
-            "linked_wallet_ids": _compare_wallets(request.linked_wallet_ids, payload.get("linkedWallets")),
-        }
-    )
+    return Comparison(tuple(_findings(request, payload, network)))
+
+
+def envelope_faults(
+    envelope: WhitelistEnvelope,
+    payload: Mapping[str, Any],
+    request: WhitelistRequest | None,
+    *,
+    tenant_id: str | None = None,
+    accepted: Collection[str] = (),
+) -> tuple[str, ...]:
+    """
+    Return, in words, where an envelope contradicts its payload or what was asked for.
+
+    No signature covers the envelope, so it proves nothing; but what contradicts itself is not signed.
+
+    :param envelope: the envelope.
+    :param payload: its verified payload.
+    :param request: what was asked for; None: whatever the payload asks for.
+    :param tenant_id: the tenant of the user who signs; None: not known.
+    :param accepted: with :data:`ENVELOPE_ACTION`, a word that is not known to mean a creation is accepted.
+    :return: the contradictions; empty if there is none.
+    """
+    shown = {
+        "tenantId": (envelope.tenant_id, tenant_id, "the tenant of this user"),
+        "blockchain": (envelope.blockchain, payload.get("currency"), "the chain in its payload"),
+        "network": (envelope.network, payload.get("network"), "the network in its payload"),
+    }
+    found = []
+    for name, (given, other, what) in shown.items():
+        equal = _same_chain if name == "blockchain" else str.__eq__
+        if given and other and not (isinstance(other, str) and equal(given, other)):
+            found.append(f"its envelope's {name} {_quote(given)} is not {what}, {_quote(other)}")
+    if request is not None and request.visibility_group_id not in (None, envelope.visibility_group_id):
+        found.append(
+            f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the group that was "
+            f"asked for, {_quote(request.visibility_group_id)}"
+        )
+    if not _is_creation(envelope.action or "", accept_unknown=ENVELOPE_ACTION in accepted):
+        found.append(
+            f"its envelope's action {_quote(envelope.action)} does not say that an address is created (the "
+            f"words are not published: {ENVELOPE_ACTION!r} in 'accept_fields' accepts it)"
+        )
+    return tuple(found)
+
+
+# The words of `action` are not published. One that says something else must not even be accepted by name.
+_CREATING = frozenset({"create", "created", "creating", "creation", "add", "added", "new", "insert", "inserted"})
+_OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "request"})
+_CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
+
+
+def _is_creation(action: str, *, accept_unknown: bool) -> bool:
+    words = {ascii_lower(each) for each in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^A-Za-z\s_.-]+", action)}
+    if any(each in ascii_lower(action) for each in _CHANGING):
+        return False
+    return not action or accept_unknown or (bool(words & _CREATING) and words <= _CREATING | _OBJECTS)
+
+
+# --- comparing one value -----------------------------------------------------------------------------------
+
+
+def _same_chain(asked: str, shown: str) -> bool:
+    return ascii_lower(asked) == ascii_lower(shown)
+
+
+def reads_alike(address: str, envelope: WhitelistEnvelope) -> bool:
+    """
+    Tell whether a request may be for an address that the service spells in its own way.
+
+    :param address: the address.
+    :param envelope: the request. One whose payload cannot be verified may be for any address.
+    """
+    try:
+        shown = envelope.payload().get("address")
+    except CustodyError:
+        return True
+    asked, found = _letters_and_digits(address), _letters_and_digits(str(shown or ""))
+    # A prefix may have been added or removed: "0x", "bitcoincash:".
+    return not found or asked in found or found in asked
+
+
+def _letters_and_digits(text: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
 
 
 def _compare_chain(asked: str, shown: object) -> Verdict:
-    if not shown:
+    if isinstance(shown, str) and _same_chain(asked, shown):
+        return "same"
+    return _compare_text(asked, shown)
+
+
+def _compare_text(asked: str, shown: object) -> Verdict:
+    if not isinstance(shown, str):
         return "unclear"
-    return "same" if asked.casefold() == str(shown).casefold() else "differs"
-
-
-def _compare_text(asked: str | None, shown: object) -> Verdict:
-    asked, shown = asked or "", "" if shown is None else str(shown)
     if asked == shown:
         return "same"
     return "unclear" if not shown or _loosely(asked) == _loosely(shown) else "differs"
 
 
-def _compare_if_given(asked: str | None, shown: object) -> Verdict:
-    # What was left to the service may have got a value there.
-    return "same" if asked is None else _compare_text(asked, shown)
-
-
-def _compare_wallets(asked: Iterable[str] | None, shown: object) -> Verdict:
-    # Only some payloads show the wallets: that there are none does not say that none were asked for.
-    return "unclear" if asked and shown is None else _compare_links(asked, shown or ())
-
-
-def _compare_links(asked: Iterable[str] | None, shown: object) -> Verdict:
-    if not isinstance(shown, (list, tuple)) or not all(isinstance(link, Mapping) and link.get("id") for link in shown):
+def _compare_links(asked: Sequence[str], shown: object) -> Verdict:
+    if not _are_links(shown):
         return "unclear"
-    return "same" if set(asked or ()) == {str(link["id"]) for link in shown} else "differs"
+    ids = [str(link["id"]) for link in cast("list[dict[str, Any]]", shown)]
+    if set(asked) == set(ids):
+        # The same link twice may have two descriptions.
+        return "same" if len(ids) == len(set(ids)) else "unclear"
+    # "0013" may be 13 to the service.
+    return "unclear" if {_number(each) for each in asked} == {_number(each) for each in ids} else "differs"
+
+
+def _are_links(shown: Any) -> bool:
+    return isinstance(shown, list) and all(
+        isinstance(link, dict)
+        and isinstance(link.get("id"), (str, int))
+        and not isinstance(link["id"], bool)
+        and link["id"] != ""
+        and all(isinstance(link.get(key), (str, type(None))) for key in LINK_KEYS if key != "id")
+        for link in shown
+    )
+
+
+def _is_text(shown: object) -> bool:
+    return isinstance(shown, str)
 
 
 def _loosely(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _number(text: str) -> str:
+    return text.lstrip("0") if is_decimal(text) else text
+
+
+def _quote(value: object) -> str:
+    return repr(sanitize(value, 40))
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Key:
+    """
+    What a key of a payload is compared with.
+
+    :param field: the field of the request; None: nothing in a request asks for it.
+    :param compare: compares what was asked for with what is shown.
+    :param is_valid: whether a value has the right type.
+    :param harmless: the service's own value for "not given".
+    :param unasked: what a value that nobody asked for means to whoever looks for a request: ``differs`` where it says
+        that somebody else has asked, ``unclear`` where the service may have filled it in.
+    """
+
+    field: str | None
+    compare: Callable[[Any, object], Verdict] = _compare_text
+    is_valid: Callable[[object], bool] = _is_text
+    harmless: str = ""
+    unasked: Verdict = "differs"
+
+
+#: The keys of a payload, in the published order.
+PAYLOAD_KEYS: Mapping[str, _Key] = {
+    # The chain, whose other name the payload has.
+    "currency": _Key("blockchain", _compare_chain),
+    "network": _Key("network", unasked="unclear"),
+    "addressType": _Key("address_type", harmless="individual", unasked="unclear"),
+    "address": _Key("address"),
+    "memo": _Key("memo"),
+    "label": _Key("label"),
+    "customerId": _Key("customer_id"),
+    "exchangeAccountId": _Key("exchange_account_id"),
+    "linkedInternalAddresses": _Key("linked_internal_address_ids", _compare_links, _are_links),
+    "linkedWallets": _Key("linked_wallet_ids", _compare_links, _are_links),
+    "contractType": _Key("contract_type", unasked="unclear"),
+    "tnParticipantID": _Key(None, unasked="unclear"),
+}
+#: Every key that a payload may have, at any level.
+ALL_KEYS = frozenset({*PAYLOAD_KEYS, *LINK_KEYS})
+
+
+def _findings(request: WhitelistRequest, payload: Mapping[str, Any], network: str | None) -> Iterator[Finding]:
+    for name, key in PAYLOAD_KEYS.items():
+        asked = request.chain if key.field == "blockchain" else getattr(request, key.field) if key.field else None
+        shown = payload.get(name)
+        if name == "network" and asked is not None and network and shown in (None, ""):
+            yield Finding(name, name, key.compare(asked, network), outside=True)
+        elif key.field or name in payload:
+            yield _finding(name, key, asked, shown)
+        if key.compare is _compare_links and _are_links(shown):
+            yield from _link_findings(name, payload[name])
+    for name in payload:
+        if name not in PAYLOAD_KEYS:
+            yield Finding(_unknown(name), _unknown(name), "unclear", unasked=True)
+
+
+def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
+    field = key.field or name
+    if asked is not None:
+        is_default = asked == key.harmless and shown in (None, "")
+        return Finding(name, field, "same" if is_default else key.compare(asked, shown))
+    if shown is None or shown == "" or shown == []:
+        # Either of them is an empty value of the wrong type, too: only null is one of every type.
+        return Finding(name, field, "same" if shown is None or key.is_valid(shown) else "unclear")
+    if not key.is_valid(shown):
+        return Finding(name, field, "unclear")
+    if key.harmless and shown == key.harmless:
+        return Finding(name, field, "same", filled_in=True)
+    return Finding(name, field, key.unasked, unasked=True)
+
+
+def _unknown(key: str) -> str:
+    """Return a key as it may be accepted: quoted, if it could be taken for another one."""
+    return key if key == sanitize(key, 60) and "." not in key else _quote(key)
+
+
+def _link_findings(name: str, links: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    for key in dict.fromkeys(key for link in links for key in link):
+        if key not in LINK_KEYS:
+            found = f"{name}.{_unknown(key)}"
+            yield Finding(found, found, "unclear", unasked=True)
+        elif key != "id":
+            yield Finding(f"{name}.{key}", f"{name}.{key}", "same", filled_in=True)

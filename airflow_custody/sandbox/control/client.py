@@ -104,6 +104,15 @@ class SandboxControl:
         """Set the lifetime of the JWTs that are issued from now on; it is half an hour at first."""
         self._call("PUT", "/token-lifetime", {"seconds": seconds})
 
+    def set_token_claims(self, *, clock_offset: float = 0, has_iat: bool = False) -> None:
+        """
+        Set what the JWTs that are issued from now on say about their time.
+
+        :param clock_offset: how many seconds ahead the clock is that they are dated by; negative is behind. Default 0.
+        :param has_iat: whether they say when they were issued. Default False.
+        """
+        self._call("PUT", "/token-claims", {"clock_offset": clock_offset, "has_iat": has_iat})
+
     def add_user(
         self,
         name: str,
@@ -115,6 +124,7 @@ class SandboxControl:
         totp: bool = False,
         groups: Sequence[str] = (),
         public_key: str | None = None,
+        external_id: str | None = None,
     ) -> str:
         """
         Add a user, or replace the one with this id, and return the id.
@@ -124,6 +134,7 @@ class SandboxControl:
         :param totp: whether signing in takes a one-time code.
         :param groups: the groups of approvers that the user belongs to.
         :param public_key: P-256 key in PEM, to verify the user's signatures with.
+        :param external_id: the id that signatures carry. Default: an e-mail address made of the id.
         """
         body = {
             "name": name,
@@ -134,6 +145,7 @@ class SandboxControl:
             "totp": totp,
             "groups": list(groups),
             "public_key": public_key,
+            "external_id": external_id,
         }
         return str(self._call("POST", "/users", body))
 
@@ -176,6 +188,32 @@ class SandboxControl:
         result: list[dict[str, Any]] = self._call("GET", "/webhooks")
         return result
 
+    def add_webhook_call(self, tenant_id: str = "1", **call: Any) -> None:
+        """Add a call to a webhook, with these fields by their names on the wire."""
+        self._call("POST", "/webhook-calls", {"tenant_id": tenant_id, "call": call})
+
+    def set_listing(
+        self,
+        name: str,
+        *,
+        page_size: int | None = None,
+        totals: Sequence[str | int | None] = (),
+        ignored: Sequence[str] = (),
+        orders: Sequence[Sequence[str]] = (),
+    ) -> None:
+        """
+        Set how a listing behaves; what is left out goes back to how it should behave.
+
+        :param name: ``whitelist``, ``webhooks`` or ``webhook-calls``.
+        :param page_size: maximum number of rows on a page, whatever is asked for.
+        :param totals: the ``totalItems`` of the next calls, the last of all that follow; None leaves it out.
+        :param ignored: query parameters that it ignores, by their names; ``cursor`` stands for all of its own.
+        :param orders: ids of the rows that the next calls list, in this order, the last of all that follow. A call
+            lists no other rows.
+        """
+        body = {"page_size": page_size, "totals": totals, "ignored": ignored, "orders": orders}
+        self._call("PUT", f"/listings/{name}", body)
+
     def whitelist_requests(self) -> list[dict[str, Any]]:
         """
         Return the whitelisting requests of all tenants.
@@ -212,9 +250,43 @@ class SandboxControl:
         """Replace ``hash`` or ``payloadAsString`` in what is returned of a whitelisting request; None removes it."""
         self._call("PUT", f"/whitelist-requests/{request_id}", {"metadata": metadata})
 
+    def set_whitelist_envelope(self, request_id: str, **fields: Any) -> None:
+        """Replace fields in what is returned of a whitelisting request, by their names; None removes them."""
+        self._call("PUT", f"/whitelist-requests/{request_id}", {"envelope": fields})
+
+    def set_network_is_hashed(self, is_hashed: bool) -> None:
+        """Set whether payloads have the network, as they do at first; otherwise only the envelopes have it."""
+        self._call("PUT", "/whitelist-network", {"is_hashed": is_hashed})
+
+    def set_status_words(self, **words: str) -> None:
+        """Set how the service writes status words, by the sandbox's own: ``pending="NEW"``, ``APPROVED="active"``."""
+        self._call("PUT", "/whitelist-status-words", {"words": words})
+
+    def set_max_signatures(self, number: int | None) -> None:
+        """Sign only so many requests of an approval, the first ones; None, as at first: all."""
+        self._call("PUT", "/max-signatures", {"number": number})
+
     def set_whitelist_age(self, request_id: str, seconds: float) -> None:
         """Date the creation of a whitelisting request so many seconds back."""
         self._call("PUT", f"/whitelist-requests/{request_id}", {"age": seconds})
+
+    def set_whitelist_behaviour(self, **settings: Any) -> None:
+        """
+        Set how the service treats the whitelisting requests that are created from now on. None of this is published.
+
+        What is not given goes back to the default:
+
+        - ``address_form``: how addresses are stored: ``as sent``, ``lower``, ``upper``, ``no prefix``
+        - ``label_length``: where longer labels are truncated
+        - ``chain_name``: what the service calls the chain
+        - ``drop_links``: whether the payload leaves the links out
+        - ``fill``: fields, by their names on the wire, that get a value if the request leaves them out
+        - ``fill_always``: the same, also if the request has a value
+        - ``creator_sees_own``: whether a user's own requests are listed to that user; also for requests that exist
+        - ``clock_offset``: seconds that the service's clock is ahead; negative is behind
+        - ``created_at``: the date of creation, whenever that is
+        """
+        self._call("PUT", "/whitelist-behaviour", settings)
 
     def set_whitelist_lag(self, seconds: float) -> None:
         """Set how many seconds old whitelisting requests must be to be found."""
@@ -244,6 +316,7 @@ class SandboxControl:
         Add a fault, to inject into the next calls. If several match a call, the first one is used.
 
         These options select the calls: ``method``; ``path`` (at or below it, with or without ``/api/rest/v1``);
+        ``query``, values that the query must have, by name (of a repeated one, any may be it);
         ``skip``, how many calls to let through first; ``times``, how many calls to affect (default 1; None: all, until
         the faults are cleared).
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from airflow_custody.sandbox.dependencies import ServiceDep
 from airflow_custody.sandbox.faults.store import Fault
+from airflow_custody.sandbox.listings import ListingOddities
+from airflow_custody.sandbox.whitelist.behaviour import Behaviour
 
 router = APIRouter()
 
@@ -72,6 +74,7 @@ class NewUser(_Body):
     totp: bool = False
     groups: list[str] = []
     public_key: str | None = None
+    external_id: str | None = None
 
 
 class Group(_Body):
@@ -87,6 +90,13 @@ class Seconds(_Body):
     seconds: float
 
 
+class TokenClaims(_Body):
+    """What the JWTs of the service say about their time."""
+
+    clock_offset: float = 0
+    has_iat: bool = False
+
+
 class Branch(_Body):
     """Groups of approvers that sign one after the other."""
 
@@ -97,6 +107,24 @@ class Approvers(_Body):
     """Who must sign; None stands for the default."""
 
     parallel: list[Branch] | None
+
+
+class HashedNetwork(_Body):
+    """Whether the network is part of the payload, and so of its hash."""
+
+    is_hashed: bool
+
+
+class StatusWords(_Body):
+    """How status words are written, by the sandbox's own words."""
+
+    words: dict[str, str]
+
+
+class MaxSignatures(_Body):
+    """The number of requests of an approval that are signed; None: all."""
+
+    number: Annotated[int, Field(ge=0)] | None
 
 
 class AnyWebhook(_Body):
@@ -110,6 +138,13 @@ class AnyWebhook(_Body):
     timeout_until: str = ""
 
 
+class AnyCall(_Body):
+    """A call to a webhook to add, whatever its values."""
+
+    call: dict[str, Any]
+    tenant_id: str = "1"
+
+
 class WhitelistChange(_Body):
     """What to change in a whitelisting request."""
 
@@ -117,6 +152,7 @@ class WhitelistChange(_Body):
     age: Annotated[float, Field(ge=0)] | None = None
     fields: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
+    envelope: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _check_some_change(self) -> WhitelistChange:
@@ -190,6 +226,13 @@ async def set_token_lifetime(service: ServiceDep, body: Seconds) -> Response:
     return _result()
 
 
+@router.put("/token-claims")
+async def set_token_claims(service: ServiceDep, body: TokenClaims) -> Response:
+    """Set what tokens say about their time."""
+    service.tokens.set_claims(**body.model_dump())
+    return _result()
+
+
 @router.post("/users")
 async def add_user(service: ServiceDep, body: NewUser) -> Response:
     """Add or replace a user."""
@@ -228,6 +271,27 @@ async def webhooks(service: ServiceDep) -> Response:
     return _result(service.webhooks.list_all())
 
 
+@router.post("/webhook-calls")
+async def add_webhook_call(service: ServiceDep, body: AnyCall) -> Response:
+    """Add a call to a webhook."""
+    service.webhooks.add_call(body.tenant_id, body.call)
+    return _result()
+
+
+@router.put("/listings/{name}")
+async def set_listing(
+    service: ServiceDep, name: Literal["whitelist", "webhooks", "webhook-calls"], body: ListingOddities
+) -> Response:
+    """Set how a listing behaves."""
+    listings = {
+        "whitelist": service.whitelist.listing,
+        "webhooks": service.webhooks.listing,
+        "webhook-calls": service.webhooks.calls_listing,
+    }
+    listings[name].set(body)
+    return _result()
+
+
 @router.get("/whitelist-requests")
 async def whitelist_requests(service: ServiceDep) -> Response:
     """List all whitelisting requests."""
@@ -245,6 +309,8 @@ async def change_whitelist_request(service: ServiceDep, request_id: str, body: W
         service.whitelist.change(request_id, body.fields)
     if body.metadata is not None:
         service.whitelist.set_metadata(request_id, body.metadata)
+    if body.envelope is not None:
+        service.whitelist.set_envelope(request_id, body.envelope)
     return _result()
 
 
@@ -252,6 +318,34 @@ async def change_whitelist_request(service: ServiceDep, request_id: str, body: W
 async def set_approvers(service: ServiceDep, body: Approvers) -> Response:
     """Set who must sign the requests that are created from now on."""
     service.whitelist.set_approvers(body.model_dump()["parallel"])
+    return _result()
+
+
+@router.put("/whitelist-behaviour")
+async def set_whitelist_behaviour(service: ServiceDep, body: Behaviour) -> Response:
+    """Set how the service treats the requests that are created from now on."""
+    service.whitelist.set_behaviour(body)
+    return _result()
+
+
+@router.put("/whitelist-network")
+async def set_network_is_hashed(service: ServiceDep, body: HashedNetwork) -> Response:
+    """Set whether the network is part of the payload."""
+    service.whitelist.set_network_is_hashed(body.is_hashed)
+    return _result()
+
+
+@router.put("/whitelist-status-words")
+async def set_status_words(service: ServiceDep, body: StatusWords) -> Response:
+    """Set how status words are written."""
+    service.whitelist.set_status_words(body.words)
+    return _result()
+
+
+@router.put("/max-signatures")
+async def set_max_signatures(service: ServiceDep, body: MaxSignatures) -> Response:
+    """Set how many requests of an approval are signed."""
+    service.whitelist.set_max_signatures(body.number)
     return _result()
 
 

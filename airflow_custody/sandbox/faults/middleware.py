@@ -6,6 +6,7 @@ import http
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -68,7 +69,8 @@ class FaultMiddleware:
         if body is None:
             return
         record = self._request_log.add(scope, body)
-        fault = self._faults.take(scope["method"], path)
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        fault = self._faults.take(scope["method"], path, query)
         if fault is None:
             response = await self._call_app(scope, receive, body)
             record["status"] = response.status

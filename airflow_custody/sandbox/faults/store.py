@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -48,7 +49,7 @@ _OPTIONS: dict[str, set[str]] = {
     "trickle_headers": {"pieces_every", "piece"},
     "large": {"size", "chunked"},
 }
-_COMMON_OPTIONS = {"method", "path", "times", "skip", "delay", "delay_after", "work", "kind"}
+_COMMON_OPTIONS = {"method", "path", "query", "times", "skip", "delay", "delay_after", "work", "kind"}
 _REQUIRED_OPTIONS = {"status": "status", "redirect": "location", "large": "size"}
 _FRAMING_HEADERS = {"content-length", "transfer-encoding"}
 
@@ -60,6 +61,7 @@ class Fault(BaseModel):
 
     method: str | None = None
     path: str | None = None
+    query: dict[str, str] = {}
     times: Annotated[int, Field(ge=1)] | None = 1
     skip: Annotated[int, Field(ge=0)] = 0
     delay: Seconds = 0.0
@@ -95,9 +97,13 @@ class Fault(BaseModel):
         """Whether the service does what the call asks for."""
         return self.kind not in _WITHOUT_WORK if self.work is None else self.work
 
-    def matches(self, method: str, path: str) -> bool:
+    def matches(self, method: str, path: str, query: Mapping[str, Sequence[str]]) -> bool:
         """Return whether the fault is for such a call."""
-        return (self.method is None or self.method.upper() == method) and is_below(path, self.path)
+        return (
+            (self.method is None or self.method.upper() == method)
+            and is_below(path, self.path)
+            and all(value in query.get(name, ()) for name, value in self.query.items())
+        )
 
     def replacement(self) -> tuple[int, str, bytes] | None:
         """Return status, content type and body of the response that replaces the service's own, or None."""
@@ -141,11 +147,11 @@ class FaultStore:
         with self._lock:
             self._faults.append(fault)
 
-    def take(self, method: str, path: str) -> Fault | None:
+    def take(self, method: str, path: str, query: Mapping[str, Sequence[str]]) -> Fault | None:
         """Return the first fault for a call that has nothing left to skip, and count this use of it."""
         with self._lock:
             for position, fault in enumerate(self._faults):
-                if not fault.matches(method, path):
+                if not fault.matches(method, path, query):
                     continue
                 if fault.skip:
                     fault.skip -= 1

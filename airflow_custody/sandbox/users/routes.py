@@ -42,7 +42,13 @@ async def sign_in(service: ServiceDep, body: SignInBody) -> Response:
 
 
 @router.get("/users/me")
-async def get_current_user(caller: AnyCaller) -> Response:
+async def get_current_user(service: ServiceDep, caller: AnyCaller) -> Response:
     """Return the caller; the value of `status` is an assumption."""
-    user = omit_empty(id=caller.user_id, tenantId=caller.tenant_id, roles=list(caller.roles), status="active")
+    user = omit_empty(
+        id=caller.user_id,
+        tenantId=caller.tenant_id,
+        externalUserId=service.users.external_id(caller.user_id),
+        roles=list(caller.roles),
+        status="active",
+    )
     return json_response({"result": user})

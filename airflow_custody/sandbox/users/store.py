@@ -17,7 +17,7 @@ MAIN_USER = "1"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS users (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, tenant_id TEXT NOT NULL, roles TEXT NOT NULL, password TEXT NOT NULL,
-    totp INTEGER NOT NULL, groups TEXT NOT NULL, public_key TEXT NOT NULL
+    totp INTEGER NOT NULL, groups TEXT NOT NULL, public_key TEXT NOT NULL, external_id TEXT NOT NULL
 );
 """
 # The lower ids belong to the main token and to tokens without a user.
@@ -34,6 +34,7 @@ class User:
     groups: tuple[str, ...]
     public_key: str
     totp: bool
+    external_id: str
 
 
 class UserStore:
@@ -54,15 +55,16 @@ class UserStore:
         totp: bool = False,
         groups: Sequence[str] = (),
         public_key: str | None = None,
+        external_id: str | None = None,
     ) -> str:
         """Add a user, or replace the one with this id, and return the id."""
         if user_id is None:
             (highest,) = self._state.rows("SELECT coalesce(max(CAST(id AS INTEGER)), 0) FROM users")[0]
             user_id = str(max(highest + 1, _FIRST_ID))
         self._state.write(
-            "INSERT OR REPLACE INTO users VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO users VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *(user_id, name, tenant_id, json.dumps(list(roles)), password or "", totp),
-            *(json.dumps(list(groups)), public_key or ""),
+            *(json.dumps(list(groups)), public_key or "", external_id or _default_external_id(user_id)),
         )
         return user_id
 
@@ -71,12 +73,21 @@ class UserStore:
         found = self._state.rows("SELECT * FROM users WHERE id = ?", user_id)
         return _user(found[0]) if found else None
 
+    def passwords(self) -> list[str]:
+        """Return the passwords of all users."""
+        return [str(row["password"]) for row in self._state.rows("SELECT password FROM users")]
+
     def require(self, user_id: str) -> User:
         """Return a user, or raise a 404 error."""
         user = self.get(user_id)
         if user is None:
             raise not_found(f"user {user_id}")
         return user
+
+    def external_id(self, user_id: str) -> str:
+        """Return the external id of a user, or of a token without a user."""
+        user = self.get(user_id)
+        return user.external_id if user else _default_external_id(user_id)
 
     def sign_in(self, name: str, password: str, totp: str) -> User:
         """Return the user with this name and password, or raise a 401 error."""
@@ -89,6 +100,10 @@ class UserStore:
         return user
 
 
+def _default_external_id(user_id: str) -> str:
+    return f"user-{user_id}@example.test"
+
+
 def _user(row: sqlite3.Row) -> User:
     return User(
         id=row["id"],
@@ -97,4 +112,5 @@ def _user(row: sqlite3.Row) -> User:
         groups=tuple(json.loads(row["groups"])),
         public_key=row["public_key"],
         totp=bool(row["totp"]),
+        external_id=row["external_id"],
     )

@@ -66,11 +66,24 @@ class TokenStore:
             expires_in = self._state.get_setting("token_lifetime", DEFAULT_JWT_LIFETIME)
         expires_at = None if expires_in is None else time.time() + expires_in
         if jwt:
-            token = self._sign({"sub": user_id, "tenantId": tenant_id, "exp": int(expires_at or 0)}, roles)
+            now = time.time() + self._state.get_setting("token_clock_offset", 0.0)
+            claims = {"sub": user_id, "tenantId": tenant_id, "exp": int(now + (expires_in or 0))}
+            if self._state.get_setting("token_has_iat", False):
+                claims["iat"] = int(now)
+            token = self._sign(claims, roles)
         else:
             token = secrets.token_urlsafe(24)
         self._save(token, user_id, tenant_id, roles, expires_at, is_main=False)
         return token
+
+    def set_claims(self, *, clock_offset: float, has_iat: bool) -> None:
+        """Set how far ahead the clock is that the JWTs' times are of, and whether they say when they were issued."""
+        self._state.set_setting("token_clock_offset", clock_offset)
+        self._state.set_setting("token_has_iat", has_iat)
+
+    def all(self) -> list[str]:
+        """Return all tokens."""
+        return [str(row["token"]) for row in self._state.rows("SELECT token FROM tokens")]
 
     def set_lifetime(self, seconds: float) -> None:
         """Set the lifetime of the JWTs that the service issues from now on."""

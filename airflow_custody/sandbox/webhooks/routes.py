@@ -47,15 +47,38 @@ async def find(
     sort_order: SortOrder = "ASC",
 ) -> Response:
     """List the webhooks."""
-    found = service.webhooks.find(caller, type=type, url=url, descending=sort_order == "DESC", paging=page)
+    known = service.webhooks.listing.understood({"type": type, "url": url, "sortOrder": sort_order, "cursor": page})
+    found = service.webhooks.find(
+        caller,
+        type=known.get("type"),
+        url=known.get("url"),
+        descending=known.get("sortOrder") == "DESC",
+        paging=known.get("cursor", Paging()),
+    )
     return json_response(found)
 
 
 @router.get("/calls")
-async def calls(caller: Admin, page: Page) -> Response:
-    """List the calls to webhooks. There are none: the sandbox does not deliver events."""
-    _, _, cursor = page.window(0)
-    return json_response({"cursor": cursor})
+async def calls(
+    service: ServiceDep,
+    caller: Admin,
+    page: Page,
+    webhook_id: Annotated[str | None, Query(alias="webhookID")] = None,
+    event_id: Annotated[str | None, Query(alias="eventID")] = None,
+    status: str | None = None,
+    sort_order: SortOrder = "DESC",
+) -> Response:
+    """List the calls to webhooks: those that a test has added, as the sandbox does not deliver events."""
+    parameters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": sort_order}
+    known = service.webhooks.calls_listing.understood({**parameters, "cursor": page})
+    filters = {"webhookId": known.get("webhookID"), "eventId": known.get("eventID"), "status": known.get("status")}
+    found = service.webhooks.find_calls(
+        caller,
+        filters=filters,
+        descending=known.get("sortOrder", "DESC") == "DESC",
+        paging=known.get("cursor", Paging()),
+    )
+    return json_response(found)
 
 
 @router.patch("/{webhook_id}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 import secrets
 import sqlite3
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from airflow_custody.sandbox.errors import invalid, not_found
+from airflow_custody.sandbox.listings import Listing
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.wire import is_decimal, omit_empty, timestamp
@@ -35,6 +37,7 @@ CREATE TABLE IF NOT EXISTS webhooks (
     url TEXT NOT NULL, status TEXT NOT NULL, secret TEXT NOT NULL, timeout_until TEXT NOT NULL,
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL
 );
+CREATE TABLE IF NOT EXISTS webhook_calls (number INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, call TEXT NOT NULL);
 """
 
 
@@ -63,13 +66,14 @@ class Paging(BaseModel):
     size: int = 0
     current: str | None = None
 
-    def window(self, total: int) -> tuple[int, int, dict[str, Any]]:
+    def cut(self, rows: list[dict[str, Any]], listing: Listing) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """
-        Return where the page begins, its size, and its cursor.
+        Return the rows of the page, and its cursor.
 
         The content of `currentPage` is an assumption: clients are not meant to read it.
         """
-        size = self.size or DEFAULT_PAGE_SIZE
+        rows = listing.arrange(rows, lambda row: str(row.get("id")))
+        total, size = len(rows), listing.page_size(self.size or DEFAULT_PAGE_SIZE)
         if self.request == "FIRST":
             start = 0
         elif self.request == "LAST":
@@ -79,7 +83,7 @@ class Paging(BaseModel):
         else:
             start = max(0, _page_start(self.current) - size)
         cursor = omit_empty(currentPage=_page_name(start), hasPrevious=start > 0, hasNext=start + size < total)
-        return start, size, cursor
+        return rows[start : start + size], cursor
 
 
 class WebhookStore:
@@ -87,6 +91,9 @@ class WebhookStore:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        #: How the listing of webhooks behaves, and the one of their calls.
+        self.listing = Listing(state, "webhooks")
+        self.calls_listing = Listing(state, "webhook-calls")
         state.create_tables(_TABLES)
 
     def create(self, caller: Caller, new: NewWebhook) -> dict[str, Any]:
@@ -137,18 +144,31 @@ class WebhookStore:
         self, caller: Caller, *, type: str | None, url: str | None, descending: bool, paging: Paging
     ) -> dict[str, Any]:
         """Return one page of the webhooks of the caller's tenant, by age."""
-        condition = "tenant_id = ? AND (? IS NULL OR type = ?) AND (? IS NULL OR url = ?)"
-        values = (caller.tenant_id, type, type, url, url)
-        (total,) = self._state.rows(f"SELECT count(*) FROM webhooks WHERE {condition}", *values)[0]
-        start, size, cursor = paging.window(total)
-        order = "DESC" if descending else "ASC"
         rows = self._state.rows(
-            f"SELECT * FROM webhooks WHERE {condition} ORDER BY number {order} LIMIT ? OFFSET ?",
-            *values,
-            size,
-            start,
+            "SELECT * FROM webhooks WHERE tenant_id = ? AND (? IS NULL OR type = ?) AND (? IS NULL OR url = ?)"
+            f" ORDER BY number {_direction(descending)}",
+            *(caller.tenant_id, type, type, url, url),
         )
-        return omit_empty(webhooks=[_webhook(row) for row in rows], cursor=cursor)
+        found, cursor = paging.cut([_webhook(row) for row in rows], self.listing)
+        return omit_empty(webhooks=found, cursor=cursor)
+
+    def add_call(self, tenant_id: str, call: dict[str, Any]) -> None:
+        """Add a call to a webhook, whatever its values."""
+        self._state.write("INSERT INTO webhook_calls VALUES (NULL, ?, ?)", tenant_id, json.dumps(call))
+
+    def find_calls(
+        self, caller: Caller, *, filters: dict[str, str | None], descending: bool, paging: Paging
+    ) -> dict[str, Any]:
+        """Return one page of the calls to webhooks of the caller's tenant, by age."""
+        rows = self._state.rows(
+            f"SELECT call FROM webhook_calls WHERE tenant_id = ? ORDER BY number {_direction(descending)}",
+            caller.tenant_id,
+        )
+        calls = [json.loads(row["call"]) for row in rows]
+        given = {name: value for name, value in filters.items() if value is not None}
+        matching = [call for call in calls if given.items() <= {name: call.get(name) for name in given}.items()]
+        found, cursor = paging.cut(matching, self.calls_listing)
+        return omit_empty(calls=found, cursor=cursor)
 
     def list_all(self) -> list[dict[str, Any]]:
         """Return the webhooks of all tenants."""
@@ -157,6 +177,10 @@ class WebhookStore:
 
     def _get(self, id: str) -> dict[str, Any]:
         return _webhook(self._state.rows("SELECT * FROM webhooks WHERE id = ?", id)[0])
+
+
+def _direction(descending: bool) -> str:
+    return "DESC" if descending else "ASC"
 
 
 def _webhook(row: sqlite3.Row) -> dict[str, Any]:

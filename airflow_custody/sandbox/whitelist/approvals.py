@@ -72,7 +72,7 @@ class Approvals:
         self._whitelist = whitelist
 
     def approve(self, caller: Caller, approval: Approval) -> int:
-        """Sign all requests or none, and return how many."""
+        """Sign all requests or none, unless a setting says otherwise, and return how many."""
         numbers = [int(each) for each in approval.ids if each.isdigit()]
         if len(numbers) != len(approval.ids) or numbers != sorted(set(numbers)):
             raise invalid("ids: must be numbers in ascending order, without duplicates")
@@ -83,13 +83,14 @@ class Approvals:
             groups.append(self._group_to_sign_for(caller, row))
         hashes = [self._whitelist.envelope(row)["metadata"]["hash"] for row in rows]
         self._verify(caller, approval.signature, dumps(hashes).encode())
-        for row, group in zip(rows, groups, strict=True):
+        signed = rows[: self._whitelist.max_signatures]
+        for row, group in zip(signed, groups, strict=False):
             self._whitelist.add_signature(
                 row, caller, group=group, signature=approval.signature, comment=approval.comment, hashes=hashes
             )
             if not _next_groups(row, self._whitelist.signatures(row)):
                 self._whitelist.set_status(str(row["id"]), EFFECTIVE)
-        return len(rows)
+        return len(signed)
 
     def reject(self, caller: Caller, rejection: Rejection) -> None:
         """Reject all requests or none."""

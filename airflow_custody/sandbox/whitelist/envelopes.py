@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import sqlite3
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_custody.sandbox.wire import dumps, omit_empty, omit_none
@@ -14,66 +16,88 @@ _CREATED = "created"
 _APPROVED = "approved"
 
 
-def build_envelope(row: sqlite3.Row, signatures: list[sqlite3.Row], metadata: dict[str, Any]) -> dict[str, Any]:
+def build_envelope(
+    row: sqlite3.Row,
+    signatures: list[sqlite3.Row],
+    *,
+    external_id: Callable[[str], str],
+    network_is_hashed: bool,
+    status_words: Mapping[str, str],
+    metadata: dict[str, Any],
+    replaced: dict[str, Any],
+) -> dict[str, Any]:
     """
     Return the envelope of a whitelisting request.
 
+    :param external_id: returns the external id of a user.
+    :param network_is_hashed: whether the network is part of the payload; otherwise only the envelope has it.
+    :param status_words: how status words are written, by the sandbox's own words.
     :param metadata: fields to replace in the metadata, or to remove if they are None.
+    :param replaced: the same for the envelope.
     """
     fields = json.loads(row["fields"])
-    payload = _payload(row["blockchain"], fields)
+    payload = _payload(row["blockchain"], fields, network_is_hashed=network_is_hashed)
     text = dumps(payload)
     original = {"hash": hashlib.sha256(text.encode()).hexdigest(), "payloadAsString": text, "payload": payload}
-    created = {"id": "1", "userId": row["user_id"], "action": _CREATED, "date": row["created_at"]}
-    return omit_empty(
+    creation = {"id": "1", **_user_ids(row, external_id), "action": _CREATED, "date": row["created_at"]}
+    approvals = [_approval_trail(number, each, external_id) for number, each in enumerate(signatures, start=2)]
+    envelope = omit_empty(
         id=str(row["id"]),
         tenantId=row["tenant_id"],
-        status=row["status"],
+        status=status_words.get(row["status"], row["status"]),
         action="create",
         blockchain=row["blockchain"],
         network=row["network"],
         metadata=omit_none({**original, **metadata}),
-        signedAddress=_signed_address(text, signatures),
+        signedAddress=_signed_address(text, signatures, external_id),
         approvers={"parallel": json.loads(row["approvers"])},
-        trails=[created, *(_approval_trail(number, each) for number, each in enumerate(signatures, start=2))],
+        trails=[creation, *approvals],
         visibilityGroupID=fields.get("visibilityGroupID", ""),
     )
+    return omit_none({**envelope, **replaced})
 
 
-def _payload(blockchain: str, fields: dict[str, Any]) -> dict[str, Any]:
-    payload = {
+def _payload(blockchain: str, fields: dict[str, Any], *, network_is_hashed: bool) -> dict[str, Any]:
+    network = fields.get("network") if network_is_hashed else None
+    wallets = fields.get("linkedWalletIds")
+    # The order of the keys is the published one: the hash depends on it. The sandbox has no internal addresses and no
+    # wallets: it makes their details up.
+    return {
         "currency": blockchain,
+        **({"network": network} if network else {}),
         "addressType": fields.get("addressType", ""),
         "address": fields["address"],
         "memo": fields.get("memo", ""),
         "label": fields["label"],
         "customerId": fields.get("customerId", ""),
         "exchangeAccountId": fields.get("exchangeAccountId", ""),
-        # The sandbox has no internal addresses and no wallets: it makes these details up.
         "linkedInternalAddresses": [
             {"id": each, "address": f"internal-address-{each}", "label": f"Internal address {each}"}
-            for each in fields.get("linkedInternalAddressIds", [])
+            for each in fields.get("linkedInternalAddressIds") or ()
         ],
+        **({"linkedWallets": [_wallet(each) for each in wallets]} if wallets else {}),
         "contractType": fields.get("contractType", ""),
-        "tnParticipantID": "",
     }
-    if wallets := fields.get("linkedWalletIds"):
-        payload["linkedWallets"] = [
-            {"id": each, "path": f"m/44'/60'/{each}'", "label": f"Wallet {each}"} for each in wallets
-        ]
-    if network := fields.get("network"):
-        payload["network"] = network
-    return payload
 
 
-def _signed_address(payload: str, signatures: list[sqlite3.Row]) -> dict[str, Any] | None:
+def _wallet(wallet_id: str) -> dict[str, Any]:
+    return {"id": int(wallet_id), "name": f"Wallet {wallet_id}", "path": f"m/44'/60'/{wallet_id}'"}
+
+
+def _signed_address(
+    payload: str, signatures: list[sqlite3.Row], external_id: Callable[[str], str]
+) -> dict[str, Any] | None:
     if not signatures:
         return None
     return {
-        "payload": payload,
+        "payload": base64.b64encode(payload.encode()).decode(),
         "signatures": [
             {
-                "signature": {"userId": each["user_id"], "signature": each["signature"], "comment": each["comment"]},
+                "signature": {
+                    "userId": external_id(each["user_id"]),
+                    "signature": each["signature"],
+                    "comment": each["comment"],
+                },
                 "hashes": json.loads(each["hashes"]),
             }
             for each in signatures
@@ -81,11 +105,15 @@ def _signed_address(payload: str, signatures: list[sqlite3.Row]) -> dict[str, An
     }
 
 
-def _approval_trail(number: int, signature: sqlite3.Row) -> dict[str, Any]:
+def _approval_trail(number: int, signature: sqlite3.Row, external_id: Callable[[str], str]) -> dict[str, Any]:
     return {
         "id": str(number),
-        "userId": signature["user_id"],
+        **_user_ids(signature, external_id),
         "action": _APPROVED,
         "comment": signature["comment"],
         "date": signature["signed_at"],
     }
+
+
+def _user_ids(row: sqlite3.Row, external_id: Callable[[str], str]) -> dict[str, str]:
+    return {"userId": row["user_id"], "externalUserId": external_id(row["user_id"])}

@@ -10,7 +10,7 @@ from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_
 from airflow_custody.sandbox.responses import json_response
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.approvals import Approval, Deletion, Rejection
-from airflow_custody.sandbox.whitelist.store import MAX_LIMIT, NewRequest, Search
+from airflow_custody.sandbox.whitelist.store import MAX_LIMIT, NewRequest
 
 router = APIRouter(prefix="/whitelists/addresses")
 
@@ -53,7 +53,7 @@ async def find(
     include_pending: IncludePending = False,
 ) -> Response:
     """Find requests; pending ones only if the caller asks for them."""
-    search = Search(
+    search = service.whitelist.search(
         limit=limit,
         offset=offset,
         ids=ids,
@@ -79,7 +79,7 @@ async def find_for_approval(
     include_signed: IncludeSigned = False,
 ) -> Response:
     """Find the requests that the caller may sign."""
-    search = Search(
+    search = service.whitelist.search(
         limit=limit,
         offset=offset,
         ids=ids,

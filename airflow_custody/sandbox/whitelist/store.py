@@ -11,10 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 from airflow_custody.sandbox.errors import invalid, not_found
+from airflow_custody.sandbox.listings import Listing
 from airflow_custody.sandbox.request_log import decode_body
 from airflow_custody.sandbox.state import State
+from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.addresses import is_valid_address
+from airflow_custody.sandbox.whitelist.behaviour import Behaviour
 from airflow_custody.sandbox.whitelist.envelopes import build_envelope
 from airflow_custody.sandbox.wire import equal_ignoring_case, is_decimal, omit_empty, timestamp
 
@@ -22,10 +25,11 @@ DEFAULT_CURRENCIES = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
 
-# The words of `status` are assumptions.
+# The words of `status` are assumptions, but for the published one of a request in effect. A setting changes them on the
+# wire.
 PENDING = "pending"
 #: The status of a request that has all its signatures.
-EFFECTIVE = "active"
+EFFECTIVE = "APPROVED"
 #: The status of a request that was rejected. It is listed only together with pending ones.
 REJECTED = "rejected"
 #: The status of a request that was deleted. It stays in the store, so that its id is not used again.
@@ -39,14 +43,15 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS whitelist (
     id INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, user_id TEXT NOT NULL, status TEXT NOT NULL,
     blockchain TEXT NOT NULL, network TEXT NOT NULL, label TEXT NOT NULL, address TEXT NOT NULL,
-    fields TEXT NOT NULL, body BLOB NOT NULL, created_at TEXT NOT NULL, approvers TEXT NOT NULL
+    fields TEXT NOT NULL, body BLOB NOT NULL, created_at TEXT NOT NULL, approvers TEXT NOT NULL,
+    seen_from TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS signatures (
     request_id INTEGER NOT NULL, user_id TEXT NOT NULL, group_id TEXT NOT NULL, signature TEXT NOT NULL,
     comment TEXT NOT NULL, hashes TEXT NOT NULL, signed_at TEXT NOT NULL, PRIMARY KEY (request_id, user_id)
 );
 """
-_VISIBLE = "tenant_id = ? AND status != ? AND created_at <= ?"
+_VISIBLE = "tenant_id = ? AND status != ? AND seen_from <= ? AND (user_id != ? OR ?)"
 
 NotBlank = Annotated[str, StringConstraints(pattern=r"\S")]
 LinkedId = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
@@ -107,8 +112,11 @@ class Search(BaseModel):
 class WhitelistStore:
     """The store of whitelisting requests and their signatures."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, users: UserStore) -> None:
         self._state = state
+        self._users = users
+        #: How the listings behave.
+        self.listing = Listing(state, "whitelist")
         state.create_tables(_TABLES)
 
     def create(self, caller: Caller, request: NewRequest, body: bytes) -> str:
@@ -116,14 +124,22 @@ class WhitelistStore:
         chain = self._active_currency(request.chain)
         if not is_valid_address(chain, request.address):
             raise invalid(f"the address does not follow the rules of {chain}")
-        fields = request.model_dump(by_alias=True, exclude_none=True)
+        behaviour = self.behaviour
+        fields = behaviour.stored(request.model_dump(by_alias=True, exclude_none=True))
         request_id = self._state.insert(
-            "INSERT INTO whitelist SELECT coalesce(max(id) + 1, ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM whitelist",
-            *(_FIRST_ID, caller.tenant_id, caller.user_id, PENDING, chain, request.network or ""),
-            *(request.label, request.address, json.dumps(fields), body, timestamp()),
+            "INSERT INTO whitelist SELECT coalesce(max(id) + 1, ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM whitelist",
+            *(_FIRST_ID, caller.tenant_id, caller.user_id, PENDING, behaviour.chain_name or chain),
+            *(fields.get("network", ""), fields["label"], fields["address"], json.dumps(fields), body),
+            behaviour.dated(),
             json.dumps(self._state.get_setting("approvers", None) or _default_approvers(fields)),
+            timestamp(),
         )
         return str(request_id)
+
+    def search(self, **parameters: Any) -> Search:
+        """Return the search that these query parameters ask for, as far as the listing understands them."""
+        search = Search(**self.listing.understood(parameters))
+        return search.model_copy(update={"limit": self.listing.page_size(search.page_size)})
 
     def row(self, caller: Caller, request_id: str) -> sqlite3.Row:
         """Return one request of the caller's tenant."""
@@ -137,7 +153,8 @@ class WhitelistStore:
     def rows(self, caller: Caller, search: Search) -> list[sqlite3.Row]:
         """Return all requests that match a search, whatever its page."""
         condition, values = self._condition(caller, search)
-        return self._state.rows(f"SELECT * FROM whitelist WHERE {condition} ORDER BY id", *values)
+        rows = self._state.rows(f"SELECT * FROM whitelist WHERE {condition} ORDER BY id", *values)
+        return self.listing.arrange(rows, lambda row: str(row["id"]))
 
     def get(self, caller: Caller, request_id: str) -> dict[str, Any]:
         """Return the envelope of one request of the caller's tenant."""
@@ -145,6 +162,9 @@ class WhitelistStore:
 
     def find(self, caller: Caller, search: Search) -> dict[str, Any]:
         """Return one page of the requests that match a search, in the order of their ids (an assumption)."""
+        if self.listing.is_arranged:
+            found = self.rows(caller, search)
+            return self.page(found[search.offset : search.offset + search.page_size], len(found))
         condition, values = self._condition(caller, search)
         (total,) = self._state.rows(f"SELECT count(*) FROM whitelist WHERE {condition}", *values)[0]
         rows = self._state.rows(
@@ -155,11 +175,19 @@ class WhitelistStore:
 
     def page(self, rows: Sequence[sqlite3.Row], total: int) -> dict[str, Any]:
         """Return one page of a listing."""
-        return omit_empty(result=[self.envelope(row) for row in rows], totalItems=str(total) if total else "")
+        return omit_empty(result=[self.envelope(row) for row in rows], totalItems=self.listing.total(total))
 
     def envelope(self, row: sqlite3.Row) -> dict[str, Any]:
         """Return the envelope of a request."""
-        return build_envelope(row, self.signatures(row), self._state.get_setting(f"metadata {row['id']}", {}))
+        return build_envelope(
+            row,
+            self.signatures(row),
+            external_id=self._users.external_id,
+            network_is_hashed=self._state.get_setting("network_is_hashed", True),
+            status_words=self._state.get_setting("status_words", {}),
+            metadata=self._state.get_setting(f"metadata {row['id']}", {}),
+            replaced=self._state.get_setting(f"envelope {row['id']}", {}),
+        )
 
     def signatures(self, row: sqlite3.Row) -> list[sqlite3.Row]:
         """Return the signatures of a request, in the order in which they were made."""
@@ -194,6 +222,28 @@ class WhitelistStore:
         """Replace fields in the metadata of a request's envelope."""
         self._state.set_setting(f"metadata {_parse_id(request_id)}", metadata)
 
+    def set_envelope(self, request_id: str, fields: dict[str, Any]) -> None:
+        """Replace fields of a request's envelope."""
+        self._state.set_setting(f"envelope {_parse_id(request_id)}", fields)
+
+    def set_network_is_hashed(self, is_hashed: bool) -> None:
+        """Set whether the network is part of the payload."""
+        self._state.set_setting("network_is_hashed", is_hashed)
+
+    def set_status_words(self, words: dict[str, str]) -> None:
+        """Set how status words are written, by the sandbox's own words."""
+        self._state.set_setting("status_words", words)
+
+    def set_max_signatures(self, number: int | None) -> None:
+        """Set how many requests of an approval are signed."""
+        self._state.set_setting("max_signatures", number)
+
+    @property
+    def max_signatures(self) -> int | None:
+        """The number of requests of an approval that are signed; None: all."""
+        number: int | None = self._state.get_setting("max_signatures", None)
+        return number
+
     def set_age(self, request_id: str, seconds: float) -> None:
         """Date a request's creation so many seconds back."""
         if not self._state.write(
@@ -204,6 +254,15 @@ class WhitelistStore:
     def set_lag(self, seconds: float) -> None:
         """Hide requests from the service's operations until they are this old."""
         self._state.set_setting("whitelist_lag", seconds)
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """How the service treats requests that are created."""
+        return Behaviour.model_validate(self._state.get_setting("whitelist_behaviour", {}))
+
+    def set_behaviour(self, behaviour: Behaviour) -> None:
+        """Set how the service treats the requests that are created from now on."""
+        self._state.set_setting("whitelist_behaviour", behaviour.model_dump())
 
     def set_approvers(self, branches: list[dict[str, Any]] | None) -> None:
         """Set who must sign the requests that are created from now on."""
@@ -254,8 +313,9 @@ class WhitelistStore:
             values.append(search.query)
         return " AND ".join(where), values
 
-    def _visible_to(self, caller: Caller) -> tuple[str, str, str]:
-        return caller.tenant_id, REMOVED, timestamp(-self._state.get_setting("whitelist_lag", 0.0))
+    def _visible_to(self, caller: Caller) -> tuple[str, str, str, str, bool]:
+        latest = timestamp(-self._state.get_setting("whitelist_lag", 0.0))
+        return caller.tenant_id, REMOVED, latest, caller.user_id, self.behaviour.creator_sees_own
 
     def _active_currency(self, chain: str) -> str:
         for currency in self._state.get_setting("currencies", DEFAULT_CURRENCIES):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta, timezone
 from random import Random
 from typing import Any
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyConfigurationError, HealthCheck
-from airflow_custody.client.health.verdict import HealthCriteria, judge
+from airflow_custody.client.health.verdict import HealthCriteria, MissingName, judge, missing_names_error
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
@@ -107,7 +109,7 @@ def test_the_verdict_stays_small() -> None:
 
 
 def test_criteria_from_the_arguments_of_an_author() -> None:
-    criteria = HealthCriteria.of(groups="hsm", healthy_statuses=["HEALTHY"], tenant_id=3)  # type: ignore[arg-type]
+    criteria = HealthCriteria.of(groups="hsm", healthy_statuses=["HEALTHY"], tenant_id=3)
     assert criteria == HealthCriteria(tenant_id="3", groups=("hsm",), healthy_statuses=("healthy",))
 
 
@@ -120,7 +122,22 @@ def test_criteria_from_the_arguments_of_an_author() -> None:
         {"healthy_statuses": []},
         {"require_fresh": "yes"},
         {"groups": 5},
+        {"groups": b"hsm"},
+        {"groups": {"hsm": 1}},
+        {"groups": [None]},
+        {"checks": [["a"]]},
+        {"require_results": 1.5},
+        {"healthy_statuses": None},
+        {"healthy_statuses": [True]},
+        {"tenant_id": 1.0},
+        {"tenant_id": True},
+        {"tenant_id": -1},
+        {"tenant_id": 10**5000},
+        {"tenant_id": ""},
+        {"tenant_id": [1]},
+        {"tenant_id": b"1"},
     ],
+    ids=lambda change: sanitize(str({name: type(value) for name, value in change.items()}), 60),
 )
 def test_invalid_criteria_are_refused_by_name(change: dict[str, Any]) -> None:
     with pytest.raises(CustodyConfigurationError) as caught:
@@ -141,3 +158,77 @@ def test_the_oldest_update_is_the_oldest(moments: list[datetime], digits: int) -
     garbage = [entry(lastUpdateDate=text) for text in ("", "0000-00-00T00:00:00Z", "yesterday")]
     checks = [*garbage, *(entry(lastUpdateDate=text) for text in texts), *garbage]
     assert judge(checks, HealthCriteria(), NOW).oldest_update == min(date for date in dates if date)
+
+
+NAMES = st.sampled_from(["hsm", "db", "c", "k", "x", "ETH", "BTC"])
+FILTER = st.none() | st.lists(NAMES, min_size=1, max_size=3).map(tuple)
+CRITERIA_STRATEGY = st.builds(
+    HealthCriteria,
+    tenant_id=st.sampled_from([None, "1", "2"]),
+    groups=FILTER,
+    components=FILTER,
+    checks=FILTER,
+    require_results=FILTER,
+)
+CHECKS = st.lists(
+    st.builds(
+        lambda group, change: entry(group, **change),
+        st.sampled_from(["hsm", "db"]),
+        st.sampled_from([*UNHEALTHY.values(), {}, {}, {}, {"healthCheck": "x"}, {"report": None}]),
+    ),
+    max_size=4,
+)
+
+
+@given(CHECKS, CRITERIA_STRATEGY)
+def test_the_summary_never_contradicts_itself(checks: list[HealthCheck], criteria: HealthCriteria) -> None:
+    verdict = judge(checks, criteria, NOW)
+    summary = verdict.summary()
+    assert ("not healthy" in summary) is not verdict.healthy
+    assert ("none of them unhealthy" in summary) is verdict.healthy
+    numbers = re.findall(r"(\d+) of (\d+) checks? unhealthy", summary)
+    if verdict.unhealthy:
+        assert numbers == [(str(verdict.unhealthy), str(verdict.total))]
+    else:
+        # A number would say that all is well.
+        assert numbers == []
+    if not verdict.healthy:
+        assert verdict.problems
+        assert str(verdict.problems[0]) in summary
+
+
+@given(CHECKS, CRITERIA_STRATEGY)
+def test_a_missing_name_is_one_that_was_asked_for(checks: list[HealthCheck], criteria: HealthCriteria) -> None:
+    verdict = judge(checks, criteria, NOW)
+    for missing in verdict.missing:
+        assert missing.name in getattr(criteria, missing.setting)
+    if verdict.healthy or not checks:
+        assert not verdict.missing
+
+
+def test_missing_names_come_with_those_that_exist() -> None:
+    checks = [entry(), entry("db", healthCheck="ping")]
+    verdict = judge(checks, HealthCriteria(groups=("hsm", "hsn"), require_results=("BTC",)), NOW)
+    assert verdict.summary() == (
+        "the service is not healthy: no group named 'hsn' exists; the groups are 'db', 'hsm'; "
+        "no check reports a result for 'BTC'; the results are 'ETH'"
+    )
+    assert verdict.missing == {MissingName("groups", "hsn"), MissingName("require_results", "BTC")}
+    error = missing_names_error(verdict.missing, verdict.summary())
+    assert not error.retryable
+    assert error.setting == "groups"
+
+
+def test_names_from_the_service_stay_short_and_printable() -> None:
+    checks = [entry(f"{i:04}\x1b[31m\n" + "g" * 500) for i in range(1000)]
+    verdict = judge(checks, HealthCriteria(groups=tuple(f"no {i}" for i in range(30))), NOW)
+    assert len(verdict.summary()) < 1500
+    assert "and 990 more" in verdict.summary()
+    assert "\x1b" not in verdict.summary() + json.dumps(verdict.to_json(), ensure_ascii=False)
+    assert len(json.dumps(verdict.to_json())) < 30_000
+
+
+def test_a_result_that_an_unhealthy_check_may_hide_is_not_missing() -> None:
+    criteria = HealthCriteria(require_results=("BTC",))
+    assert judge([entry()], criteria, NOW).missing
+    assert not judge([entry(), entry(status="error")], criteria, NOW).missing

@@ -84,10 +84,12 @@ def add_responses(sandbox: Sandbox, *bodies: object) -> None:
         ([{}], []),
         ([{"result": None}], []),
         ([page(1, "2", total=2)], ["1", "2"]),
-        ([page("1")], ["1"]),
-        ([page("1", total="2"), page("2", total="2")], ["1", "2"]),
-        # In between, a row moved to the next page.
+        ([page("1", total="1")], ["1"]),
+        # Each page begins with the last row of the one before.
         ([page("1", "2", total="3"), page("2", "3", total="3")], ["1", "2", "3"]),
+        # Without a total: until a page brings nothing new.
+        ([page("1", "2"), page("2", "3"), page("3")], ["1", "2", "3"]),
+        ([page("1"), page("1"), page()], ["1"]),
     ],
 )
 def test_valid_listings(sandbox: Sandbox, client: CustodyClient, bodies: list[Any], ids: list[str]) -> None:
@@ -98,10 +100,27 @@ def test_valid_listings(sandbox: Sandbox, client: CustodyClient, bodies: list[An
 @pytest.mark.parametrize(
     ("bodies", "retryable"),
     [
-        ([page("1", total="2"), page("1", total="2")], True),
-        ([page("1", total="3"), page(total="3")], True),
-        ([page("1", total="2"), page("2", total="3"), page(total="3")], True),
+        ([page(total="1")], True),
+        ([page("1", "2", total="1")], True),
+        ([page("1", "1", total="2")], True),
+        ([page("1", "2", total="3"), page("1", "2", total="3")], True),
+        ([page("1", "2", total="3"), page("2", total="3")], True),
+        ([page("1", "2", total="3"), page(total="3")], True),
+        ([page("1", "2", total="3"), page("3", total="3")], True),
+        ([page("1", "2", total="4"), page("2", "3", "1", total="4")], True),
+        ([page("1", "2", total="3"), page("2", "3", total="4")], True),
+        ([page("1", "2", total="3"), page("2", "3")], True),
+        ([page("1", "2"), page("1", "2")], True),
+        ([page("1"), page("1"), page("1")], True),
         ([page("1", total="many")], False),
+        ([page("1", total="-1")], False),
+        ([page("1", total=1.5)], False),
+        ([page("1", total="1000001")], False),
+        ([page("1", total="9" * 5000)], False),
+        ([page("1", "", total="2")], False),
+        ([page("1", None, total="2")], False),
+        ([page("1 ", total="1")], False),
+        ([page("1\u200b", total="1")], False),
         ([{"result": [{"status": "pending"}]}], False),
         ([{"result": {"id": "1"}}], False),
         ([{"status": "UP"}], False),
@@ -115,6 +134,70 @@ def test_inconsistent_listings_are_refused(
     with pytest.raises(CustodyResponseError) as caught:
         list(client.find_whitelist_requests())
     assert caught.value.retryable is retryable
+
+
+ROWS = ["3711", "3712", "3713", "3714"]
+
+
+@pytest.mark.parametrize(
+    ("oddities", "complete"),
+    [
+        ({"page_size": 2}, True),
+        ({"page_size": 3, "totals": [None]}, True),
+        ({"ignored": ["limit"]}, True),
+        # A row that was listed leaves, and the next would be skipped; also if another comes at the end.
+        ({"page_size": 2, "orders": [ROWS, ROWS[1:]]}, False),
+        ({"page_size": 2, "orders": [ROWS[:3], ROWS[1:]]}, False),
+        ({"page_size": 2, "orders": [ROWS, ROWS[1:]], "totals": [None]}, False),
+        # The last row read leaves.
+        ({"page_size": 2, "orders": [ROWS, ["3711", "3713", "3714"]], "totals": ["4"]}, False),
+        # A row comes in front, or moves to a later page or an earlier one.
+        ({"page_size": 2, "orders": [ROWS[1:], ROWS], "totals": [None]}, False),
+        ({"page_size": 2, "orders": [ROWS, ["3712", "3713", "3714", "3711"]]}, False),
+        ({"page_size": 2, "orders": [ROWS, ["3714", "3711", "3712", "3713"]]}, False),
+        ({"page_size": 2, "orders": [ROWS, ["3714", "3712", "3713", "3711"]]}, False),
+        # The same page again and again.
+        ({"page_size": 2, "ignored": ["offset"]}, False),
+        ({"page_size": 1, "ignored": ["offset"], "totals": [None]}, False),
+        ({"page_size": 1}, False),
+        ({"page_size": 1, "totals": [None]}, False),
+        ({"totals": ["5"]}, False),
+        ({"totals": ["3"]}, False),
+        ({"page_size": 2, "totals": ["4", "5"]}, False),
+        ({"page_size": 2, "totals": ["4", None]}, False),
+        ({"totals": [10**30]}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("for_approval", [False, True])
+def test_a_listing_is_complete_or_an_error(
+    sandbox: Sandbox, client: CustodyClient, oddities: dict[str, Any], complete: bool, for_approval: bool
+) -> None:
+    for _ in ROWS:
+        client.create_whitelist_request(REQUEST)
+    sandbox.control.set_listing("whitelist", **oddities)
+    find = client.find_whitelist_requests_for_approval if for_approval else client.find_whitelist_requests
+    sandbox.control.clear_request_log()
+    if complete:
+        assert [each.id for each in find()] == ROWS
+        return
+    with pytest.raises(CustodyResponseError):
+        list(find())
+    assert len(sandbox.control.request_log()) <= 4
+
+
+@pytest.mark.parametrize("for_approval", [False, True])
+def test_a_request_that_was_not_asked_for_is_refused(
+    sandbox: Sandbox, client: CustodyClient, for_approval: bool
+) -> None:
+    for _ in ROWS:
+        client.create_whitelist_request(REQUEST)
+    find = client.find_whitelist_requests_for_approval if for_approval else client.find_whitelist_requests
+    assert [each.id for each in find(ids=ROWS[:2])] == ROWS[:2]
+    sandbox.control.set_listing("whitelist", ignored=["ids"])
+    with pytest.raises(CustodyResponseError, match="which was not asked for") as caught:
+        list(find(ids=ROWS[:2]))
+    assert not caught.value.retryable
 
 
 @pytest.mark.parametrize(
@@ -183,7 +266,8 @@ def payload(**changes: object) -> dict[str, Any]:
     [
         ({}, {}, (), ()),
         ({"blockchain": "eth"}, {}, (), ()),
-        ({}, {"addressType": "individual", "contractType": "x", "network": "mainnet"}, (), ()),
+        ({}, {"addressType": "individual"}, (), ()),
+        ({}, {"contractType": "x", "network": "mainnet"}, (), ("network", "contract_type")),
         ({"linked_internal_address_ids": ["2", "1"]}, {"linkedInternalAddresses": [{"id": 1}, {"id": "2"}]}, (), ()),
         ({"linked_wallet_ids": ["1"]}, {"linkedWallets": [{"id": "1"}]}, (), ()),
         ({}, {"currency": "BTC"}, ("blockchain",), ()),

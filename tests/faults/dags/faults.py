@@ -11,41 +11,40 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import network
 from airflow.providers.common.compat.sdk import DAG
-from scenarios import ADDRESS, SCENARIOS, WORKER_SCENARIOS, Scenario
+from scenarios import ADDRESS, NETWORK_SCENARIOS, SCENARIOS, WORKER_SCENARIOS, Scenario
 
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import SandboxControl
 
-ALL_SCENARIOS = [*SCENARIOS, *WORKER_SCENARIOS]
+ALL_SCENARIOS = [*SCENARIOS, *NETWORK_SCENARIOS, *WORKER_SCENARIOS]
 
 
 class DisruptingStore:
-    """A wrapper of Airflow's task state store that disrupts the task at one of the writes."""
+    """A wrapper of Airflow's task state store that disrupts the task at the write of one state."""
 
     def __init__(self, store: Any, scenario: Scenario) -> None:
         self._store = store
         self._scenario = scenario
         self._pid_file = Path(os.environ["FAULTS_FOLDER"]) / f"{scenario.name}.pid"
         self._service = SandboxControl(os.environ[f"FAULTS_URL_{scenario.name.upper()}"])
-        self._writes = 0
 
     def get(self, key: str, default: Any = None) -> Any:
         return self._store.get(key, default)
 
     def set(self, key: str, value: Any, **kwargs: Any) -> None:
-        self._writes += 1
-        moment = self._scenario.moment
-        if (self._writes, moment) in [(1, "before the intent is stored"), (2, "before the id is stored")]:
+        state, moment = value["state"], self._scenario.moment
+        if (state, moment) in [("intent", "before the intent is stored"), ("created", "before the id is stored")]:
             self._disrupt()
         self._store.set(key, value, **kwargs)
-        if (self._writes, moment) in [(1, "before the request is sent"), (2, "after the id is stored")]:
+        if (state, moment) in [("intent", "before the request is sent"), ("created", "after the id is stored")]:
             self._disrupt()
-        if (self._writes, moment) == (1, "before the response"):
+        if (state, moment) == ("intent", "before the response"):
             threading.Thread(target=self._disrupt_once_created, daemon=True).start()
 
     def _disrupt_once_created(self) -> None:
-        while not self._service.whitelist_requests():
+        while all(request["address"] != ADDRESS for request in self._service.whitelist_requests()):
             time.sleep(0.05)
         self._disrupt()
 
@@ -53,6 +52,14 @@ class DisruptingStore:
         if self._pid_file.exists():
             return
         self._pid_file.write_text(f"{os.getpid()} {os.getppid()}")
+        if self._scenario.disruption == "hold the store":
+            held = self._pid_file.with_suffix(".held")
+            while not held.exists():
+                time.sleep(0.05)
+            return
+        if self._scenario.disruption == "cut the network":
+            network.cut()
+            return
         if self._scenario.disruption == "kill the task":
             os.kill(os.getpid(), signal.SIGKILL)
         if self._scenario.disruption == "kill the worker":

@@ -1,4 +1,4 @@
-"""SQLite settings for the fault suite, whose load is higher than that of a single user."""
+"""SQLite settings for processes of Airflow that share one database file: in the demo's UI and the fault suite."""
 
 from __future__ import annotations
 

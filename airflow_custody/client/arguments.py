@@ -1,0 +1,190 @@
+"""What callers give: text stays text, numbers are finite, lists are lists. Anything else is refused by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow_custody.client.errors import CustodyError, CustodyRequestError
+from airflow_custody.client.text import sanitize
+
+#: The largest id: the service's are 64-bit integers.
+MAX_ID = 2**63 - 1
+#: The longest time in seconds that is taken for one, about 30 years.
+MAX_SECONDS = 1e9
+#: How text becomes another type in a DAG, and what to do about it. ``| string`` does not help.
+NATIVE_RENDERING = (
+    " (give it as text. In a DAG with render_template_as_native_obj=True, and only there, Airflow turns text that "
+    "looks like Python into a value: there, {{ ... | tojson }}, literal('...') or an upstream task's text keep it)"
+)
+# What a template makes of None: in text, and with the filter tojson.
+_RENDERED_NONE = ("None", "null")
+
+
+def describe(value: object) -> str:
+    """Return a value and its type in words, short; of unknown types only the type."""
+    kind = sanitize(type(value).__name__, 40)
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return sanitize(str.__repr__(value[:80]), 40)
+    if isinstance(value, float):
+        return f"the {kind} {float.__repr__(value)}"
+    # Python refuses to write very long ones.
+    if isinstance(value, int) and abs(value) < 10**40:
+        return f"the {kind} {int.__repr__(value) if not isinstance(value, bool) else bool(value)}"
+    return f"a value of type {kind}"
+
+
+def text_fault(value: object) -> str | None:
+    """Return in words why a value is no text; None if it is."""
+    if isinstance(value, str):
+        return None
+    return "is missing" if value is None else f"must be text, not {describe(value)}"
+
+
+def identifier_fault(value: object) -> str | None:
+    """Return in words why a value is no id, which is text or a whole number; None if it is."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return None if 0 <= value <= MAX_ID else f"must be an id, not {describe(value)}"
+    if isinstance(value, str):
+        return None
+    return "is missing" if value is None else f"must be text or a whole number, not {describe(value)}"
+
+
+def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> str:
+    """
+    Return a text that must not be empty.
+
+    :param name: the parameter's name.
+    :param value: its value.
+    :param error: what to raise. Default :class:`CustodyRequestError`.
+    :raises CustodyError: of that type if it is of another type, or blank; ``setting`` names it.
+    """
+    if not isinstance(value, str):
+        hint = "" if value is None else NATIVE_RENDERING
+        raise error(f"{name} {text_fault(value)}; nothing was sent{hint}", setting=_parameter(name))
+    if not value.strip():
+        raise error(f"{name} is empty; nothing was sent", setting=_parameter(name))
+    return str.__str__(value)
+
+
+def _parameter(name: str) -> str:
+    return name.partition("[")[0]
+
+
+def check_identifier(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> str:
+    """Return an id as text: one that is text, or a whole number; raises as :func:`check_text` does."""
+    fault = identifier_fault(value)
+    if fault is not None:
+        raise error(f"{name} {fault}; nothing was sent", setting=name)
+    return int.__repr__(value) if isinstance(value, int) else check_text(name, value, error)
+
+
+def check_names(
+    name: str, value: object, error: type[CustodyError] = CustodyRequestError, *, may_be_empty: bool = False
+) -> list[str] | None:
+    """
+    Return names that were given as a list, or a single one as text; None if they were not given.
+
+    :param name: the parameter's name.
+    :param value: its value.
+    :param error: what to raise.
+    :param may_be_empty: whether an empty list means something. Default False.
+    :raises CustodyError: of that type if it is anything else; ``setting`` names it.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return [check_text(name, value, error)]
+    if isinstance(value, (bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
+        raise error(f"{name} must be a list of names, not {describe(value)}; nothing was sent", setting=name)
+    names = [check_text(f"{name}[{index}]", each, error) for index, each in enumerate(value)]
+    if not names and not may_be_empty:
+        raise error(f"{name} is an empty list; leave it out if it is not meant", setting=name)
+    return names
+
+
+def check_seconds(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
+    """Return a number of seconds: zero or more, and no more than :data:`MAX_SECONDS`; raises as above."""
+    if not _is_number(value) or not 0 <= value <= MAX_SECONDS:  # type: ignore[operator]
+        raise error(f"{name} must be a number of seconds, not {describe(value)}", setting=name)
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
+    """Return a Unix time in seconds; raises as above."""
+    if not _is_number(value) or not 0 <= value < 1e12:  # type: ignore[operator]
+        raise error(f"{name} must be a Unix time in seconds, not {describe(value)}", setting=name)
+    return float(value)  # type: ignore[arg-type]
+
+
+def check_settings(*, durations: Mapping[str, object] | None = None, flags: Mapping[str, object] | None = None) -> None:
+    """
+    Check settings where they are written down: in a DAG file.
+
+    :param durations: numbers of seconds or timedeltas, by name; None stands for a default.
+    :param flags: values that must be True or False, by name.
+    :raises ValueError: if one is anything else.
+    """
+    for name, value in (durations or {}).items():
+        if isinstance(value, timedelta):
+            value = value.total_seconds()
+        if value is not None:
+            try:
+                check_seconds(name, value)
+            except CustodyRequestError as error:
+                raise ValueError(str(error)) from None
+    for name, value in (flags or {}).items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, not {describe(value)}")
+
+
+def plain_names(value: object) -> Any:
+    """
+    Return names as a list, which is what travels; text, a template say, and what is no list stay as they are.
+
+    A set is sorted: Airflow knows a watcher by its arguments, and a set has another order in each process.
+    """
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=str)
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)) else value
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return isinstance(value, int) or math.isfinite(value)
+
+
+def is_missing(value: object) -> bool:
+    """Tell whether a value is None, or what a template makes of None: the text ``None`` or ``null``."""
+    return value is None or (isinstance(value, str) and str.__str__(value).strip() in _RENDERED_NONE)
+
+
+def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
+    """
+    Refuse what a template or an upstream task makes of a value that does not exist.
+
+    :param name: the parameter's name, as an author writes it.
+    :param value: what it resolved to; it was given.
+    :param advice: what to do about None, for the error.
+    :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that holds one of them.
+    """
+    if value is None:
+        raise CustodyRequestError(
+            f"{name} was given, and resolved to None: its template or upstream task gave no value; nothing was sent"
+            f"{advice}",
+            setting=name,
+        )
+    if isinstance(value, str) and is_missing(value):
+        raise CustodyRequestError(
+            f"{name} is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent{advice}",
+            setting=name,
+        )
+    if isinstance(value, (list, tuple)):
+        for index, each in enumerate(value):
+            if each is None or isinstance(each, str):
+                refuse_missing(f"{name}[{index}]", each)

@@ -1,0 +1,216 @@
+"""Listings in pages: each is complete, or ends in an error that says why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from airflow_custody.client.errors import CustodyError, CustodyResponseError
+from airflow_custody.client.http.operation import MAX_LISTED_ROWS, Operation
+from airflow_custody.client.http.responses import Reply
+from airflow_custody.client.text import has_unprintable, is_decimal, sanitize
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class OffsetPage(Generic[Row]):
+    """
+    A page of a listing that is read by offset.
+
+    :param rows: the rows, each with its id.
+    :param total: how many rows the listing has; None: the page does not say.
+    """
+
+    rows: list[tuple[str, Row]]
+    total: int | None
+
+
+@dataclass(frozen=True)
+class CursorPage(Generic[Row]):
+    """
+    A page of a listing that is read with a cursor.
+
+    :param rows: the rows, each with its id.
+    :param next: the name of this page, to ask for the next one; None: it is the last.
+    """
+
+    rows: list[tuple[str, Row]]
+    next: str | None
+
+
+def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[Row]]) -> Iterator[Row]:
+    """
+    Read a listing by offset. A page is fetched when it is needed.
+
+    Each page begins with the last row of the page before. While that row is in its place and rows keep their order,
+    no row that was there all along can be missed, whatever comes and goes; the total and the ids show most of what is
+    left.
+
+    :param operation: the listing, for errors.
+    :param fetch: fetches the page that begins at an offset.
+    :return: the rows, each once.
+    :raises CustodyResponseError: if the pages do not fit together. It is retryable.
+    """
+    page = fetch(0)
+    total, widest = page.total, len(page.rows)
+    seen: dict[str, None] = {}
+    fresh = page.rows
+    while True:
+        for identifier, row in fresh:
+            if identifier in seen:
+                raise _changed(operation, f"the id {identifier} came twice")
+            seen[identifier] = None
+            yield row
+        if len(seen) > MAX_LISTED_ROWS:
+            raise _too_many(operation)
+        if total is not None and len(seen) >= total:
+            break
+        if not fresh:
+            if widest == 1 and fetch(len(seen)).rows:
+                # The overlap leaves no room for another.
+                raise _changed(operation, "a page held one row although there are more")
+            break
+        page = fetch(len(seen) - 1)
+        widest = max(widest, len(page.rows))
+        if page.total != total:
+            raise _changed(operation, f"its total was {_number(total)} and is {_number(page.total)}")
+        if not page.rows or page.rows[0][0] != next(reversed(seen)):
+            raise _changed(operation, f"the page at {len(seen) - 1} does not begin with the last row of the one before")
+        fresh = page.rows[1:]
+    if total is not None and len(seen) != total:
+        raise _changed(operation, f"{len(seen)} rows were listed, and the total is {_number(total)}")
+
+
+def read_cursor_listing(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
+    """
+    Read a listing with a cursor. A page is fetched when it is needed.
+
+    :param operation: the listing, for errors.
+    :param fetch: fetches the first page (None), or the one after the page with this name.
+    :return: the rows, each once.
+    :raises CustodyResponseError: if a page or a row comes twice, or a page has no rows and is not the last. It is
+        retryable.
+    """
+    seen: set[str] = set()
+    names: set[str] = set()
+    name: str | None = None
+    while True:
+        page = fetch(name)
+        for identifier, row in page.rows:
+            if identifier in seen:
+                raise _changed(operation, f"the id {identifier} came twice")
+            seen.add(identifier)
+            yield row
+        name = page.next
+        if name is None:
+            return
+        if not page.rows:
+            raise _changed(operation, "a page is empty and not the last")
+        if name in names:
+            raise _changed(operation, "its cursor does not advance")
+        if len(seen) > MAX_LISTED_ROWS:
+            raise _too_many(operation)
+        names.add(name)
+
+
+def read_twice(
+    operation: Operation, fetch: Callable[[str | None], CursorPage[Row]], identify: Callable[[Row], str]
+) -> Iterator[Row]:
+    """
+    Read a listing with a cursor and, if it has more than one page, read it again to see that it has stayed the same.
+
+    What left, came or moved while the first reading went on is not the same in the second.
+
+    :param operation: the listing, for errors.
+    :param fetch: as for :func:`read_cursor_listing`.
+    :param identify: returns the id of a row.
+    :return: the rows of the first reading, each once.
+    :raises CustodyResponseError: if the readings differ; or as for :func:`read_cursor_listing`. It is retryable.
+    """
+    pages, ids = 0, []
+
+    def counted(name: str | None) -> CursorPage[Row]:
+        nonlocal pages
+        pages += 1
+        return fetch(name)
+
+    for row in read_cursor_listing(operation, counted):
+        ids.append(identify(row))
+        yield row
+    if pages > 1 and [identify(row) for row in read_cursor_listing(operation, fetch)] != ids:
+        raise _changed(operation, "a second reading did not list the same rows in the same order")
+
+
+def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
+    """
+    Read a listing with a cursor whose new rows come last.
+
+    If it has more than one page, the first is read again at the end: it must still begin with the same row. So no row
+    is missed as long as only the oldest leave.
+
+    :param operation: the listing, for errors.
+    :param fetch: as for :func:`read_cursor_listing`.
+    :return: the rows, each once.
+    :raises CustodyResponseError: if it begins with another row; or as for :func:`read_cursor_listing`. It is retryable.
+    """
+    firsts: list[list[str]] = []
+
+    def noting(name: str | None) -> CursorPage[Row]:
+        page = fetch(name)
+        firsts.append([identifier for identifier, _ in page.rows[:1]])
+        return page
+
+    yield from read_cursor_listing(operation, noting)
+    if len(firsts) > 1 and [identifier for identifier, _ in fetch(None).rows[:1]] != firsts[0]:
+        raise _changed(operation, "it no longer begins with the same row")
+
+
+def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
+    """
+    Return the ids of a page's rows.
+
+    :raises CustodyResponseError: if one of them is not an id.
+    """
+    found = ["" if each is None or isinstance(each, (bool, dict, list)) else str(each) for each in ids]
+    if not all(is_readable_id(each) for each in found):
+        raise reply.unexpected("a row has no usable 'id'")
+    return found
+
+
+def is_readable_id(text: str) -> bool:
+    """Tell whether a text can be an id: not empty, and nothing invisible in it."""
+    return bool(text) and text == text.strip() and not has_unprintable(text)
+
+
+def require_total(reply: Reply[Any], total: str | None) -> int | None:
+    """
+    Return the total of a listing; None: there is none.
+
+    :raises CustodyResponseError: if it is not a number, or is absurd.
+    """
+    if not total:
+        return None
+    if not is_decimal(total):
+        raise reply.unexpected("its total is not a number")
+    if len(total) > len(str(MAX_LISTED_ROWS)) or int(total) > MAX_LISTED_ROWS:
+        raise reply.unexpected(f"its total is more than {MAX_LISTED_ROWS}")
+    return int(total)
+
+
+def _changed(operation: Operation, why: str) -> CustodyError:
+    return operation.failed(
+        CustodyResponseError,
+        f"the listing changed while it was read, or its pages do not fit together: {sanitize(why, 160)}",
+        retryable=True,
+        advice="What was listed may not be complete.",
+    )
+
+
+def _too_many(operation: Operation) -> CustodyError:
+    return operation.failed(CustodyResponseError, f"the listing has more than {MAX_LISTED_ROWS} rows")
+
+
+def _number(total: int | None) -> str:
+    return "not given" if total is None else str(total)

@@ -1,0 +1,87 @@
+"""
+A network that goes away while requests are sent, and comes back after their time-outs.
+
+Run in a network namespace of its own. Prints, as JSON, what the server got from a client that gives up, from one that
+is killed, from one that is frozen, and from one that is fine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
+
+TIMEOUT = 1.0
+REQUEST = WhitelistRequest(label="a", address="0x" + "ab" * 20, blockchain="ETH")
+
+
+def network(state: str) -> None:
+    subprocess.run(["ip", "link", "set", "lo", state], check=True)
+
+
+def wait() -> None:
+    """Say that the connection stands, and wait for the network to be cut."""
+    print("connected", flush=True)
+    sys.stdin.readline()
+
+
+def send(url: str) -> None:
+    try:
+        CustodyClient(url, "t0ken", timeout=TIMEOUT).create_whitelist_request(REQUEST, before_send=wait)
+    except CustodyError:
+        # Alive, so that nothing but giving up ends the connection.
+        time.sleep(60)
+
+
+def serve(listener: socket.socket, received: list[str]) -> None:
+    connection, _ = listener.accept()
+    try:
+        while data := connection.recv(65536):
+            received.append(data.decode("latin-1"))
+    except OSError:
+        pass
+
+
+def main() -> None:
+    network("up")
+    received: dict[str, list[str]] = {name: [] for name in ("gives up", "killed", "frozen", "fine")}
+    clients = {}
+    for name, got in received.items():
+        listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=serve, args=(listener, got), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        command = [sys.executable, __file__, url]
+        client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert client.stdout is not None
+        client.stdout.readline()
+        clients[name] = client
+    network("down")
+    for name, client in clients.items():
+        if name != "fine":
+            os.write(client.stdin.fileno(), b"go\n")  # type: ignore[union-attr]
+    time.sleep(0.4)
+    clients["killed"].kill()
+    clients["frozen"].send_signal(signal.SIGSTOP)
+    time.sleep(2 * TIMEOUT)
+    network("up")
+    os.write(clients["fine"].stdin.fileno(), b"go\n")  # type: ignore[union-attr]
+    # The pauses between the system's attempts have become long.
+    time.sleep(5)
+    for client in clients.values():
+        client.kill()
+        client.communicate()
+    print(json.dumps({name: "".join(got)[:4] for name, got in received.items()}))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        send(sys.argv[1])
+    else:
+        main()

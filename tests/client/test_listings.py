@@ -1,0 +1,205 @@
+"""Reading a listing in pages while rows come, leave and move: complete, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_custody.client import CustodyResponseError
+from airflow_custody.client.http import listings
+from airflow_custody.client.http.listings import (
+    CursorPage,
+    OffsetPage,
+    read_cursor_listing,
+    read_journal,
+    read_offset_listing,
+    read_twice,
+)
+from airflow_custody.client.http.operation import Operation
+
+LIST = Operation("list", "GET", "/list")
+Change = tuple[str, int, int]
+
+
+@dataclass
+class Service:
+    """A service whose listing changes between two calls."""
+
+    rows: list[str]
+    page_size: int
+    changes: list[list[Change]]
+    with_total: bool = True
+    stable: set[str] = field(default_factory=set)
+    new: int = 0
+
+    def __post_init__(self) -> None:
+        self.stable = set(self.rows)
+        self.calls = 0
+
+    def _page(self, start: int) -> list[str]:
+        if self.calls and self.calls <= len(self.changes):
+            for change in self.changes[self.calls - 1]:
+                self._change(*change)
+        self.calls += 1
+        return self.rows[start : start + self.page_size]
+
+    def _change(self, kind: str, where: int, to: int) -> None:
+        if kind == "insert":
+            self.new += 1
+            self.rows.insert(where % (len(self.rows) + 1), f"new {self.new}")
+        elif kind == "append":
+            self.new += 1
+            self.rows.append(f"new {self.new}")
+        elif self.rows:
+            row = self.rows.pop(where % len(self.rows) if kind != "trim" else 0)
+            if kind == "move":
+                self.rows.insert(to % (len(self.rows) + 1), row)
+            else:
+                self.stable.discard(row)
+
+    def at_offset(self, offset: int) -> OffsetPage[str]:
+        page = self._page(offset)
+        return OffsetPage([(row, row) for row in page], len(self.rows) if self.with_total else None)
+
+    def after(self, name: str | None) -> CursorPage[str]:
+        start = 0 if name is None else int(name) + self.page_size
+        page = self._page(start)
+        more = start + self.page_size < len(self.rows)
+        return CursorPage([(row, row) for row in page], str(start) if more else None)
+
+
+def changes_of(*kinds: str, most: int = 4) -> st.SearchStrategy[list[list[Change]]]:
+    if not kinds:
+        return st.just([])
+    change = st.tuples(st.sampled_from(kinds), st.integers(0, 12), st.integers(0, 12))
+    return st.lists(st.lists(change, max_size=most), max_size=8)
+
+
+def services(*kinds: str, smallest: int = 2, most: int = 4) -> st.SearchStrategy[Service]:
+    return st.builds(
+        Service,
+        rows=st.integers(0, 9).map(lambda number: [str(each) for each in range(number)]),
+        page_size=st.integers(smallest, 5),
+        changes=changes_of(*kinds, most=most),
+        with_total=st.booleans(),
+    )
+
+
+def missed(service: Service, read: Callable[[], Iterator[str]]) -> set[str]:
+    """Read a listing, and return which of the rows that were there all along it misses; none if it is refused."""
+    refused, found = None, []
+    try:
+        for row in islice(read(), 1000):
+            found.append(row)
+    except CustodyResponseError as error:
+        refused = error
+    assert len(found) < 1000
+    assert len(set(found)) == len(found)
+    if refused is None:
+        return service.stable - set(found)
+    assert refused.retryable
+    return set()
+
+
+@settings(max_examples=400)
+@given(services("insert", "remove"))
+def test_by_offset_no_row_is_missed_while_rows_come_and_leave(service: Service) -> None:
+    assert not missed(service, lambda: read_offset_listing(LIST, service.at_offset))
+
+
+@settings(max_examples=400)
+@given(services("move"))
+def test_by_offset_no_row_is_missed_while_rows_move(service: Service) -> None:
+    assert not missed(service, lambda: read_offset_listing(LIST, service.at_offset))
+
+
+@settings(max_examples=400)
+@given(services("insert", "remove", "move", most=1))
+def test_by_offset_no_row_is_missed_if_one_thing_happens_between_two_pages(service: Service) -> None:
+    assert not missed(service, lambda: read_offset_listing(LIST, service.at_offset))
+
+
+@settings(max_examples=800)
+@given(services("insert", "remove", "move"))
+def test_by_offset_a_row_is_missed_only_if_one_moves_one_leaves_and_one_comes(service: Service) -> None:
+    if missed(service, lambda: read_offset_listing(LIST, service.at_offset)):
+        happened = {kind for each in service.changes for kind, _, _ in each}
+        assert {"move", "remove"} <= happened
+        assert "insert" in happened or not service.with_total
+
+
+@pytest.mark.parametrize("with_total", [False, True])
+def test_by_offset_a_row_that_moves_ahead_in_the_place_of_one_that_leaves_is_missed(with_total: bool) -> None:
+    # What remains: a service that does not keep its order, and three changes at once (without a total: two).
+    changes = [("move", 2, 0), ("remove", 1, 0), ("insert", 3, 0)]
+    service = Service(["0", "1", "2", "3"], 2, [changes if with_total else changes[:2]], with_total)
+    assert missed(service, lambda: read_offset_listing(LIST, service.at_offset)) == {"2"}
+
+
+@given(services(smallest=1))
+def test_a_listing_that_does_not_change_is_read_whole(service: Service) -> None:
+    assert list(read_twice(LIST, service.after, str)) == service.rows
+    assert list(read_journal(LIST, service.after)) == service.rows
+    if service.page_size > 1:
+        assert list(read_offset_listing(LIST, service.at_offset)) == service.rows
+
+
+@settings(max_examples=800)
+@given(services("insert", "remove", "move", smallest=1))
+def test_by_cursor_and_twice_no_row_is_ever_missed(service: Service) -> None:
+    assert not missed(service, lambda: read_twice(LIST, service.after, str))
+
+
+@settings(max_examples=400)
+@given(services("append", "trim", smallest=1))
+def test_of_a_journal_no_row_is_missed_while_it_grows_and_loses_its_oldest(service: Service) -> None:
+    assert not missed(service, lambda: read_journal(LIST, service.after))
+
+
+@pytest.mark.parametrize("with_total", [False, True])
+def test_a_listing_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, with_total: bool) -> None:
+    monkeypatch.setattr(listings, "MAX_LISTED_ROWS", 20)
+
+    def by_offset(offset: int) -> OffsetPage[str]:
+        return OffsetPage([(str(each), "") for each in range(offset, offset + 3)], 10**6 if with_total else None)
+
+    def by_cursor(name: str | None) -> CursorPage[str]:
+        number = int(name or 0) + 1
+        return CursorPage([(str(number), "")], str(number))
+
+    for read in (read_offset_listing(LIST, by_offset), read_cursor_listing(LIST, by_cursor)):
+        with pytest.raises(CustodyResponseError, match="more than 20"):
+            list(read)
+
+
+def test_a_page_is_fetched_when_it_is_needed() -> None:
+    service = Service([str(each) for each in range(9)], 3, [])
+    assert next(read_offset_listing(LIST, service.at_offset)) == "0"
+    assert next(read_twice(LIST, service.after, str)) == "0"
+    assert service.calls == 2
+
+
+def test_no_page_is_read_that_is_not_needed() -> None:
+    service = Service([str(each) for each in range(7)], 3, [])
+    assert len(list(read_offset_listing(LIST, service.at_offset))) == 7
+    assert service.calls == 3
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [CursorPage([], "a")],
+        [CursorPage([("1", "")], "a"), CursorPage([("2", "")], "a")],
+        [CursorPage([("1", "")], "a"), CursorPage([("1", "")], "b")],
+        [CursorPage([("1", ""), ("1", "")], None)],
+    ],
+)
+def test_a_cursor_that_leads_nowhere_is_refused(pages: list[CursorPage[str]]) -> None:
+    left = iter(pages)
+    with pytest.raises(CustodyResponseError):
+        list(read_cursor_listing(LIST, lambda name: next(left)))

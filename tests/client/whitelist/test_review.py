@@ -1,0 +1,143 @@
+"""Both readings of a payload: by whoever signs it, and by whoever looks for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_custody.client import WhitelistRequest
+from airflow_custody.client.whitelist.review import LINK_KEYS, NOT_COMPARED, PAYLOAD_KEYS, compare
+
+ADDRESS = "0x" + "ab" * 20
+REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
+PAYLOAD: dict[str, Any] = {
+    "currency": "ETH",
+    "addressType": "",
+    "address": ADDRESS,
+    "memo": "",
+    "label": "Treasury",
+    "customerId": "",
+    "exchangeAccountId": "",
+    "linkedInternalAddresses": [],
+    "contractType": "",
+}
+OPTIONAL = {"network": "n", "linkedWallets": [{"id": 1}], "tnParticipantID": "p"}
+
+
+def test_the_table_has_the_published_keys() -> None:
+    assert set(PAYLOAD_KEYS) == {*PAYLOAD, *OPTIONAL}
+    assert len({key.casefold() for key in (*PAYLOAD_KEYS, *LINK_KEYS)}) == len({*PAYLOAD_KEYS, *LINK_KEYS})
+
+
+def test_every_field_of_a_request_is_in_the_table_once_or_left_out_for_a_reason() -> None:
+    fields = [key.field for key in PAYLOAD_KEYS.values() if key.field]
+    assert sorted([*fields, *NOT_COMPARED]) == sorted(WhitelistRequest.model_fields)
+
+
+# What each field may be asked for as, how its key then shows it, and another value.
+ASKED: dict[str, tuple[Any, Any, Any]] = {
+    "blockchain": ("ETH", "ETH", "BTC"),
+    "network": ("mainnet", "mainnet", "testnet"),
+    "address_type": ("exchange", "exchange", "individual"),
+    "address": (ADDRESS, ADDRESS, "0x" + "cd" * 20),
+    "memo": ("1", "1", "2"),
+    "label": ("Treasury", "Treasury", "Other"),
+    "customer_id": ("c", "c", "d"),
+    "exchange_account_id": ("4", "4", "5"),
+    "linked_internal_address_ids": (["12"], [{"id": "12", "address": "a", "label": "l"}], [{"id": "13"}]),
+    "linked_wallet_ids": (["12"], [{"id": 12, "name": "n", "path": "p"}], [{"id": 13}]),
+    "contract_type": ("ERC20", "ERC20", "ERC721"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, key in PAYLOAD_KEYS.items() if key.field])
+def test_each_key_is_compared_with_its_field(name: str) -> None:
+    field = str(PAYLOAD_KEYS[name].field)
+    asked, shown, other = ASKED[field]
+    request = REQUEST.model_copy(update={field: asked})
+    right = compare(request, {**PAYLOAD, name: shown})
+    assert right.same
+    assert right.faults() == ()
+    wrong = compare(request, {**PAYLOAD, name: other})
+    assert wrong.differing == wrong.faults([name]) == (field,)
+    missing = {key: value for key, value in PAYLOAD.items() if key != name}
+    for left_out in (missing, {**missing, name: None}):
+        lacking = compare(request, left_out)
+        assert lacking.unclear == (field,)
+        assert lacking.faults([name]) == (f"{field} (unclear)",)
+    for wrong_type in (False, 0, 1, {}, [1], {"id": "12"}, [{"id": None}]):
+        odd = compare(request, {**PAYLOAD, name: wrong_type})
+        assert not odd.same
+        assert odd.faults([name])
+    if name in ("currency", "address", "label"):
+        return
+    nobody = compare(REQUEST, {**PAYLOAD, name: shown})
+    assert not nobody.same
+    assert nobody.unaccounted == (name,)
+    assert nobody.faults() == (f"{name} (not asked for)",)
+    assert nobody.faults([name]) == ()
+    assert name in nobody.filled_in([name])
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "same"),
+    [("ETH", "eth", True), ("ksm", "KSM", True), ("ksm", "\u212asm", False), ("Solſ", "SOLS", False)],
+)
+def test_only_letters_of_ascii_have_a_case(asked: str, shown: str, same: bool) -> None:
+    found = compare(REQUEST.model_copy(update={"blockchain": asked}), {**PAYLOAD, "currency": shown})
+    assert found.same is same
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "same"),
+    [
+        (None, "individual", True),
+        ("individual", "", True),
+        ("individual", None, True),
+        ("individual", "exchange", False),
+        ("exchange", "", False),
+        ("exchange", "individual", False),
+        ("individual", False, False),
+    ],
+)
+def test_the_default_address_type_equals_none(asked: str | None, shown: Any, same: bool) -> None:
+    found = compare(REQUEST.model_copy(update={"address_type": asked}), {**PAYLOAD, "addressType": shown})
+    assert found.same is same
+    assert found.faults(["addressType"] if asked else []) == () if same else found.faults(["addressType"])
+
+
+@pytest.mark.parametrize("network", ["mainnet", None, "", "testnet"])
+def test_the_network_of_the_envelope_counts_only_where_the_payload_has_none(network: str | None) -> None:
+    request = REQUEST.model_copy(update={"network": "mainnet"})
+    outside = compare(request, PAYLOAD, network=network)
+    assert outside.same is (network == "mainnet")
+    assert outside.outside == (("network",) if network else ())
+    inside = compare(request, {**PAYLOAD, "network": "mainnet"}, network=network)
+    assert inside.same
+    assert inside.outside == ()
+    assert compare(REQUEST, PAYLOAD, network=network).same
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+_KEYS = st.sampled_from([*PAYLOAD_KEYS]) | st.text(max_size=8)
+
+
+@given(st.dictionaries(_KEYS, _JSON, max_size=4))
+def test_whatever_is_signed_is_accounted_for(changes: dict[str, Any]) -> None:
+    shown = json.loads(json.dumps({**PAYLOAD, **changes}))
+    found = compare(REQUEST, shown)
+    assert found.same is (not found.faults())
+    if found.same:
+        assert set(shown) <= set(PAYLOAD_KEYS)
+        for name, value in shown.items():
+            default = "individual" if name == "addressType" else None
+            assert value in (None, "", [], PAYLOAD.get(name), default)
+            assert value is not False

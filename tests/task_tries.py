@@ -1,0 +1,122 @@
+"""A task instance that creates a whitelisting request, try by try, and its task state store."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
+
+from airflow_custody.client import CustodyClient, CustodyOutcomeUnknownError, WhitelistRequest
+from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.sandbox import Sandbox
+
+ADDRESS = "0x" + "ab" * 20
+KEY = "custody_create_once"
+LISTING = {"method": "GET", "path": "/whitelists/addresses"}
+CREATE = {"method": "POST", "path": "/whitelists/addresses"}
+
+needs_store = pytest.mark.skipif(AIRFLOW < (3, 3), reason="the task state store of Airflow 3.3")
+
+
+class QuickOperator(CustodyCreateWhitelistRequestOperator):
+    """The operator with a fence so short that no test has to wait for it."""
+
+    create_timing = Timing(fence=0.2)
+
+
+class Store:
+    """A task state store that behaves as Airflow's does, also for a try that was superseded."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.retention: Any = None
+        self.failure: Exception | None = None
+        #: The state whose write fails, and all that comes after it; None: everything does.
+        self.fails_at: str | None = None
+        self.states: list[str] = []
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return default if self.failure and not self.fails_at else json.loads(self.values.get(key, "null")) or default
+
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        if self.failure and self.fails_at in (None, value["state"]):
+            raise self.failure
+        text = json.dumps(value, allow_nan=False)
+        assert "null" not in text
+        assert json.loads(text) == value
+        self.states.append(value["state"])
+        self.values[key], self.retention = text, retention
+
+    @property
+    def record(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(self.values[KEY])
+        return record
+
+
+class Task:
+    """A task instance over several tries."""
+
+    operator: type[CustodyCreateWhitelistRequestOperator] = QuickOperator
+
+    def __init__(self, store: Store | None, **arguments: Any) -> None:
+        self.given_store = store
+        self.tries = 0
+        self.max_tries = 3
+        self.run = SimpleNamespace(clear_number=0, start_date=datetime.now(timezone.utc))
+        self.arguments = {
+            "label": "Treasury",
+            "address": ADDRESS,
+            "blockchain": "ETH",
+            "lookup_wait": 0.3,
+            "retries": 3,
+            **arguments,
+        }
+
+    @property
+    def store(self) -> Store:
+        assert self.given_store is not None
+        return self.given_store
+
+    def attempt(self, **changes: Any) -> str:
+        self.tries += 1
+        context: dict[str, Any] = {"ti": FakeTaskInstance(self.tries, self.max_tries), "dag_run": self.run}
+        if self.given_store is not None:
+            context["task_state_store"] = self.given_store
+        arguments = {**self.arguments, **changes}
+        request_id: str = execute(lambda: self.operator(task_id="task", **arguments), **context)
+        return request_id
+
+    def clear(self) -> None:
+        self.max_tries = self.tries + 3
+        self.run.clear_number += 1
+
+    def die_at(self, state: str) -> None:
+        """Let a try end right before it writes a record of this state: ``begun``, ``intent`` or ``created``."""
+        self.store.failure, self.store.fails_at = RuntimeError("killed"), state
+        with pytest.raises(RuntimeError, match="killed"):
+            self.attempt()
+        self.store.failure = None
+
+    def refused(self, match: str = "", **changes: Any) -> str:
+        with failing_at_once(match) as caught:
+            self.attempt(**changes)
+        assert isinstance(caught.value.error, CustodyOutcomeUnknownError)
+        # The log has the advice; the exception does not repeat it.
+        assert str(caught.value.error.advice) not in str(caught.value)
+        return str(caught.value.error)
+
+
+def somebody_creates(sandbox: Sandbox, **changes: Any) -> str:
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        return client.create_whitelist_request(
+            WhitelistRequest(**{"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", **changes})
+        )
+
+
+def variable_in(message: str) -> str:
+    return message.split("airflow variables set ")[1].split()[0]

@@ -1,0 +1,631 @@
+"""What an author gave is what is meant, in every operator and sensor: a value that the run lacks is refused."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import itertools
+import pickle
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG, TaskDeferred
+from airflow_runs import AIRFLOW, FakeTaskInstance, Run, failing_at_once, new_dag, run_dag
+from conftest import TaskLog
+
+import airflow_custody.operators
+import airflow_custody.sensors
+from airflow_custody._base import CustodyTask
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyConfigurationError,
+    CustodyError,
+    CustodyRequestError,
+    CustodyUnhealthyError,
+)
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.operators.webhook import CustodyCreateWebhookOperator, CustodySetWebhookStatusOperator
+from airflow_custody.operators.whitelist import (
+    CustodyCreateWhitelistRequestOperator,
+    CustodyDeleteWhitelistRequestOperator,
+)
+from airflow_custody.retry_policy import CustodyFailException
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+
+pytestmark = pytest.mark.usefixtures("connection")
+
+
+def tasks() -> Iterator[type[CustodyTask]]:
+    for package in (airflow_custody.operators, airflow_custody.sensors):
+        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            for each in vars(importlib.import_module(module.name)).values():
+                public = isinstance(each, type) and each.__module__ == module.name and "._base" not in module.name
+                if public and issubclass(each, CustodyTask):
+                    yield each
+
+
+ADDRESS = "0x" + "ab" * 20
+UUID = "123e4567-e89b-12d3-a456-426614174000"
+#: A good value for each parameter. A new one without a value here fails the tests.
+VALUES: dict[str, Any] = {
+    "custody_conn_id": "custody_default",
+    "tenant_id": "1",
+    "groups": ["hsm"],
+    "components": ["hsm"],
+    "checks": ["hsm"],
+    "require_results": ["ETH"],
+    "healthy_statuses": ["success"],
+    "label": "Treasury",
+    "address": ADDRESS,
+    "blockchain": "ETH",
+    "currency": "ETH",
+    "linked_internal_address_ids": ["1"],
+    "linked_wallet_ids": ["2"],
+    "network": "mainnet",
+    "memo": "m",
+    "address_type": "exchange",
+    "contract_type": "ERC20",
+    "customer_id": "c",
+    "exchange_account_id": "3",
+    "visibility_group_id": "g",
+    "request_id": "3711",
+    "request_ids": ["3711"],
+    "accept_fields": ["tnParticipantID"],
+    "expected": {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"},
+    "comment": "why",
+    "effective_statuses": ["approved"],
+    "rejected_statuses": ["rejected"],
+    "webhook_id": UUID,
+    "status": "enabled",
+    "webhook_type": "requestStatus.updated",
+    "url": "https://hooks.example.com/",
+    "secret_conn_id": "custody_default",
+}
+#: What else a constructor needs.
+SETTINGS: dict[str, Any] = {"signer": object()}
+#: Where a whole number is taken for its text.
+IDS = {
+    "tenant_id",
+    "exchange_account_id",
+    "request_id",
+    "request_ids",
+    "linked_internal_address_ids[]",
+    "linked_wallet_ids[]",
+    "request_ids[]",
+}
+_numbers = itertools.count()
+LISTS = {name for name, value in VALUES.items() if isinstance(value, list)}
+
+
+def fields() -> list[Any]:
+    found = []
+    for task in tasks():
+        names = {field: name for name, field in task.field_names.items()}
+        found += [
+            pytest.param(task, names.get(field, field), id=f"{task.__name__}-{names.get(field, field)}")
+            for field in task.template_fields
+        ]
+    return found
+
+
+def make(task: type[CustodyTask], **changes: Any) -> Any:
+    """Return a task with a good value for each required parameter."""
+    parameters = inspect.signature(task.__init__).parameters
+    given = {
+        name: VALUES[name] if name in VALUES else SETTINGS[name]
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty and (name in VALUES or name in SETTINGS)
+    }
+    if task is CustodyCreateWhitelistRequestOperator:
+        given["blockchain"] = "ETH"
+    if task is CustodyCreateWebhookOperator:
+        given["secret_conn_id"] = "custody_default"
+    return task(task_id=f"task_{next(_numbers)}", **{**given, **changes})
+
+
+def context(**values: Any) -> Any:
+    return {"ti": FakeTaskInstance(), "dag": None, "run_id": "run", "params": values, **values}
+
+
+def render_and_execute(operator: Any, dag: DAG, **values: Any) -> Any:
+    """Render as a run does, and execute."""
+    render(operator, dag, **values)
+    return operator.execute(context())
+
+
+def render(operator: Any, dag: DAG, **values: Any) -> None:
+    if not operator.has_dag():
+        operator.dag = dag
+    operator.render_template_fields({**context(**values), "dag": dag}, dag.get_template_env())
+
+
+def native() -> DAG:
+    """Return a DAG whose templates become values, on both lines of Airflow."""
+    return DAG("native", schedule=None, render_template_as_native_obj=True)
+
+
+def test_there_are_values_for_all_parameters() -> None:
+    assert {name for _, name in (param.values for param in fields())} == set(VALUES)
+    for task in tasks():
+        names = {field: name for name, field in task.field_names.items()}
+        assert {names.get(each, each) for each in task.template_fields} <= set(
+            inspect.signature(task.__init__).parameters
+        )
+
+
+# --- without a value ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("task", "name"), fields())
+def test_a_template_without_a_value_is_refused(sandbox: Sandbox, task: type[CustodyTask], name: str) -> None:
+    dag = native()
+    with failing_at_once(f"^{name} was given, and resolved to None: its template or upstream task gave no value"):
+        render_and_execute(make(task, **{name: "{{ params.x }}"}), dag, x=None)
+    with failing_at_once(f"^{name} was given, and resolved to None"):
+        render_and_execute(make(task, **{name: "None"}), native())
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize(("task", "name"), fields())
+def test_a_template_that_renders_to_the_text_none_is_refused(
+    sandbox: Sandbox, task: type[CustodyTask], name: str
+) -> None:
+    dag = new_dag()
+    for template in ("{{ params.x }}", " {{ params.x }}", "{{ params.x | tojson }}"):
+        with failing_at_once(rf"^{name} is the text '(None|null)'"):
+            render_and_execute(make(task, **{name: template}), dag, x=None)
+        with failing_at_once(rf"^{name}\[1\] is the text '(None|null)'"):
+            render_and_execute(make(task, **{name: ["7", template]}), dag, x=None)
+    with failing_at_once(rf"^{name}\[1\] was given, and resolved to None"):
+        render_and_execute(make(task, **{name: ["7", "{{ params.x }}"]}), native(), x=None)
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize(("task", "name"), fields())
+def test_a_copy_knows_what_was_given(sandbox: Sandbox, task: type[CustodyTask], name: str) -> None:
+    if "signer" in inspect.signature(task.__init__).parameters:
+        pytest.skip("the signer here is a plain object, which cannot be pickled by value")
+    operator = make(task, **{name: "{{ params.x }}"})
+    for again in (copy.copy(operator), copy.deepcopy(operator), pickle.loads(pickle.dumps(operator))):
+        with failing_at_once(f"^{name} was given, and resolved to None"):
+            render_and_execute(again, native(), x=None)
+
+
+@pytest.mark.parametrize("task", list(tasks()))
+def test_a_literal_none_is_not_given(task: type[CustodyTask]) -> None:
+    operator = make(task)
+    optional = [
+        name
+        for name, parameter in inspect.signature(task.__init__).parameters.items()
+        if parameter.default is None and name in VALUES
+    ]
+    again = make(task, **{name: None for name in optional if name not in ("blockchain", "secret_conn_id")})
+    operator._check_given()
+    again._check_given()
+
+
+# --- of another type -------------------------------------------------------------------------------------------
+
+ODD: list[Any] = [16, 1.5, float("nan"), True, b"x", {"a": 1}, {"a"}, object(), 10**5000, -1, [[]], [1.5], [b"x"], [16]]
+
+
+@pytest.mark.parametrize(("task", "name"), fields())
+def test_a_value_of_another_type_is_refused_by_name(sandbox: Sandbox, task: type[CustodyTask], name: str) -> None:
+    for odd in [*ODD, ["7", 1.5], ["7", object()]]:
+        number = odd[0] if isinstance(odd, list) else odd
+        if number == 16 and (f"{name}[]" if isinstance(odd, list) else name) in IDS and number is not True:
+            continue
+        if isinstance(odd, set) and name in LISTS and not name.startswith("linked_"):
+            continue
+        with pytest.raises(CustodyFailException) as caught:
+            render_and_execute(make(task, **{name: odd}), new_dag())
+        assert isinstance(caught.value.error, (CustodyRequestError, CustodyConfigurationError)), odd
+        assert name in str(caught.value.error), odd
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "value"),
+    [
+        ("memo", "{{ params.x }}", "0x10"),
+        ("memo", "{{ params.x | string }}", "0x10"),
+        ("memo", "0x10", ""),
+        ("label", "{{ params.x }}", "1_000"),
+        ("address", "{{ params.x }}", ADDRESS),
+        ("address", ADDRESS, ""),
+        ("network", "{{ params.x }}", "True"),
+        ("customer_id", "{{ params.x }}", "[1]"),
+        ("customer_id", "{{ params.x }}", "1e5"),
+    ],
+)
+def test_text_that_native_rendering_rewrites_is_refused(sandbox: Sandbox, name: str, template: str, value: str) -> None:
+    dag = native()
+    operator = make(CustodyCreateWhitelistRequestOperator, **{**XRP, name: template})
+    with failing_at_once(f"{name} must be text, not .*render_template_as_native_obj.*tojson"):
+        render_and_execute(operator, dag, x=value)
+    assert sandbox.control.request_log() == []
+
+
+def literal(value: str) -> Any:
+    try:
+        from airflow.sdk import literal
+    except ImportError:
+        from airflow.utils.template import literal  # type: ignore[import-not-found,no-redef]
+    return literal(value)
+
+
+@pytest.mark.parametrize("value", ["0x10", "1_000", ADDRESS, "007", 'it\'s <b> & "q" ü', "None of it", "[1]", "True"])
+def test_what_the_message_advises_keeps_text_as_it_is(sandbox: Sandbox, value: str) -> None:
+    operators = [
+        make(CustodyCreateWhitelistRequestOperator, **XRP, memo="{{ params.x | tojson }}"),
+        make(CustodyCreateWhitelistRequestOperator, **XRP, memo=literal(value)),
+    ]
+    for operator in operators:
+        render_and_execute(operator, native(), x=value)
+    calls = sandbox.control.request_log(method="POST", path="/whitelists/addresses")
+    assert [call["body"]["memo"] for call in calls] == [value] * 2
+
+
+def test_ids_that_are_whole_numbers_travel_as_their_text(sandbox: Sandbox) -> None:
+    operator = make(CustodyCreateWhitelistRequestOperator, **XRP, linked_wallet_ids=[12, "{{ params.x }}"])
+    render_and_execute(operator, native(), x="13")
+    (call,) = sandbox.control.request_log(method="POST", path="/whitelists/addresses")
+    assert call["body"]["linkedWalletIds"] == ["12", "13"]
+
+
+# --- in runs ---------------------------------------------------------------------------------------------------
+
+REQUEST: dict[str, Any] = {"label": "L", "address": ADDRESS, "blockchain": "ETH"}
+# One that no template takes for a number.
+XRP: dict[str, Any] = {"label": "L", "address": "rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh", "blockchain": "XRP"}
+
+
+def bodies(sandbox: Sandbox) -> list[dict[str, Any]]:
+    return [call["body"] for call in sandbox.control.request_log(method="POST", path="/whitelists/addresses")]
+
+
+def nothing(dag: DAG) -> Any:
+    from airflow.providers.common.compat.sdk import task
+
+    @task
+    def upstream() -> Any:
+        return None
+
+    with dag:
+        return upstream()
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_an_upstream_task_that_returned_none_is_refused(sandbox: Sandbox, task_log: TaskLog) -> None:
+    dag = new_dag()
+    with dag:
+        CustodyCreateWhitelistRequestOperator(task_id="create", linked_wallet_ids=nothing(dag), **REQUEST)
+        CustodyHealthCheckOperator(task_id="check", require_results=nothing(dag))
+        CustodyHealthSensor(task_id="wait", groups=nothing(dag), timeout=1)
+        CustodyHealthSensor(task_id="defer", groups=nothing(dag), timeout=1, deferrable=True, retries=2)
+    run = run_dag(dag)
+    assert {run.state_of(each) for each in ("create", "check", "wait", "defer")} == {"failed"}
+    assert {run.tries[each, -1] for each in ("create", "check", "wait", "defer")} == {1}
+    assert sandbox.control.request_log() == []
+    for name in ("linked_wallet_ids", "require_results", "groups"):
+        assert f"{name} was given, and resolved to None" in task_log.text
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_one_field_without_a_value_may_be_left_out(sandbox: Sandbox) -> None:
+    dag = new_dag()
+    with dag:
+        CustodyCreateWhitelistRequestOperator(
+            task_id="create", memo=nothing(dag), network="mainnet", omit_if_none=("memo",), **REQUEST
+        )
+    assert run_dag(dag).state == "success"
+    assert bodies(sandbox) == [{**REQUEST, "network": "mainnet"}]
+
+
+def mapped(rows: list[dict[str, Any]], **partial: Any) -> Run:
+    with new_dag() as dag:
+        CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH", **partial).expand_kwargs(rows)
+    return run_dag(dag)
+
+
+ROW = {"label": "L", "address": ADDRESS}
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_mapped_an_absent_key_is_not_given_and_none_is_refused(sandbox: Sandbox, task_log: TaskLog) -> None:
+    rows: list[dict[str, Any]] = [ROW, {**ROW, "memo": "m"}, {**ROW, "memo": None}, {**ROW, "label": None}]
+    run = mapped(rows, retries=2)
+    assert [run.state_of("create", index) for index in range(4)] == ["success", "success", "failed", "failed"]
+    assert {run.tries["create", index] for index in range(4)} == {1}
+    assert {body.get("memo") for body in bodies(sandbox)} == {None, "m"}
+    log = task_log.text
+    assert "memo was given, and resolved to None" in log
+    assert "write omit_if_none=('memo',)" in log
+    assert "label was given, and resolved to None" in log
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_mapped_none_is_left_out_where_the_author_says_so(sandbox: Sandbox) -> None:
+    rows: list[dict[str, Any]] = [{**ROW, "memo": None, "network": "n"}, {**ROW, "memo": "m", "network": None}]
+    run = mapped(rows, omit_if_none=["memo"])
+    assert [run.state_of("create", index) for index in range(2)] == ["success", "failed"]
+    (body,) = bodies(sandbox)
+    assert body == {**ROW, "blockchain": "ETH", "network": "n"}
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_mapped_a_none_in_the_dag_file_is_not_given(sandbox: Sandbox) -> None:
+    with DAG("with_defaults", schedule=None, default_args={"network": None}) as dag:
+        CustodyCreateWhitelistRequestOperator.partial(
+            task_id="create", blockchain="ETH", label="L", memo=None, customer_id=None
+        ).expand(address=[ADDRESS])
+    assert run_dag(dag).state == "success"
+    assert bodies(sandbox) == [{**ROW, "blockchain": "ETH"}]
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_mapped_over_an_upstream_task_and_with_one_in_partial(sandbox: Sandbox) -> None:
+    from airflow.providers.common.compat.sdk import task
+
+    @task
+    def memos() -> Any:
+        return ["0x10", None, 16]
+
+    dag = new_dag()
+    with dag:
+        create = CustodyCreateWhitelistRequestOperator.partial(task_id="create", **REQUEST)
+        create.expand(memo=memos())
+        other = CustodyCreateWhitelistRequestOperator.partial(task_id="other", network=nothing(dag), **REQUEST)
+        other.expand(memo=["m"])
+    run = run_dag(dag)
+    assert [run.state_of("create", index) for index in range(3)] == ["success", "failed", "failed"]
+    assert run.state_of("other", 0) == "failed"
+    assert [body["memo"] for body in bodies(sandbox)] == ["0x10"]
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("change", [{"on_clear": "x"}, {"lookup_wait": "soon"}, {"look_before_create": None}], ids=str)
+def test_mapped_a_setting_that_the_constructor_refuses_is_not_retried(
+    sandbox: Sandbox, task_log: TaskLog, change: dict[str, Any]
+) -> None:
+    run = mapped([{**ROW, **change}], retries=2)
+    assert run.states == {("create", 0): "failed"}
+    assert run.tries["create", 0] == 1
+    assert next(iter(change)) in task_log.text
+    assert sandbox.control.request_log() == []
+
+
+class TreasuryOperator(CustodyCreateWhitelistRequestOperator):
+    """A subclass with a parameter and a field of its own."""
+
+    template_fields = (*CustodyCreateWhitelistRequestOperator.template_fields, "desk")
+
+    def __init__(self, *, wallet: Any = None, desk: Any = None, **kwargs: Any) -> None:
+        super().__init__(linked_wallet_ids=wallet and [wallet], memo=desk, **kwargs)
+        self.desk = desk
+
+
+def test_in_a_subclass_what_it_hands_on_is_given(sandbox: Sandbox) -> None:
+    changes: list[dict[str, Any]] = [{"wallet": "{{ params.x }}"}, {"desk": "{{ params.x }}"}]
+    for change in changes:
+        with failing_at_once(r"linked_wallet_ids\[0\] was given|memo was given"):
+            render_and_execute(make(TreasuryOperator, **XRP, **change), native(), x=None)
+    render_and_execute(make(TreasuryOperator, **XRP), native(), x=None)
+    assert bodies(sandbox) == [XRP]
+
+
+def test_only_optional_parameters_may_be_left_out() -> None:
+    for name in ("label", "address", "custody_conn_id", "address_label", "on_clear", "nonsense"):
+        with pytest.raises(ValueError, match=f"omit_if_none names '{name}'.*memo"):
+            make(CustodyCreateWhitelistRequestOperator, omit_if_none=name)
+    for task, name in (
+        (CustodyHealthCheckOperator, "healthy_statuses"),
+        (CustodyDeleteWhitelistRequestOperator, "comment"),
+        (CustodyWhitelistRequestSensor, "rejected_statuses"),
+    ):
+        with pytest.raises(ValueError, match="omit_if_none"):
+            make(task, omit_if_none=[name])
+    assert make(CustodyHealthSensor, omit_if_none="groups").omit_if_none == ("groups",)
+
+
+def test_a_secret_that_is_left_out_is_not_lost(sandbox: Sandbox) -> None:
+    operator = make(CustodyCreateWebhookOperator, secret_conn_id="{{ params.x }}", omit_if_none="secret_conn_id")
+    with failing_at_once("has to be kept somewhere"):
+        render_and_execute(operator, native(), x=None)
+    assert sandbox.control.request_log() == []
+
+
+def test_approving_anything_cannot_be_left_to_a_template() -> None:
+    from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+
+    with pytest.raises(ValueError, match="omit_if_none names 'expected'"):
+        make(CustodyApproveWhitelistRequestsOperator, omit_if_none="expected")
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["poke_interval", "timeout", "max_wait"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, "60", True, [60], 1e15, object()], ids=repr)
+@pytest.mark.parametrize("task", [CustodyHealthSensor, CustodyWhitelistRequestSensor])
+def test_odd_times_of_a_sensor_are_refused_when_the_dag_is_read(task: Any, name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be a number of seconds"):
+        make(task, **{name: value})
+
+
+@pytest.mark.parametrize("value", [None, 0, 1, "no", "", []], ids=repr)
+def test_a_flag_is_true_or_false(value: Any) -> None:
+    for task, names in (
+        (CustodyHealthCheckOperator, ("fail_when_unhealthy", "require_fresh")),
+        (CustodyHealthSensor, ("deferrable", "require_fresh", "start_from_trigger")),
+        (CustodyCreateWhitelistRequestOperator, ("look_before_create",)),
+    ):
+        for name in names:
+            with pytest.raises(ValueError, match=f"{name} must be True or False"):
+                make(task, **{name: value})
+
+
+# --- in the triggerer ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CustodyHealthSensor.template_fields)
+def test_after_a_deferral_the_same_is_refused(sandbox: Sandbox, name: str) -> None:
+    dag = native()
+    sensor = make(CustodyHealthSensor, deferrable=True, start_from_trigger=True, **{name: "{{ params.x }}"})
+    render(sensor, dag, x=None)
+    event = {"status": "healthy", "result": {"healthy": True, "total": 3}}
+    with failing_at_once(f"{name} was given, and resolved to None"):
+        sensor.resume_execution("execute_complete", {"event": event}, context())
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        None,
+        {},
+        [],
+        "healthy",
+        5,
+        {"status": "healthy"},
+        {"status": "healthy", "result": None},
+        {"status": "healthy", "result": 5},
+        {"status": "healthy", "result": {}},
+        {"status": "error"},
+        {"status": "error", "error": None},
+        {"status": "error", "error": "x"},
+        {"status": "unknown"},
+        {"status": ["healthy"]},
+    ],
+    ids=repr,
+)
+def test_an_event_that_lacks_something_is_retried(event: Any) -> None:
+
+    for task in (CustodyHealthSensor, CustodyWhitelistRequestSensor):
+        if isinstance(event, dict) and event.get("status") == "healthy" and task is CustodyWhitelistRequestSensor:
+            event = {**event, "status": "effective"}
+        with pytest.raises(CustodyError, match="unknown event") as caught:
+            make(task, deferrable=True).execute_complete(context(), event)
+        assert caught.value.retryable
+
+
+def test_a_mapped_sensor_does_not_begin_in_the_triggerer_without_its_parameters(sandbox: Sandbox) -> None:
+    with new_dag():
+        made = CustodyHealthSensor.partial(task_id="wait", deferrable=True, start_from_trigger=True).expand(
+            groups=[["hsm"], ["nowhere"]]
+        )
+    operator: Any = getattr(made, "operator", made)
+    assert operator.start_trigger_args is None
+
+
+def test_start_from_trigger_takes_no_upstream_output() -> None:
+    dag = new_dag()
+    with dag, pytest.raises(ValueError, match="groups: with start_from_trigger"):
+        CustodyHealthSensor(task_id="wait", deferrable=True, start_from_trigger=True, groups=nothing(dag))
+
+
+def test_the_label_is_named_as_the_author_wrote_it(sandbox: Sandbox) -> None:
+    operator = make(CustodyCreateWhitelistRequestOperator, **{**XRP, "label": "{{ params.x }}"})
+    with failing_at_once("nothing was sent: label must be text, not the int 1000 ") as caught:
+        render_and_execute(operator, native(), x="1_000")
+    assert "address_label" not in str(caught.value.error)
+
+
+def test_what_is_healthy_still_is(sandbox: Sandbox) -> None:
+    assert render_and_execute(make(CustodyHealthCheckOperator, groups="{{ params.x }}"), new_dag(), x="hsm")["healthy"]
+    with pytest.raises(CustodyUnhealthyError):
+        render_and_execute(make(CustodyHealthCheckOperator, tenant_id="{{ params.x }}"), native(), x="999")
+    with pytest.raises(TaskDeferred):
+        render_and_execute(make(CustodyHealthSensor, tenant_id=999, deferrable=True), native())
+    assert AIRFLOW >= (2, 11)
+    with failing_at_once("UUID"):
+        render_and_execute(make(CustodySetWebhookStatusOperator, webhook_id="x"), new_dag())
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_in_a_native_dag_from_the_trigger_form_to_the_wire(sandbox: Sandbox) -> None:
+    dag = DAG(
+        "native_run", schedule=None, render_template_as_native_obj=True, params={"memo": "0x10", "none": None, "id": 7}
+    )
+    with dag:
+        fields = {**XRP, "linked_wallet_ids": ["{{ params.id }}"]}
+        make_one = CustodyCreateWhitelistRequestOperator
+        make_one(task_id="kept", memo="{{ params.memo | tojson }}", **fields)
+        make_one(task_id="rewritten", memo="{{ params.memo }}", **fields)
+        make_one(task_id="nothing", memo="{{ params.none }}", **fields)
+        make_one(task_id="left_out", memo="{{ params.none }}", omit_if_none="memo", **fields)
+    run = run_dag(dag)
+    assert [run.state_of(each) for each in ("kept", "rewritten", "nothing", "left_out")] == [
+        "success",
+        "failed",
+        "failed",
+        "success",
+    ]
+    assert sorted(body.get("memo", "") for body in bodies(sandbox)) == ["", "0x10"]
+    assert {tuple(body["linkedWalletIds"]) for body in bodies(sandbox)} == {("7",)}
+
+
+def test_a_field_that_is_given_later_is_given(sandbox: Sandbox) -> None:
+    operator = make(CustodyCreateWhitelistRequestOperator, **XRP)
+    operator.memo = "{{ params.x }}"
+    with failing_at_once("memo was given, and resolved to None"):
+        render_and_execute(operator, native(), x=None)
+
+
+ODD_ARGUMENTS: list[Any] = [None, 5, 1.5, True, b"1", {}, {"1": 1}, [[]], object(), 10**5000, "x", "٣"]
+
+
+@pytest.mark.parametrize("odd", ODD_ARGUMENTS, ids=lambda value: type(value).__name__)
+def test_the_client_refuses_the_same(sandbox: Sandbox, odd: Any) -> None:
+    with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client:
+        calls: list[Any] = [
+            lambda: client.set_webhook_status(odd, "enabled"),
+            lambda: client.set_webhook_status(UUID, odd),
+            lambda: client.delete_webhook(odd),
+        ]
+        if odd != 5:
+            calls += [
+                lambda: client.get_whitelist_request(odd),
+                lambda: client.delete_whitelist_request(odd, "why"),
+                lambda: client.reject_whitelist_requests(odd, "why"),
+                lambda: client.approve_whitelist_requests(odd, "s" * 88, "why"),
+            ]
+        if odd not in (None, 5, "x", "٣"):
+            calls.append(lambda: client.list_health_checks(odd))
+        for call in calls:
+            with pytest.raises(CustodyRequestError):
+                call()
+    assert sandbox.control.request_log() == []
+
+
+def test_one_id_is_not_a_batch_of_its_digits(sandbox: Sandbox) -> None:
+    with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client, pytest.raises(CustodyError):
+        client.reject_whitelist_requests("3711", "why")
+    (call,) = sandbox.control.request_log(path="/whitelists/addresses/reject")
+    assert call["body"]["ids"] == ["3711"]
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("template", ["{{ params.x }}", "{{ params.x | tojson }}"])
+def test_omit_if_none_leaves_out_what_a_template_makes_of_none(sandbox: Sandbox, template: str) -> None:
+    with DAG("omit", schedule=None, params={"x": None}) as dag:
+        CustodyCreateWhitelistRequestOperator(
+            task_id="create", label="L", address=ADDRESS, blockchain="ETH", memo=template, omit_if_none=("memo",)
+        )
+    assert run_dag(dag).state == "success"
+    assert bodies(sandbox) == [{**ROW, "blockchain": "ETH"}]
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_mapped_a_row_that_overrides_none_with_none_is_refused(sandbox: Sandbox) -> None:
+    with new_dag() as dag:
+        CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH", memo=None).expand_kwargs(
+            [{**ROW, "memo": "m"}, {**ROW, "memo": None}], strict=False
+        )
+    run = run_dag(dag)
+    assert [run.state_of("create", index) for index in range(2)] == ["success", "failed"]
+    assert [body["memo"] for body in bodies(sandbox)] == ["m"]
