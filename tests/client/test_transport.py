@@ -333,17 +333,17 @@ def options_to(port: int) -> tuple[tuple[int, ...], int]:
 on_linux = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such option")
 
 
-def look_while_sending(stream: Any, port: int) -> list[tuple[tuple[int, ...], int]]:
-    looks = [options_to(port)]
+def options_while_sending(stream: Any, port: int) -> list[tuple[tuple[int, ...], int]]:
+    seen_options = [options_to(port)]
     stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 23\r\n\r\n")
     time.sleep(0.3)
-    looks.append(options_to(port))
+    seen_options.append(options_to(port))
     stream.sendall(b'{"result": {"id": "1"}}')
-    return looks
+    return seen_options
 
 
-def check_looks(looks: list[tuple[tuple[int, ...], int]]) -> None:
-    (while_sending, milliseconds), (after_headers, _) = looks
+def check_options(seen_options: list[tuple[tuple[int, ...], int]]) -> None:
+    (while_sending, milliseconds), (after_headers, _) = seen_options
     assert while_sending == (1, 0)
     assert after_headers[0] == 0
     assert 4000 < milliseconds <= 5000
@@ -352,17 +352,17 @@ def check_looks(looks: list[tuple[tuple[int, ...], int]]) -> None:
 @on_linux
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_request_that_waits_for_its_response_is_not_left_to_the_system(tls: bool, authority: Authority) -> None:
-    looks: list[Any] = []
+    seen_options: list[Any] = []
 
     def respond(stream: socket.socket) -> None:
-        looks.extend(look_while_sending(stream, stream.getsockname()[1]))
+        seen_options.extend(options_while_sending(stream, stream.getsockname()[1]))
 
     with (
         raw_server(respond, context_of(authority) if tls else None) as (url, _),
         CustodyClient(url, "t0ken", verify=authority[1], timeout=5) as client,
     ):
         create(client)
-    check_looks(looks)
+    check_options(seen_options)
 
 
 class TLSWithin:
@@ -394,21 +394,21 @@ class TLSWithin:
 @on_linux
 @pytest.mark.parametrize("proxy_tls", [False, True])
 def test_neither_is_one_that_goes_through_a_proxy(proxy_tls: bool, authority: Authority) -> None:
-    looks: list[Any] = []
+    seen_options: list[Any] = []
 
     def respond(stream: socket.socket) -> None:
         port = stream.getsockname()[1]
         stream.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
         inner = TLSWithin(stream, context_of(authority))
         inner.recv()
-        looks.extend(look_while_sending(inner, port))
+        seen_options.extend(options_while_sending(inner, port))
 
     with (
         raw_server(respond, context_of(authority) if proxy_tls else None) as (proxy, _),
         CustodyClient("https://localhost", "t0ken", verify=authority[1], timeout=5, proxy=proxy) as client,
     ):
         create(client)
-    check_looks(looks)
+    check_options(seen_options)
 
 
 def ending_of(stream: socket.socket) -> object:

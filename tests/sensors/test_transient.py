@@ -1,4 +1,4 @@
-"""Which failures a wait sits out, and which end it: the same in a worker and in the triggerer."""
+"""Which failures a wait goes on through, and which end it: the same in a worker and in the triggerer."""
 
 from __future__ import annotations
 
