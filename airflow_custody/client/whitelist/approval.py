@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 import logging
 import threading
 import time
@@ -21,17 +19,23 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.signers import check_signer, public_key_of
-from airflow_custody.client.text import as_list, count, escape, sanitize
+from airflow_custody.client.text import as_list, count, sanitize
+from airflow_custody.client.whitelist.approval_batch import (
+    NO_SIGNATURE,
+    NOTHING_SIGNED,
+    UNIDENTIFIED,
+    ApprovalBatch,
+    failed,
+    message_to_sign,
+)
 from airflow_custody.client.whitelist.models import WhitelistEnvelope, check_request_ids
-from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
 from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, has_status
-from airflow_custody.client.whitelist.review import compare, envelope_faults
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.signers import PublicKey, Signer
+    from airflow_custody.client.signers import Signer
     from airflow_custody.client.users.models import WireUser
-    from airflow_custody.client.whitelist.models import Signing, WhitelistRequest
+    from airflow_custody.client.whitelist.models import WhitelistRequest
 
 _POLL_INTERVAL = 1.0
 # Seconds that the listing of what this user may approve may lag behind the others.
@@ -39,17 +43,6 @@ _APPROVAL_LAG = 3.0
 # The order of P-256: r and s are below it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 _SIGNATURE_BYTES = 64
-_NOTHING_SIGNED = "nothing was signed"
-
-
-def message_to_sign(hashes: Sequence[str]) -> bytes:
-    """
-    Return the bytes that an approval signs.
-
-    :param hashes: the requests' current hashes, in ascending order of the requests' ids.
-    :return: a JSON array of them, without white space.
-    """
-    return json.dumps(list(hashes), separators=(",", ":"), ensure_ascii=False).encode()
 
 
 class Approver:
@@ -115,7 +108,7 @@ class Approver:
         if expected is not None and (lacking := [each for each in wanted if each not in expected]):
             raise _refused(f"'expected' does not say what {', '.join(lacking)} must ask for")
         self._check_signer()
-        approval = _Approval(
+        approval = ApprovalBatch(
             wanted,
             expected,
             frozenset(as_list(accept_fields)),
@@ -129,7 +122,7 @@ class Approver:
         hashes = [approval.review(pending[each]) for each in wanted]
         # Right before the key is used: what is signed is what was there then.
         pending = self._wait_until_pending(approval, earlier_try=False) or {}
-        self._refuse_changes(approval, pending, hashes, "was read", _NOTHING_SIGNED)
+        self._refuse_changes(approval, pending, hashes, "was read", NOTHING_SIGNED)
         for each in wanted:
             self._log.info("%s", approval.describe(pending[each]))
         signature = self._sign(approval, hashes)
@@ -138,7 +131,7 @@ class Approver:
         try:
             taken = self._client.approve_whitelist_requests(wanted, signature, comment, before_send=sent.set)
             if taken != len(wanted):
-                raise _failed(
+                raise failed(
                     CustodyOutcomeUnknownError,
                     f"the service says that it took {count(taken, 'signature')} for {count(len(wanted), 'request')}",
                 )
@@ -162,7 +155,7 @@ class Approver:
             )
             return {}
 
-    def _pending(self, approval: _Approval) -> dict[str, WhitelistEnvelope]:
+    def _pending(self, approval: ApprovalBatch) -> dict[str, WhitelistEnvelope]:
         return {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=approval.ids)}
 
     def _listed(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
@@ -170,7 +163,7 @@ class Approver:
 
     def _refuse_changes(
         self,
-        approval: _Approval,
+        approval: ApprovalBatch,
         now: Mapping[str, WhitelistEnvelope],
         hashes: Sequence[str],
         since: str,
@@ -179,11 +172,11 @@ class Approver:
         """Refuse to go on if a request is no longer what it was."""
         for each, hash_ in zip(approval.ids, hashes, strict=True):
             if each not in now or approval.review(now[each], consequence=consequence) != hash_:
-                raise _failed(
+                raise failed(
                     CustodyConflictError, f"whitelisting request {each} has changed since it {since}; {consequence}"
                 )
 
-    def _sign(self, approval: _Approval, hashes: Sequence[str]) -> str:
+    def _sign(self, approval: ApprovalBatch, hashes: Sequence[str]) -> str:
         message = message_to_sign(hashes)
         started = time.monotonic()
         signature, failure = None, None
@@ -229,7 +222,7 @@ class Approver:
     def _signer_failed(self, failure: Exception) -> CustodyError:
         """Return the error for what a signer raised: a mistake in its code, or trouble of a KMS that may pass."""
         is_mistake = isinstance(failure, (ValueError, TypeError, AttributeError, LookupError, NotImplementedError))
-        return _failed(
+        return failed(
             CustodyConfigurationError if is_mistake else CustodyError,
             f"the signer {self._signer.name!r} failed: {type(failure).__name__}: {sanitize(failure, 160)}; nothing was "
             "sent",
@@ -242,7 +235,7 @@ class Approver:
             setting="signer",
         )
 
-    def _wait_until_pending(self, approval: _Approval, earlier_try: bool) -> dict[str, WhitelistEnvelope] | None:
+    def _wait_until_pending(self, approval: ApprovalBatch, earlier_try: bool) -> dict[str, WhitelistEnvelope] | None:
         """
         Return the requests once all are pending this user's approval; None if an earlier try has signed them.
 
@@ -264,10 +257,10 @@ class Approver:
                 listed_since = now
                 gone = ", ".join(each for each in missing if each not in listed)
                 if now - started >= self._lookup_wait:
-                    raise _failed(
+                    raise failed(
                         CustodyNotFoundError,
                         f"there is no whitelisting request {gone}: not listed within {self._lookup_wait:g} s; "
-                        f"{_NOTHING_SIGNED}",
+                        f"{NOTHING_SIGNED}",
                     )
                 left = started + self._lookup_wait - now
                 self._log.info("Not listed yet: %s. Looking again for at most %.0f s.", gone, left)
@@ -277,7 +270,7 @@ class Approver:
                     raise _not_pending(listed)
             self._sleep(min(_POLL_INTERVAL, max(0.05, left)))
 
-    def _is_decided(self, approval: _Approval, listed: Mapping[str, WhitelistEnvelope]) -> bool:
+    def _is_decided(self, approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope]) -> bool:
         """Tell whether waiting is in vain: one is no longer pending, or has this user's signature."""
         if not listed:
             return False
@@ -288,7 +281,7 @@ class Approver:
 
     # --- did it arrive? ------------------------------------------------------------------------------------
 
-    def _was_signed_earlier(self, approval: _Approval) -> bool:
+    def _was_signed_earlier(self, approval: ApprovalBatch) -> bool:
         """Tell whether this user's signatures are there; raise if something else was signed, or if nobody can know."""
         listed = self._listed(approval.ids)
         if not all(each in listed for each in approval.ids):
@@ -300,20 +293,20 @@ class Approver:
                 approval.review(listed[each], consequence="it was signed before all the same")
             return True
         if approval.external_user_id(listed) is None:
-            raise _failed(
+            raise failed(
                 CustodyOutcomeUnknownError,
-                f"it cannot be known whether an earlier try has signed {', '.join(approval.ids)}: {_UNIDENTIFIED}; "
+                f"it cannot be known whether an earlier try has signed {', '.join(approval.ids)}: {UNIDENTIFIED}; "
                 "this try signed nothing",
                 advice="Look in the service whether this user has signed them.",
             )
-        if wrong := {each: why for each, why in lacking.items() if why != _NO_SIGNATURE}:
-            raise _failed(
+        if wrong := {each: why for each, why in lacking.items() if why != NO_SIGNATURE}:
+            raise failed(
                 CustodyConflictError,
                 f"this user has signed something else: {_list(wrong)}; this try signed nothing",
             )
         return False
 
-    def _resolve(self, approval: _Approval, error: CustodyError) -> int:
+    def _resolve(self, approval: ApprovalBatch, error: CustodyError) -> int:
         """
         Find out what became of an approval whose response was lost, or is not the service's word that all were taken.
 
@@ -345,134 +338,7 @@ class Approver:
             self._sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
 
 
-_UNIDENTIFIED = "the service does not say under which external id this user signs"
-_NO_SIGNATURE = "no signature of this user"
 _NOT_ITS_OWN = "The response is not the service's own"
-
-
-class _Approval:
-    """
-    What one call of :meth:`Approver.approve` is about, and what of it is accounted for.
-
-    :param ids: the requests' ids, in ascending order.
-    :param expected: what each must ask for; None: anything.
-    :param accepted: the keys that are accepted by name.
-    :param public_key: the signer's public key; None: not known.
-    :param user: the user who signs, as far as the service says.
-    """
-
-    def __init__(
-        self,
-        ids: list[str],
-        expected: Mapping[str, WhitelistRequest] | None,
-        accepted: frozenset[str],
-        *,
-        public_key: PublicKey | None,
-        user: WireUser,
-    ) -> None:
-        self.ids = ids
-        self.public_key = public_key
-        self._expected = expected
-        self._accepted = accepted
-        self._user = user
-
-    def review(self, envelope: WhitelistEnvelope, *, consequence: str = _NOTHING_SIGNED) -> str:
-        """
-        Return a request's hash, once all that is behind it is accounted for.
-
-        :raises CustodyError: if something is not; the text ends with the consequence.
-        """
-        payload = envelope.payload()
-        request = None if self._expected is None else self._expected[envelope.id]
-        if request is not None:
-            comparison = compare(request, payload, network=envelope.network)
-            if faults := comparison.faults(self._accepted):
-                error = _failed(
-                    CustodyRequestError,
-                    f"whitelisting request {envelope.id} is not what was asked for: {', '.join(faults)}; {consequence}",
-                )
-                if unaccounted := [each for each in comparison.unaccounted if each not in self._accepted]:
-                    names = ", ".join(repr(sanitize(each, 60)) for each in unaccounted)
-                    error.advice = f"If it may be signed although nobody asked for it: accept_fields=[{names}]."
-                raise error
-        contradictions = envelope_faults(
-            envelope, payload, request, tenant_id=self._user.get("tenantId"), accepted=self._accepted
-        )
-        if contradictions:
-            raise _failed(
-                CustodyRequestError,
-                f"whitelisting request {envelope.id} contradicts itself or what was asked for: "
-                f"{'; '.join(contradictions)}; {consequence}",
-            )
-        return str(envelope.hash)
-
-    def describe(self, envelope: WhitelistEnvelope) -> str:
-        """Return all of what is signed, and what is the service's, in one line for the log."""
-        text = escape(str((envelope.wire.get("metadata") or {}).get("payloadAsString")))
-        line = f"To be signed, whitelisting request {envelope.id}, hash {envelope.hash}: {text}"
-        if self._expected is None:
-            line += ". Compared with nothing: expected=None"
-        else:
-            comparison = compare(self._expected[envelope.id], envelope.payload(), network=envelope.network)
-            if filled_in := comparison.filled_in(self._accepted):
-                line += f". Filled in by the service: {escape(', '.join(filled_in))}"
-            if comparison.outside:
-                line += f". Compared, but not covered by the signature: {', '.join(comparison.outside)}"
-        unsigned = {
-            "network": None if "network" in envelope.payload() else envelope.network,
-            "visibilityGroupID": envelope.visibility_group_id,
-            "action": envelope.action,
-            "tenantId": envelope.tenant_id,
-        }
-        shown = ", ".join(f"{name} {sanitize(value, 60)}" for name, value in unsigned.items() if value)
-        return f"{line}. Only in the envelope, which is not signed: {shown or 'nothing'}."
-
-    def external_user_id(self, listed: Mapping[str, WhitelistEnvelope]) -> str | None:
-        """
-        Return the id that this user's signatures carry; None if it is not known.
-
-        It is never the numeric id: that is another name space, and one user's number may be another's external id.
-        """
-        if external := self._user.get("externalUserId"):
-            return external
-        number = self._user.get("id")
-        found = {
-            trail.get("externalUserId")
-            for envelope in listed.values()
-            for trail in envelope.trails
-            if number and trail.get("userId") == number
-        }
-        return found.pop() if len(found) == 1 else None
-
-    def unsigned(self, listed: Mapping[str, WhitelistEnvelope]) -> dict[str, str]:
-        """Return the requests without this user's signature over their current hash, and why that is so."""
-        me = self.external_user_id(listed)
-        if me is None:
-            return dict.fromkeys(self.ids, _UNIDENTIFIED)
-        found = {each: self._why_unsigned(listed.get(each), me) for each in self.ids}
-        return {each: why for each, why in found.items() if why}
-
-    def _why_unsigned(self, envelope: WhitelistEnvelope | None, me: str) -> str:
-        if envelope is None:
-            return "not listed"
-        mine = [each for each in envelope.signings if each.user_id == me]
-        if not mine:
-            return _NO_SIGNATURE
-        current = [each for each in mine if envelope.hash and envelope.hash in each.hashes]
-        if not current:
-            return "this user's signature covers another hash than its current one"
-        if not any(self._verifies(each) for each in current):
-            return "the signer's public key does not verify this user's signature"
-        return ""
-
-    def _verifies(self, signing: Signing) -> bool:
-        if self.public_key is None:
-            return True
-        try:
-            signature = base64.b64decode(signing.signature, validate=True)
-        except (binascii.Error, ValueError):
-            return False
-        return self.public_key.verifies(signature, message_to_sign(signing.hashes))
 
 
 def _unresolved(error: CustodyError, advice: str) -> CustodyError:
@@ -503,10 +369,10 @@ def _not_carried_out(error: CustodyError, seconds: float) -> CustodyError:
 
 def _not_pending(listed: Mapping[str, WhitelistEnvelope]) -> CustodyError:
     words = ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in listed.items())
-    return _failed(
+    return failed(
         CustodyConflictError,
         f"not pending this user's approval: {words}. This user has signed them already, it is not the "
-        f"turn of a group this user is in, or they are no longer pending; {_NOTHING_SIGNED}",
+        f"turn of a group this user is in, or they are no longer pending; {NOTHING_SIGNED}",
     )
 
 
@@ -515,10 +381,4 @@ def _list(reasons: Mapping[str, str]) -> str:
 
 
 def _refused(why: str) -> CustodyError:
-    return _failed(CustodyRequestError, f"{why}; {_NOTHING_SIGNED}")
-
-
-def _failed(
-    error_type: type[CustodyError], message: str, *, advice: str | None = None, retryable: bool | None = None
-) -> CustodyError:
-    return error_type(message, operation=APPROVE_WHITELIST_REQUESTS.name, advice=advice, retryable=retryable)
+    return failed(CustodyRequestError, f"{why}; {NOTHING_SIGNED}")

@@ -37,7 +37,8 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.client.signers import PemSigner, raw_signature
-from airflow_custody.client.whitelist.approval import Approver, message_to_sign
+from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.approval_batch import message_to_sign
 from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.sandbox import Sandbox
 
