@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import logging
 import math
@@ -319,30 +318,40 @@ def test_a_refused_connection_names_the_base_url() -> None:
 # --- nothing is delivered later ----------------------------------------------------------------------------
 
 
-def options_to(port: int) -> tuple[tuple[int, ...], int]:
-    """Return the linger option and the user time-out of this process's connection to a port."""
-    for each in gc.get_objects():
-        if isinstance(each, socket.socket) and each.fileno() >= 0:
-            with contextlib.suppress(OSError):
-                if each.getpeername()[1] == port:
+Options = tuple[tuple[int, ...], int]
+
+
+def options_of_peer(stream: socket.socket) -> Options:
+    """Return the linger option and the user time-out of a connection's other end, which this process has open too."""
+    ends = (stream.getpeername(), stream.getsockname())
+    # The system's own list: what Python knows has sockets of any family, and changes its order.
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if not os.readlink(f"/proc/self/fd/{number}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(number))) as each:
+                if (each.getsockname(), each.getpeername()) == ends:
                     linger = struct.unpack("ii", each.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
                     return linger, each.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
-    raise AssertionError("there is no such connection")
+    raise AssertionError("this process has no other end of this connection")
 
 
 on_linux = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such option")
 
 
-def options_while_sending(stream: Any, port: int) -> list[tuple[tuple[int, ...], int]]:
-    seen_options = [options_to(port)]
+def options_while_sending(stream: Any, connection: socket.socket) -> list[Options]:
+    """Respond on a stream over a connection; return the client's options before the headers, and after them."""
+    seen_options = [options_of_peer(connection)]
     stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 23\r\n\r\n")
-    time.sleep(0.3)
-    seen_options.append(options_to(port))
+    # The client has read the headers once it has nothing more to discard; how soon is the machine's affair.
+    deadline = time.monotonic() + 4
+    while (options := options_of_peer(connection))[0][0] and time.monotonic() < deadline:
+        time.sleep(0.01)
     stream.sendall(b'{"result": {"id": "1"}}')
-    return seen_options
+    return [*seen_options, options]
 
 
-def check_options(seen_options: list[tuple[tuple[int, ...], int]]) -> None:
+def check_options(seen_options: list[Options]) -> None:
     (while_sending, milliseconds), (after_headers, _) = seen_options
     assert while_sending == (1, 0)
     assert after_headers[0] == 0
@@ -355,7 +364,7 @@ def test_a_request_that_waits_for_its_response_is_not_left_to_the_system(tls: bo
     seen_options: list[Any] = []
 
     def respond(stream: socket.socket) -> None:
-        seen_options.extend(options_while_sending(stream, stream.getsockname()[1]))
+        seen_options.extend(options_while_sending(stream, stream))
 
     with (
         raw_server(respond, context_of(authority) if tls else None) as (url, _),
@@ -397,11 +406,10 @@ def test_neither_is_one_that_goes_through_a_proxy(proxy_tls: bool, authority: Au
     seen_options: list[Any] = []
 
     def respond(stream: socket.socket) -> None:
-        port = stream.getsockname()[1]
         stream.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
         inner = TLSWithin(stream, context_of(authority))
         inner.recv()
-        seen_options.extend(options_while_sending(inner, port))
+        seen_options.extend(options_while_sending(inner, stream))
 
     with (
         raw_server(respond, context_of(authority) if proxy_tls else None) as (proxy, _),
