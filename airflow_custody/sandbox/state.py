@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import threading
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from airflow_custody.sandbox.errors import SandboxError
@@ -72,6 +73,17 @@ class State:
         """Execute a statement and return how many rows it changed."""
         with self._lock:
             return self._database.execute(sql, values).rowcount
+
+    def write_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement for each row of values, all or none."""
+        with self._lock:
+            self._database.execute("BEGIN")
+            try:
+                self._database.executemany(sql, rows)
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
 
     def insert(self, sql: str, *values: Any) -> int:
         """Insert a row and return its row id."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import requests
@@ -224,6 +224,26 @@ class SandboxControl:
         result: list[dict[str, Any]] = self._call("GET", "/whitelist-requests")
         return result
 
+    def add_whitelist_requests(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        *,
+        status: str = "APPROVED",
+        tenant_id: str = "1",
+        user_id: str = "1",
+    ) -> list[str]:
+        """
+        Add many whitelisting requests at once, in effect by default and without signatures, and return their ids.
+
+        They are checked and stored as if this user had created them; if one is refused, none is added.
+
+        :param requests: the fields of each, by their names on the wire.
+        :param status: the status of all; ``pending`` for requests that are to be approved.
+        """
+        body = {"requests": list(requests), "status": status, "tenant_id": tenant_id, "user_id": user_id}
+        result: list[str] = self._call("POST", "/whitelist-requests", body)
+        return result
+
     def set_whitelist_status(self, request_id: str, status: str) -> None:
         """
         Set the status of a whitelisting request; with any but ``pending`` it is no longer pending approval.
@@ -283,6 +303,9 @@ class SandboxControl:
         - ``fill``: fields, by their names on the wire, that get a value if the request leaves them out
         - ``fill_always``: the same, also if the request has a value
         - ``creator_sees_own``: whether a user's own requests are listed to that user; also for requests that exist
+        - ``deletion``: when a request is deleted: ``at once``, or once as many users have signed that as the request
+          itself takes (``signed``). Until then it is listed as before, pending and with the action ``delete``; if
+          that is rejected, it goes back to what it was. Also for requests that exist
         - ``clock_offset``: seconds that the service's clock is ahead; negative is behind
         - ``created_at``: the date of creation, whenever that is
         """

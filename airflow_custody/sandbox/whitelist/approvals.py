@@ -6,7 +6,9 @@ import base64
 import binascii
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Mapping
+from functools import lru_cache
 from typing import Annotated, Any
 
 from cryptography.exceptions import InvalidSignature
@@ -70,6 +72,7 @@ class Approvals:
     def __init__(self, users: UserStore, whitelist: WhitelistStore) -> None:
         self._users = users
         self._whitelist = whitelist
+        self._deletions = whitelist.deletions
 
     def approve(self, caller: Caller, approval: Approval) -> int:
         """Sign all requests or none, unless a setting says otherwise, and return how many."""
@@ -85,34 +88,45 @@ class Approvals:
         self._verify(caller, approval.signature, dumps(hashes).encode())
         signed = rows[: self._whitelist.max_signatures]
         for row, group in zip(signed, groups, strict=False):
-            self._whitelist.add_signature(
-                row, caller, group=group, signature=approval.signature, comment=approval.comment, hashes=hashes
-            )
-            if not _next_groups(row, self._whitelist.signatures(row)):
-                self._whitelist.set_status(str(row["id"]), EFFECTIVE)
+            if row["deleted_from"]:
+                self._deletions.add_signature(row, caller.user_id, group)
+            else:
+                self._whitelist.add_signature(
+                    row, caller, group=group, signature=approval.signature, comment=approval.comment, hashes=hashes
+                )
+            if not _next_groups(row["approvers"], self._deletions.signers([row])[row["id"]]):
+                self._whitelist.set_status(str(row["id"]), REMOVED if row["deleted_from"] else EFFECTIVE)
         return len(signed)
 
     def reject(self, caller: Caller, rejection: Rejection) -> None:
         """Reject all requests or none."""
-        for request_id in rejection.ids:
-            self._group_to_sign_for(caller, self._pending_row(caller, request_id))
-        for request_id in rejection.ids:
-            self._whitelist.set_status(request_id, REJECTED)
+        rows = [self._pending_row(caller, request_id) for request_id in rejection.ids]
+        for row in rows:
+            self._group_to_sign_for(caller, row)
+        for row in rows:
+            self._whitelist.set_status(str(row["id"]), row["deleted_from"] or REJECTED)
 
     def delete(self, caller: Caller, deletion: Deletion) -> None:
-        """Delete a request."""
-        self._whitelist.row(caller, deletion.id)
-        self._whitelist.set_status(deletion.id, REMOVED)
+        """Delete a request, or mark it for deletion."""
+        row = self._whitelist.row(caller, deletion.id)
+        if self._whitelist.behaviour.deletion == "at once":
+            self._whitelist.set_status(deletion.id, REMOVED)
+            return
+        if row["deleted_from"]:
+            raise ServiceError(409, f"the deletion of whitelisted address {deletion.id} is already pending")
+        self._whitelist.set_status(deletion.id, PENDING)
+        self._deletions.add(row)
 
     def find(self, caller: Caller, search: Search, *, include_signed: bool) -> dict[str, Any]:
         """Return one page of the requests that the caller may sign."""
-        found = [row for row in self._whitelist.rows(caller, search) if self._may_sign(caller, row, include_signed)]
+        rows = self._whitelist.rows(caller, search)
+        signers, groups = self._deletions.signers(rows), self._groups_of(caller)
+        found = []
+        for row in rows:
+            signed = signers[row["id"]]
+            if include_signed if caller.user_id in signed else _next_group(row["approvers"], signed, groups):
+                found.append(row)
         return self._whitelist.page(found[search.offset : search.offset + search.page_size], len(found))
-
-    def _may_sign(self, caller: Caller, row: sqlite3.Row, include_signed: bool) -> bool:
-        if self._has_signed(caller, row):
-            return include_signed
-        return self._next_group_of(caller, row) is not None
 
     def _pending_row(self, caller: Caller, request_id: str) -> sqlite3.Row:
         row = self._whitelist.row(caller, request_id)
@@ -121,23 +135,18 @@ class Approvals:
         return row
 
     def _group_to_sign_for(self, caller: Caller, row: sqlite3.Row) -> str:
-        if self._has_signed(caller, row):
+        signed = self._deletions.signers([row])[row["id"]]
+        if caller.user_id in signed:
             raise ServiceError(409, f"this user has already signed whitelisted address {row['id']}")
-        group = self._next_group_of(caller, row)
+        group = _next_group(row["approvers"], signed, self._groups_of(caller))
         if group is None:
             raise ServiceError(403, f"permission denied: not an approver of whitelisted address {row['id']} now")
         return group
 
-    def _has_signed(self, caller: Caller, row: sqlite3.Row) -> bool:
-        return any(each["user_id"] == caller.user_id for each in self._whitelist.signatures(row))
-
-    def _next_group_of(self, caller: Caller, row: sqlite3.Row) -> str | None:
+    def _groups_of(self, caller: Caller) -> Container[str]:
         user = self._users.get(caller.user_id)
-        for group in _next_groups(row, self._whitelist.signatures(row)):
-            # Unless a test adds a user with this id, the user of the main token is in every group.
-            if (user is None and caller.user_id == MAIN_USER) or (user is not None and group in user.groups):
-                return group
-        return None
+        # Unless a test adds a user with this id, the user of the main token is in every group.
+        return user.groups if user else _EVERY_GROUP if caller.user_id == MAIN_USER else ()
 
     def _verify(self, caller: Caller, signature: str, message: bytes) -> None:
         user = self._users.get(caller.user_id)
@@ -158,15 +167,35 @@ class Approvals:
             raise invalid("signature: does not verify against the current hashes of the requests") from None
 
 
-def _next_groups(row: sqlite3.Row, signatures: Iterable[sqlite3.Row]) -> list[str]:
+class _EveryGroup:
+    def __contains__(self, group: object) -> bool:
+        return True
+
+
+_EVERY_GROUP = _EveryGroup()
+
+
+def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[str]) -> str | None:
+    """Return the first of these groups that must sign next, or None if none of them must."""
+    return next((group for group in _next_groups(approvers, signers) if group in groups), None)
+
+
+def _next_groups(approvers: str, signers: Mapping[str, str]) -> list[str]:
     """Return the groups that must sign next: of each branch, the first that has too few signatures."""
-    counts: dict[str, int] = {}
-    for each in signatures:
-        counts[each["group_id"]] = counts.get(each["group_id"], 0) + 1
+    counts = Counter(signers.values())
     found = []
-    for branch in json.loads(row["approvers"]):
-        for group in branch["sequential"]:
-            if counts.get(group["externalGroupID"], 0) < group["minimumSignatures"]:
-                found.append(str(group["externalGroupID"]))
+    for branch in _branches(approvers):
+        for group, minimum in branch:
+            if counts[group] < minimum:
+                found.append(group)
                 break
     return found
+
+
+# The same for many requests.
+@lru_cache(maxsize=100)
+def _branches(approvers: str) -> list[list[tuple[str, int]]]:
+    return [
+        [(str(group["externalGroupID"]), int(group["minimumSignatures"])) for group in branch["sequential"]]
+        for branch in json.loads(approvers)
+    ]

@@ -13,8 +13,8 @@ class Behaviour(BaseModel):
     """
     How the service treats the whitelisting requests that are created from now on.
 
-    The defaults are those of a fresh sandbox: it stores what was sent, dates it by this machine's clock, and lists it
-    to everybody of the tenant.
+    The defaults are those of a fresh sandbox: it stores what was sent, dates it by this machine's clock, lists it to
+    everybody of the tenant, and deletes it at once.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -26,6 +26,7 @@ class Behaviour(BaseModel):
     fill: dict[str, str] = {}
     fill_always: dict[str, str] = {}
     creator_sees_own: bool = True
+    deletion: Literal["at once", "signed"] = "at once"
     clock_offset: float = 0.0
     created_at: str | None = None
 

@@ -27,7 +27,7 @@ def build_envelope(
     replaced: dict[str, Any],
 ) -> dict[str, Any]:
     """
-    Return the envelope of a whitelisting request.
+    Return the envelope of a whitelisting request; one whose deletion is pending has the action ``delete``.
 
     :param external_id: returns the external id of a user.
     :param network_is_hashed: whether the network is part of the payload; otherwise only the envelope has it.
@@ -45,7 +45,7 @@ def build_envelope(
         id=str(row["id"]),
         tenantId=row["tenant_id"],
         status=status_words.get(row["status"], row["status"]),
-        action="create",
+        action="delete" if row["deleted_from"] else "create",
         blockchain=row["blockchain"],
         network=row["network"],
         metadata=omit_none({**original, **metadata}),

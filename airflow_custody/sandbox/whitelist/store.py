@@ -18,8 +18,9 @@ from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.addresses import is_valid_address
 from airflow_custody.sandbox.whitelist.behaviour import Behaviour
+from airflow_custody.sandbox.whitelist.deletions import MARKED, Deletions
 from airflow_custody.sandbox.whitelist.envelopes import build_envelope
-from airflow_custody.sandbox.wire import equal_ignoring_case, is_decimal, omit_empty, timestamp
+from airflow_custody.sandbox.wire import dumps, equal_ignoring_case, is_decimal, omit_empty, timestamp
 
 DEFAULT_CURRENCIES = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
 DEFAULT_LIMIT = 20
@@ -50,7 +51,10 @@ CREATE TABLE IF NOT EXISTS signatures (
     request_id INTEGER NOT NULL, user_id TEXT NOT NULL, group_id TEXT NOT NULL, signature TEXT NOT NULL,
     comment TEXT NOT NULL, hashes TEXT NOT NULL, signed_at TEXT NOT NULL, PRIMARY KEY (request_id, user_id)
 );
+CREATE INDEX IF NOT EXISTS whitelist_by_address ON whitelist (address);
 """
+# A request whose deletion is pending has the status that it had before in `deleted_from`.
+_ROWS = f"SELECT whitelist.*, deleted_from FROM {MARKED}"
 _VISIBLE = "tenant_id = ? AND status != ? AND seen_from <= ? AND (user_id != ? OR ?)"
 
 NotBlank = Annotated[str, StringConstraints(pattern=r"\S")]
@@ -117,24 +121,39 @@ class WhitelistStore:
         self._users = users
         #: How the listings behave.
         self.listing = Listing(state, "whitelist")
+        #: The deletions that are pending.
+        self.deletions = Deletions(state)
         state.create_tables(_TABLES)
 
     def create(self, caller: Caller, request: NewRequest, body: bytes) -> str:
         """Create a request and return its id; one with the same fields may already exist."""
-        chain = self._active_currency(request.chain)
-        if not is_valid_address(chain, request.address):
-            raise invalid(f"the address does not follow the rules of {chain}")
-        behaviour = self.behaviour
-        fields = behaviour.stored(request.model_dump(by_alias=True, exclude_none=True))
-        request_id = self._state.insert(
-            "INSERT INTO whitelist SELECT coalesce(max(id) + 1, ?), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM whitelist",
-            *(_FIRST_ID, caller.tenant_id, caller.user_id, PENDING, behaviour.chain_name or chain),
-            *(fields.get("network", ""), fields["label"], fields["address"], json.dumps(fields), body),
-            behaviour.dated(),
-            json.dumps(self._state.get_setting("approvers", None) or _default_approvers(fields)),
-            timestamp(),
-        )
-        return str(request_id)
+        (request_id,) = self._add(caller.tenant_id, caller.user_id, PENDING, [(request, body)])
+        return request_id
+
+    def add(self, requests: Sequence[NewRequest], *, tenant_id: str, user_id: str, status: str) -> list[str]:
+        """Add requests, as if this user had created them, with this status, and return their ids."""
+        bodies = [dumps(each.model_dump(by_alias=True, exclude_none=True)).encode() for each in requests]
+        return self._add(tenant_id, user_id, status, list(zip(requests, bodies, strict=True)))
+
+    def _add(self, tenant_id: str, user_id: str, status: str, requests: list[tuple[NewRequest, bytes]]) -> list[str]:
+        behaviour, approvers, now = self.behaviour, self._state.get_setting("approvers", None), timestamp()
+        currencies = self._state.get_setting("currencies", DEFAULT_CURRENCIES)
+        (first,) = self._state.rows("SELECT coalesce(max(id) + 1, ?) FROM whitelist", _FIRST_ID)[0]
+        rows = []
+        for number, (request, body) in enumerate(requests, start=first):
+            chain = _active_currency(currencies, request.chain)
+            if not is_valid_address(chain, request.address):
+                raise invalid(f"the address does not follow the rules of {chain}")
+            fields = behaviour.stored(request.model_dump(by_alias=True, exclude_none=True))
+            rows.append(
+                (
+                    *(number, tenant_id, user_id, status, behaviour.chain_name or chain),
+                    *(fields.get("network", ""), fields["label"], fields["address"], json.dumps(fields), body),
+                    *(behaviour.dated(), json.dumps(approvers or _default_approvers(fields)), now),
+                )
+            )
+        self._state.write_many("INSERT INTO whitelist VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        return [str(row[0]) for row in rows]
 
     def search(self, **parameters: Any) -> Search:
         """Return the search that these query parameters ask for, as far as the listing understands them."""
@@ -144,7 +163,7 @@ class WhitelistStore:
     def row(self, caller: Caller, request_id: str) -> sqlite3.Row:
         """Return one request of the caller's tenant."""
         found = self._state.rows(
-            f"SELECT * FROM whitelist WHERE id = ? AND {_VISIBLE}", _parse_id(request_id), *self._visible_to(caller)
+            f"{_ROWS} WHERE id = ? AND {_VISIBLE}", _parse_id(request_id), *self._visible_to(caller)
         )
         if not found:
             raise not_found(f"whitelisted address {request_id}")
@@ -153,7 +172,7 @@ class WhitelistStore:
     def rows(self, caller: Caller, search: Search) -> list[sqlite3.Row]:
         """Return all requests that match a search, whatever its page."""
         condition, values = self._condition(caller, search)
-        rows = self._state.rows(f"SELECT * FROM whitelist WHERE {condition} ORDER BY id", *values)
+        rows = self._state.rows(f"{_ROWS} WHERE {condition} ORDER BY id", *values)
         return self.listing.arrange(rows, lambda row: str(row["id"]))
 
     def get(self, caller: Caller, request_id: str) -> dict[str, Any]:
@@ -166,9 +185,9 @@ class WhitelistStore:
             found = self.rows(caller, search)
             return self.page(found[search.offset : search.offset + search.page_size], len(found))
         condition, values = self._condition(caller, search)
-        (total,) = self._state.rows(f"SELECT count(*) FROM whitelist WHERE {condition}", *values)[0]
+        (total,) = self._state.rows(f"SELECT count(*) FROM {MARKED} WHERE {condition}", *values)[0]
         rows = self._state.rows(
-            f"SELECT * FROM whitelist WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
+            f"{_ROWS} WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
             *(*values, search.page_size, search.offset),
         )
         return self.page(rows, total)
@@ -203,9 +222,11 @@ class WhitelistStore:
         )
 
     def set_status(self, request_id: str, status: str) -> None:
-        """Set the status of a request."""
-        if not self._state.write("UPDATE whitelist SET status = ? WHERE id = ?", status, _parse_id(request_id)):
+        """Set the status of a request; a deletion of it is no longer pending."""
+        number = _parse_id(request_id)
+        if not self._state.write("UPDATE whitelist SET status = ? WHERE id = ?", status, number):
             raise not_found(f"whitelisted address {request_id}")
+        self.deletions.remove(number)
 
     def change(self, request_id: str, fields: dict[str, Any]) -> None:
         """Change fields of a request, and thereby its payload and hash."""
@@ -294,7 +315,7 @@ class WhitelistStore:
             where.append("status = ?")
             values.append(PENDING)
         elif not search.include_pending:
-            where.append("status NOT IN (?, ?)")
+            where.append("coalesce(deleted_from, status) NOT IN (?, ?)")
             values += [PENDING, REJECTED]
         if search.ids:
             where.append("id IN (SELECT value FROM json_each(?))")
@@ -317,11 +338,12 @@ class WhitelistStore:
         latest = timestamp(-self._state.get_setting("whitelist_lag", 0.0))
         return caller.tenant_id, REMOVED, latest, caller.user_id, self.behaviour.creator_sees_own
 
-    def _active_currency(self, chain: str) -> str:
-        for currency in self._state.get_setting("currencies", DEFAULT_CURRENCIES):
-            if equal_ignoring_case(currency, chain):
-                return str(currency)
-        raise invalid(f"the currency {chain} is not active in the hardware security module")
+
+def _active_currency(currencies: Sequence[str], chain: str) -> str:
+    for currency in currencies:
+        if equal_ignoring_case(currency, chain):
+            return currency
+    raise invalid(f"the currency {chain} is not active in the hardware security module")
 
 
 def _parse_id(text: str) -> int:

@@ -1,0 +1,87 @@
+"""Ten thousand whitelisting requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sandbox_api import Api
+
+from airflow_custody.sandbox import Sandbox, SandboxError
+
+PATH = "/whitelists/addresses"
+NUMBER = 10_000
+
+
+def address(number: int) -> str:
+    return f"0x{number:040x}"
+
+
+def requests_of(number: int) -> list[dict[str, Any]]:
+    return [{"blockchain": "eth", "label": f"Row {each}", "address": address(each)} for each in range(number)]
+
+
+def seconds(call: Callable[[], Any]) -> float:
+    """Return the time that the quickest of five calls takes."""
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def test_they_are_added_at_once_and_are_in_effect(sandbox: Sandbox, api: Api) -> None:
+    assert api.post(PATH, requests_of(1)[0]).json() == {"result": {"id": "3711"}}
+    assert sandbox.control.add_whitelist_requests(requests_of(3)) == ["3712", "3713", "3714"]
+    listed = api.get(PATH).json()["result"]
+    assert [(row["id"], row["status"], row["blockchain"]) for row in listed] == [
+        (number, "APPROVED", "ETH") for number in ("3712", "3713", "3714")
+    ]
+    assert listed[0]["metadata"]["payload"]["label"] == "Row 0"
+    assert sandbox.control.whitelist_requests()[1]["body"] == requests_of(1)[0]
+    assert api.post(PATH, requests_of(1)[0]).json() == {"result": {"id": "3715"}}
+
+
+def test_they_can_be_pending_and_of_others(sandbox: Sandbox, api: Api) -> None:
+    sandbox.control.set_whitelist_behaviour(label_length=2)
+    mine = sandbox.control.add_whitelist_requests(requests_of(1), status="pending", user_id="7")
+    sandbox.control.add_whitelist_requests(requests_of(1), tenant_id="2")
+    assert "result" not in api.get(PATH).json()
+    (row,) = api.get(PATH, params={"includeForApproval": True}).json()["result"]
+    assert ([row["id"]], row["metadata"]["payload"]["label"], row["trails"][0]["userId"]) == (mine, "Ro", "7")
+    assert [each["id"] for each in api.get(f"{PATH}/for-approval").json()["result"]] == mine
+
+
+@pytest.mark.parametrize("wrong", [{"address": "0x1"}, {"blockchain": "DOGE"}, {"label": " "}], ids=str)
+def test_if_one_is_refused_none_is_added(sandbox: Sandbox, wrong: dict[str, str]) -> None:
+    with pytest.raises(SandboxError, match=r"address|currency|label"):
+        sandbox.control.add_whitelist_requests([*requests_of(2), {**requests_of(1)[0], **wrong}])
+    assert sandbox.control.whitelist_requests() == []
+    assert sandbox.control.add_whitelist_requests([]) == []
+
+
+def test_ten_thousand_take_seconds_and_a_page_of_them_no_longer_than_one_of_few(sandbox: Sandbox, api: Api) -> None:
+    def page() -> list[str]:
+        return [row["id"] for row in api.get(PATH, params={"limit": 100, "offset": 0}).json()["result"]]
+
+    def last_page() -> list[str]:
+        return [row["id"] for row in api.get(PATH, params={"limit": 100, "offset": NUMBER - 100}).json()["result"]]
+
+    def by_addresses() -> None:
+        wanted = [address(each) for each in range(0, NUMBER, NUMBER // 50)]
+        assert len(api.get(PATH, params={"limit": 100, "addresses": wanted}).json()["result"]) == 50
+
+    sandbox.control.add_whitelist_requests(requests_of(100))
+    of_few = seconds(page)
+    sandbox.control.reset()
+    started = time.perf_counter()
+    ids = sandbox.control.add_whitelist_requests(requests_of(NUMBER))
+    assert time.perf_counter() - started < 10
+    assert (page(), last_page()) == (ids[:100], ids[-100:])
+    # Sorting or hashing all for each page would take a hundred times as long.
+    assert seconds(page) < 5 * of_few
+    assert seconds(last_page) < 5 * of_few
+    assert seconds(by_addresses) < 5 * of_few
