@@ -451,7 +451,9 @@ def test_approving_anything_cannot_be_left_to_a_template() -> None:
 
 
 @pytest.mark.parametrize("name", ["poke_interval", "timeout", "max_wait"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, "60", True, [60], 1e15, object()], ids=repr)
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), -1, "60", True, [60], 1e15, pytest.param(object(), id="object")], ids=repr
+)
 @pytest.mark.parametrize("task", [CustodyHealthSensor, CustodyWhitelistRequestSensor])
 def test_odd_times_of_a_sensor_are_refused_when_the_dag_is_read(task: Any, name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{name} must be a number of seconds"):

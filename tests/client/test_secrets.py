@@ -40,6 +40,9 @@ class Hostile(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.reset()
+
+    def reset(self) -> None:
         self.status, self.reason, self.headers, self.body = 200, "OK", dict[str, str](), b""
         self.sign_in_works = True
         self.requests = 0
@@ -51,6 +54,8 @@ class Hostile(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # The body would wait for the client's system to acknowledge the headers: 40 ms.
+    disable_nagle_algorithm = True
 
     def log_message(self, *args: Any) -> None:
         pass
@@ -81,6 +86,12 @@ def hostile() -> Iterator[Hostile]:
         yield server
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture(autouse=True)
+def as_new(hostile: Hostile) -> None:
+    """Let no test depend on what another one has had the service send."""
+    hostile.reset()
 
 
 @contextmanager

@@ -843,7 +843,7 @@ class NamelessSigner:
         return b""
 
 
-@pytest.mark.parametrize("signer", [None, object(), NamelessSigner(), "key"], ids=str)
+@pytest.mark.parametrize("signer", [None, object(), NamelessSigner(), "key"], ids=lambda each: type(each).__name__)
 def test_what_is_no_signer_is_refused_before_anything_is_read(approver: SignedInApprover, signer: Any) -> None:
     approver.create()
     approver.sandbox.control.clear_request_log()
