@@ -121,12 +121,12 @@ class Approvals:
         """Return one page of the requests that the caller may sign."""
         rows = self._whitelist.rows(caller, search)
         signers, groups = self._deletions.signers(rows), self._groups_of(caller)
-        found = []
-        for row in rows:
-            signed = signers[row["id"]]
-            if include_signed if caller.user_id in signed else _next_group(row["approvers"], signed, groups):
-                found.append(row)
+        found = [row for row in rows if _may_sign(caller, row, signers[row["id"]], groups, include_signed)]
         return self._whitelist.page(found[search.offset : search.offset + search.page_size], len(found))
+
+    def _may_sign(self, caller: Caller, row: sqlite3.Row, include_signed: bool) -> bool:
+        signers = self._deletions.signers([row])[row["id"]]
+        return _may_sign(caller, row, signers, self._groups_of(caller), include_signed)
 
     def _pending_row(self, caller: Caller, request_id: str) -> sqlite3.Row:
         row = self._whitelist.row(caller, request_id)
@@ -173,6 +173,14 @@ class _EveryGroup:
 
 
 _EVERY_GROUP = _EveryGroup()
+
+
+def _may_sign(
+    caller: Caller, row: sqlite3.Row, signers: Mapping[str, str], groups: Container[str], include_signed: bool
+) -> bool:
+    if caller.user_id in signers:
+        return include_signed
+    return _next_group(row["approvers"], signers, groups) is not None
 
 
 def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[str]) -> str | None:
