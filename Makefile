@@ -13,12 +13,12 @@ VENV_CELERY := .venv-celery
 PYTEST := -m pytest --numprocesses 3 --dist worksteal
 PIP := -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest faults faults-celery lint wheel bench clean
+.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest faults faults-celery lint wheel bench scale clean
 
 help:
 	@echo "make demo           run the main job end to end on an embedded Airflow"
 	@echo "make demo-ui        start the Airflow UI with the sandbox and the example DAGs"
-	@echo "make test           everything from here to 'make wheel' (twelve minutes)"
+	@echo "make test           everything from here to 'make wheel' (twenty minutes)"
 	@echo "make lint           check format, style and types"
 	@echo "make test-airflow3  run the tests on Airflow $(AIRFLOW_3) and measure coverage"
 	@echo "make test-airflow2  run the tests on Airflow $(AIRFLOW_2)"
@@ -26,6 +26,7 @@ help:
 	@echo "make faults         kill and break things while requests are created, and count them"
 	@echo "make wheel          build the wheel and check it in a clean environment"
 	@echo "make faults-celery  the faults on Celery; needs redis-server and postgresql"
+	@echo "make scale          5,000 rows and 1,000 sensors on Celery; needs redis-server and postgresql"
 	@echo "make bench          compare speed and memory side by side"
 	@echo "make clean          remove what the other targets made"
 
@@ -71,6 +72,10 @@ faults-celery: $(VENV_CELERY)/.ready
 	@echo "--- faults on Airflow $(AIRFLOW_3), Celery (three minutes)"
 	@$(VENV_CELERY)/bin/python tests/faults/run.py --celery
 
+scale: $(VENV_CELERY)/.ready
+	@echo "--- 5,000 rows and 1,000 sensors on Airflow $(AIRFLOW_3), Celery (at most six minutes)"
+	@$(VENV_CELERY)/bin/python tests/scale/run_scale.py
+
 wheel: $(VENV)/.ready
 	@echo "--- wheel in a clean environment"
 	@$(VENV)/bin/python tests/check_wheel.py $(AIRFLOW_3)
@@ -83,7 +88,7 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/python $(PIP) install --upgrade pip
 	@$(VENV)/bin/python $(PIP) install "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
-		apache-airflow-providers-http -e '.[sandbox]' --group test --group lint
+		apache-airflow-providers-http -e '.[sandbox,addresses]' --group test --group lint
 	@touch $@
 
 $(VENV_2)/.ready: pyproject.toml

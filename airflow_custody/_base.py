@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
 from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError
@@ -127,6 +127,31 @@ class CustodyTask(BaseOperator, metaclass=_RemembersGiven):
         mapped = self.dag.task_dict.get(self.task_id) if self.has_dag() else None  # type: ignore[no-untyped-call]
         literal: Mapping[str, object] = getattr(mapped, "partial_kwargs", {})
         return name not in literal or literal[name] is not None or _may_be_overridden(mapped, name)
+
+
+def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge: bool = False) -> list[str]:
+    """
+    Return the ids of whitelisting requests, any number of them.
+
+    :param name: the parameter's name.
+    :param value: its value: one id or several.
+    :param skip_if_empty: whether the task is skipped if there are none.
+    :param merge: whether an id that is repeated is taken once. Default False: it is refused.
+    :raises AirflowSkipException: if there are none, and ``skip_if_empty``.
+    :raises CustodyRequestError: if there are none, or one cannot be an id.
+    """
+    from airflow_custody.client.whitelist.models import check_request_ids
+
+    ids = check_request_ids(value, name, limit=None, merge=merge, may_be_empty=True)
+    if not ids and skip_if_empty:
+        raise AirflowSkipException(f"Nothing to do: {name} is an empty list, and skip_if_empty is set.")
+    if not ids:
+        raise CustodyRequestError(
+            f"{name} is an empty list: there are no ids; nothing was sent",
+            setting=name,
+            advice="To skip the task then, set skip_if_empty=True.",
+        )
+    return ids
 
 
 def _may_be_overridden(mapped: Any, name: str) -> bool:

@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_custody.operators.webhook",
                     "airflow_custody.operators.whitelist",
                     "airflow_custody.operators.whitelist_approval",
+                    "airflow_custody.operators.whitelist_plan",
                 ],
             }
         ],
@@ -46,6 +47,8 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["airflow_custody.triggers.health", "airflow_custody.triggers.whitelist"],
             }
         ],
+        # Airflow takes commands from version 3.2 on; before that there is the console script.
+        "cli": ["airflow_custody.cli.main.get_airflow_commands"],
         "connection-types": [
             {
                 "connection-type": "custody",

@@ -7,27 +7,25 @@ import asyncio
 import contextlib
 import json
 import os
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Coroutine, Iterator
-from pathlib import Path
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import requests
 
-_HOME = tempfile.TemporaryDirectory(prefix="airflow-custody-bench-")
-os.environ.update(AIRFLOW_HOME=_HOME.name, AIRFLOW__CORE__LOAD_EXAMPLES="False", AIRFLOW__LOGGING__LOGGING_LEVEL="WARN")
-
-from airflow_custody.sandbox import SandboxControl  # noqa: E402
+# First: it sets Airflow's home.
+from mapped_tasks import mapped_tasks
+from side_by_side import certificates, compare, service, timed
+from whitelist_files import over_tls, planning, recovery
 
 ADDRESS = "0x" + "ab" * 20
 PACKAGE_MODULES = (
-    "airflow_custody.operators.health, airflow_custody.operators.whitelist, airflow_custody.operators.webhook, "
+    "airflow_custody.operators.health, airflow_custody.operators.whitelist, airflow_custody.operators.whitelist_plan, "
+    "airflow_custody.operators.webhook, "
     "airflow_custody.sensors.health, airflow_custody.hooks.custody"
 )
 HTTP_PROVIDER_MODULES = (
@@ -48,34 +46,16 @@ def seconds_to_import(modules: str) -> float:
     return float(done.stdout.split()[-1])
 
 
-def compare(title: str, rounds: int, candidates: dict[str, Callable[[], float]]) -> None:
-    """Measure the candidates in turn, so that changes in machine load affect all of them, and print the results."""
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for measure in candidates.values():
-        measure()  # warm up
-    for _ in range(rounds):
-        for name, measure in candidates.items():
-            times[name].append(measure())
-    first = next(iter(times))
-    print(f"\n{title}")
-    for name, values in times.items():
-        median = statistics.median(values)
-        line = f"  {name:<42} {median * 1000:9.1f} ms"
-        if name != first:
-            ratios = [a / b for a, b in zip(times[first], values, strict=True)]
-            line += f"   ({first} takes {statistics.median(ratios):.2f} times as long)"
-        print(line)
-
-
-def timed(work: Callable[[], object]) -> Callable[[], float]:
-    """Return a function that does the work and returns the seconds it took."""
-
-    def run() -> float:
-        started = time.perf_counter()
-        work()
-        return time.perf_counter() - started
-
-    return run
+def imports(rounds: int) -> None:
+    """Compare importing all modules of operators, sensors and hooks."""
+    compare(
+        "import all operator, sensor and hook modules, on top of airflow.sdk",
+        rounds,
+        {
+            "this package": lambda: seconds_to_import(PACKAGE_MODULES),
+            "HTTP provider": lambda: seconds_to_import(HTTP_PROVIDER_MODULES),
+        },
+    )
 
 
 def bare_loop(session: requests.Session, url: str, token: str) -> bool:
@@ -83,23 +63,6 @@ def bare_loop(session: requests.Session, url: str, token: str) -> bool:
     response = session.get(f"{url}/api/rest/v1/health", headers={"Authorization": f"Bearer {token}"}, timeout=30)
     checks = [check for group in json.loads(response.content)["groups"].values() for check in group["healthChecks"]]
     return bool(checks) and all(check["status"] == "success" for check in checks)
-
-
-@contextlib.contextmanager
-def service(**options: str) -> Iterator[tuple[SandboxControl, str, str]]:
-    """Run the sandbox in a separate process, so that it does not compete for the interpreter lock."""
-    script = (
-        "import json, sys; from airflow_custody.sandbox import Sandbox; s = Sandbox(**json.loads(sys.argv[1])).start();"
-        "print(s.url, s.token, s.control.url, flush=True); sys.stdin.read(); s.stop()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, json.dumps(options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        url, token, control = process.stdout.readline().split()
-        yield SandboxControl(control), url, token
-        process.stdin.close()
 
 
 def health(rounds: int) -> None:
@@ -148,16 +111,11 @@ def health(rounds: int) -> None:
 def creates(rounds: int, count: int) -> None:
     """Compare creating whitelisting requests over TLS."""
     import requests
-    import trustme
     from airflow.providers.http.hooks.http import HttpHook
 
     from airflow_custody.client import CustodyClient, WhitelistRequest
 
-    authority = trustme.CA()
-    folder = Path(_HOME.name)
-    bundle, certificate = str(folder / "ca.pem"), str(folder / "server.pem")
-    authority.cert_pem.write_to_path(bundle)
-    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(certificate)
+    bundle, certificate = certificates()
     body: dict[str, Any] = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
     with service(certfile=certificate, keyfile=certificate) as (_, url, token):
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -288,18 +246,24 @@ def main() -> None:
     """Run and print all comparisons."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="how often to measure each candidate (default 7)")
-    rounds = parser.parse_args().rounds
-    compare(
-        "import all operator, sensor and hook modules, on top of airflow.sdk",
-        rounds,
-        {
-            "this package": lambda: seconds_to_import(PACKAGE_MODULES),
-            "HTTP provider": lambda: seconds_to_import(HTTP_PROVIDER_MODULES),
-        },
-    )
-    health(rounds)
-    triggers(max(3, rounds // 2))
-    creates(max(3, rounds // 2), 200)
+    parser.add_argument("names", nargs="*", help="comparisons to run (default: all)")
+    options = parser.parse_args()
+    rounds, few = options.rounds, max(3, options.rounds // 2)
+    comparisons: dict[str, Callable[[], None]] = {
+        "imports": lambda: imports(rounds),
+        "health": lambda: health(rounds),
+        "triggers": lambda: triggers(few),
+        "creates": lambda: creates(few, 200),
+        "apply": lambda: over_tls(few, 1_000),
+        "mapped": lambda: mapped_tasks((1_000, 5_000), 40),
+        "plan": lambda: planning(10_000),
+        "recovery": lambda: recovery(1_000),
+    }
+    if unknown := set(options.names) - comparisons.keys():
+        parser.error(f"{', '.join(unknown)}: there are {', '.join(comparisons)}")
+    for name, run in comparisons.items():
+        if not options.names or name in options.names:
+            run()
 
 
 if __name__ == "__main__":

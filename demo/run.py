@@ -1,8 +1,9 @@
 """
-Run the main example DAG once, end to end, on an Airflow inside this process.
+Run the main example DAG, end to end, on an Airflow inside this process: a whitelist of 50 addresses, kept as a file.
 
-The sandbox stands in for the custody service, in a separate process. It is unhealthy at first, so that the health gate
-has to wait. The approval is given through Airflow's REST API, with the same call as the button in Airflow's UI.
+The DAG runs three times: with a mistyped address in the file, with that address corrected, and with a row corrected
+that differs from what the service has. The sandbox stands in for the custody service, in a separate process. The
+approval is given through Airflow's REST API, with the same call as the button in Airflow's UI.
 Prints each step, and ends with "demo: ok" and exit code 0, or with the reason and exit code 1.
 """
 
@@ -10,99 +11,70 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
-import requests
+from _airflow_api import AirflowApi, serve_api, wait_for
 from _environment import (
+    DEMO,
     EXAMPLES,
     SandboxProcess,
     airflow_environment,
     create_approvers,
     create_home,
-    free_ports,
-    relative_path,
     require_airflow,
 )
+from _output import DemoError, Output
 
+from airflow_custody.client import CustodyClient
+from airflow_custody.client.text_table import format_table
+from airflow_custody.client.whitelist.addresses import is_installed
+from airflow_custody.client.whitelist.file import read_whitelist_file
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
-DAG_ID = "custody_whitelist_complete"
-USER = "alice"
-TIMEOUT = 180.0
-WIDTH = 116
+DAG_ID = "custody_whitelist_as_code"
+TIMEOUT = 170.0
+APPROVER, STRANGER = "alice", "mallory"
+WIDTH = 100
+# Rows of the plan that are printed, of each state.
+PLAN_ROWS = 3
+COLUMNS = ("State", "Chain", "Address", "Label", "Details")
 
-
-class DemoError(Exception):
-    """Raised when the demo did not go as expected."""
-
-
-class Output:
-    """
-    The demo's output on the terminal, while Airflow's own output goes to a file.
-
-    :param log: that file.
-    """
-
-    def __init__(self, log: Path) -> None:
-        self._started = time.monotonic()
-        self._terminal = os.fdopen(os.dup(1), "w")
-        self._lock = threading.Lock()
-        self.log = relative_path(log)
-        self.task_failure = ""
-        with log.open("wb") as file:
-            # At the level of file descriptors, because Airflow keeps the streams that it finds.
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-
-    def print_line(self, line: str = "") -> None:
-        """Print a line."""
-        with self._lock:
-            print(line, file=self._terminal, flush=True)
-
-    def print_step(self, subject: str, text: str) -> None:
-        """Print one step of the demo, with the time."""
-        self.print_line(f"{self.seconds:5.1f} s  {subject:<8}  {text}")
-
-    def print_failure(self, reason: str) -> None:
-        """Print why the demo failed, and where to read more."""
-        self.print_line(f"demo: failed: {reason} (see {self.log})")
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the demo started."""
-        return time.monotonic() - self._started
+# What is in the file, what was typed at first, and what the service has.
+ADDRESS, MISTYPED = "bc1qjqy7acnyvuem5vy8uv7cm4jsl5x433rqr2tvs4", "bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4"
+LABEL, LABEL_AT_SERVICE = "Supplier Bremen", "Supplier Bremen Port"
+# Rows that the service has when the demo begins: all but the last of them are in effect.
+AT_SERVICE = 13
 
 
 def main() -> int:
     """Run the demo and return the exit code."""
     airflow_version = require_airflow()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if not is_installed():
+        sys.exit('demo: failed: the extra "addresses" is required, which finds the mistyped address')
     home = create_home("run")
     output = Output(home / "airflow.log")
-    output.print_line(f"Running the DAG {DAG_ID} on Airflow {airflow_version}. Airflow's own log is {output.log}\n")
+    output.print_line(f"The DAG {DAG_ID} on Airflow {airflow_version}, three times. Airflow's own log: {output.log}\n")
     try:
         with SandboxProcess(home) as sandbox:
-            _abort_on_signal_or_timeout(output, sandbox)
-            settings = {
-                "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:user",
-                **_prepare_service(output, sandbox),
-            }
-            environment = airflow_environment(home, sandbox, **settings)
-            os.environ.clear()
-            os.environ.update(environment)
-            xcoms = _run(output, sandbox)
-            _print_results(output, sandbox, xcoms)
-            _check_results(sandbox, xcoms)
+            demo = Demo(home, sandbox, output)
+            demo.abort_on_signal_or_timeout()
+            demo.prepare()
+            demo.run()
+            demo.print_calls()
+            demo.check_results()
     except KeyboardInterrupt:
-        output.print_line("demo: failed: interrupted")
+        output.print_failure("interrupted")
         return 1
     except DemoError as error:
         output.print_failure(str(error))
@@ -114,224 +86,274 @@ def main() -> int:
     return 0
 
 
-# --- the run -----------------------------------------------------------------------------------------------
-
-
-def _prepare_service(output: Output, sandbox: SandboxProcess) -> dict[str, str]:
-    """Make the service unhealthy and create the approvers; return their connections as environment variables."""
-    sandbox.control.update_health(component="hsm-1", check="vault", status="failure")
-    connections = create_approvers(sandbox)
-    output.print_step("service", f"the sandbox is running at {sandbox.url}, in place of a real service")
-    output.print_step("service", "it is not healthy: the component hsm-1 is failing")
-    output.print_step("service", "it requires two signatures for each whitelisting request: first bob's, then carol's")
-    return connections
-
-
-def _run(output: Output, sandbox: SandboxProcess) -> dict[str, Any]:
-    """Run the DAG and return the XCom value of each task."""
-    # Imported this late because Airflow reads its environment when it is imported.
-    from airflow.api_fastapi.app import create_app
-    from airflow.sdk.listener import get_listener_manager
-    from airflow.utils.db import initdb
-
-    initdb()
-    sys.path.insert(0, str(EXAMPLES))
-    dag = import_module(DAG_ID).dag
-    get_listener_manager().add_listener(_create_listener(output))  # type: ignore[no-untyped-call]
-    airflow = _serve_api(create_app(apps="core"))
-    output.print_step("airflow", "is ready and starts the DAG run")
-    _run_in_background(output, sandbox, lambda: _repair_service(output, sandbox))
-    _run_in_background(output, sandbox, lambda: _approve(output, airflow))
-    run = dag.test()
-    tasks = sorted(run.get_task_instances(), key=lambda task: str(task.start_date))
-    # This branch is not taken.
-    tasks = [task for task in tasks if (task.task_id, task.state) != ("reject", "skipped")]
-    if any(task.state != "success" for task in tasks):
-        raise DemoError(output.task_failure or ", ".join(f"{task.task_id} {task.state}" for task in tasks))
-    path = f"/dags/{DAG_ID}/dagRuns/{run.run_id}/taskInstances"
-    return {
-        task.task_id: airflow.call("GET", f"{path}/{task.task_id}/xcomEntries/return_value")["value"]
-        for task in tasks
-        if task.task_id != "what_was_decided"  # a branching task has no value of its own
-    }
-
-
-class AirflowApi:
+class Demo:
     """
-    Airflow's REST API, called as one user.
+    The demo.
 
-    :param url: base URL of Airflow.
-    :param token: the user's token.
+    :param home: folder for all of its files.
+    :param sandbox: the service.
+    :param output: where it prints to.
     """
 
-    def __init__(self, url: str, token: str) -> None:
-        self._url = url
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.headers["Authorization"] = f"Bearer {token}"
+    def __init__(self, home: Path, sandbox: SandboxProcess, output: Output) -> None:
+        self._dags = home / "dags"
+        self._file = self._dags / "custody_whitelist.yaml"
+        self._sandbox = sandbox
+        self._output = output
+        # Ids of the requests that the service has when the demo begins.
+        self._prepared: list[str] = []
+        self._values: dict[str, Any] = {}
+        self._failing: Mapping[str, str] = {}
 
-    def call(self, method: str, path: str, **arguments: Any) -> Any:
-        """Make one call and return the decoded response."""
-        response = self._session.request(method, f"{self._url}/api/v2{path}", timeout=30, **arguments)
-        response.raise_for_status()
-        return response.json()
+    # --- the story -----------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Put the DAG and its file into a folder, and some requests into the service."""
+        self._dags.mkdir()
+        shutil.copy(EXAMPLES / f"{DAG_ID}.py", self._dags)
+        self._write_file(lambda text: text.replace(ADDRESS, MISTYPED))
+        connections = create_approvers(self._sandbox)
+        rows = read_whitelist_file(DEMO / "whitelist.yaml").rows
+        connection = json.loads(self._sandbox.connection)
+        with CustodyClient(connection["host"], connection["password"]) as client:
+            for row in rows[:AT_SERVICE]:
+                label = LABEL_AT_SERVICE if row.request.label == LABEL else row.request.label
+                self._prepared.append(client.create_whitelist_request(row.request.model_copy(update={"label": label})))
+        for request_id in self._prepared[:-1]:
+            self._sandbox.control.set_whitelist_status(request_id, EFFECTIVE)
+        self._sandbox.control.clear_request_log()
+        self._sandbox.control.update_health(component="hsm-1", check="vault", status="failure")
+        self._output.print_step(
+            "service",
+            f"the sandbox at {self._sandbox.url}, in place of a real service",
+            f"has {AT_SERVICE} of the {len(rows)} addresses of the file: {AT_SERVICE - 1} in effect, one of these with",
+            "another label, and 1 pending. Two people must sign each request: first bob, then carol.",
+        )
+        settings = {
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self._dags),
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{APPROVER}:user,{STRANGER}:user",
+            **connections,
+        }
+        environment = airflow_environment(self._dags.parent, self._sandbox, **settings)
+        os.environ.clear()
+        os.environ.update(environment)
+
+    def run(self) -> None:
+        """Run the DAG with each version of the file."""
+        # Imported this late because Airflow reads its environment when it is imported.
+        from airflow.sdk.listener import get_listener_manager
+        from airflow.utils.db import initdb
+
+        initdb()
+        sys.path.insert(0, str(self._dags))
+        dag = import_module(DAG_ID).dag
+        get_listener_manager().add_listener(self._listener())  # type: ignore[no-untyped-call]
+        approver, stranger = serve_api(APPROVER, STRANGER)
+
+        self._announce("1", "the file has a mistyped address")
+        self._in_background(self._repair_service)
+        self._run_once(dag, failing={"plan": f"{MISTYPED!r} is not a valid BTC address"}, prove="upstream_failed")
+
+        self._announce("2", "the address is corrected")
+        self._write_file(lambda text: text)
+        self._in_background(lambda: self._approve(approver, stranger))
+        self._run_once(dag, failing={"prove": "1 differs, 1 pending"}, wait_until_effective="success")
+
+        self._announce("3", f"a person decides: {LABEL!r} is {LABEL_AT_SERVICE!r} in the file, too")
+        self._write_file(lambda text: text.replace(LABEL, LABEL_AT_SERVICE))
+        self._sandbox.control.set_whitelist_status(self._prepared[-1], EFFECTIVE)
+        self._output.print_step("service", "the request that was pending before is signed at the service")
+        self._run_once(dag, plan="skipped", approve="skipped", apply="skipped", prove="success")
+
+    def _write_file(self, edit: Callable[[str], str]) -> None:
+        text = (DEMO / "whitelist.yaml").read_text(encoding="utf-8")
+        self._file.write_text(edit(text), encoding="utf-8")
+
+    def _announce(self, number: str, text: str) -> None:
+        self._output.print_line()
+        self._output.print_step(f"RUN {number}", text)
+
+    def _run_once(self, dag: Any, failing: Mapping[str, str] | None = None, **states: str) -> None:
+        """
+        Run the DAG, and compare how some of its tasks ended.
+
+        :param failing: the tasks that are to fail, and what each error is to say.
+        :param states: the states of others.
+        """
+        self._failing = failing or {}
+        run = dag.test()
+        found = {task.task_id: str(task.state) for task in run.get_task_instances()}
+        if (states | dict.fromkeys(self._failing, "failed")).items() - found.items():
+            raise DemoError(f"the run ended as {run.state}: {found}")
+
+    def _repair_service(self) -> None:
+        """Make the service healthy once the gate has polled it."""
+        log = self._sandbox.control.request_log
+        wait_for(lambda: log(path="/health"))
+        self._output.print_step("gate", "closed: the component hsm-1 is failing; the DAG waits and polls every 5 s")
+        time.sleep(2)
+        self._sandbox.control.update_health(component="hsm-1", check="vault", status="success")
+        self._output.print_step("service", "hsm-1 is working again")
+
+    def _approve(self, approver: AirflowApi, stranger: AirflowApi) -> None:
+        """Respond as two people: one who may approve plans, and one who may not."""
+        question = approver.pending_approval()
+        names = " or ".join(user["name"] for user in question["assigned_users"])
+        self._output.print_step("approval", f"Airflow asks {names}: {question['subject']}")
+        # A person would need a moment too, and so does dag.test() to notice that the task is waiting.
+        time.sleep(2)
+        refused = stranger.respond(question, "Approve")
+        self._output.print_step("approval", f"{STRANGER} tries to approve it: refused, HTTP status {refused}")
+        accepted = approver.respond(question, "Approve")
+        self._output.print_step("approval", f"{APPROVER} approves it")
+        if (refused, accepted) != (403, 200):
+            raise DemoError(f"the responses to {STRANGER} and {APPROVER} were {refused} and {accepted}")
+
+    # --- what the tasks did --------------------------------------------------------------------------------
+
+    def _listener(self) -> object:
+        """Return a listener that prints the result of each task."""
+        from airflow.listeners import hookimpl
+
+        demo = self
+
+        class Listener:
+            @hookimpl
+            def on_task_instance_success(self, previous_state: Any, task_instance: Any) -> None:
+                value = task_instance.xcom_pull(task_ids=task_instance.task_id)
+                demo._values[task_instance.task_id] = value
+                seconds = time.time() - task_instance.start_date.timestamp()
+                demo._print_success(task_instance.task_id, value, seconds)
+
+            @hookimpl
+            def on_task_instance_skipped(self, previous_state: Any, task_instance: Any) -> None:
+                if task_instance.task_id == "plan":
+                    demo._output.print_step("plan", "nothing to do: no approval, no changes")
+
+            @hookimpl
+            def on_task_instance_failed(self, previous_state: Any, task_instance: Any, error: Any) -> None:
+                demo._print_failure(task_instance.task_id, str(error))
+
+        return Listener()
+
+    def _print_success(self, task_id: str, value: Any, seconds: float) -> None:
+        step = self._output.print_step
+        match task_id:
+            case "wait_until_healthy":
+                step("gate", f"open: all {value['total']} checks are healthy")
+            case "plan":
+                step("plan", _counts(value["counts"]), "", *_plan_table(value["report"]), "")
+            case "apply":
+                step("apply", f"{_counts(value['counts'])}, each once, in {seconds:.1f} s")
+            case "sign_first" | "sign_second":
+                name = {"sign_first": "bob", "sign_second": "carol"}[task_id]
+                step("signing", f"all are what was planned; {name}'s key has signed {value} with one signature")
+            case "wait_until_effective":
+                step("effect", f"all {value['count']} have taken effect")
+            case "prove":
+                step("proof", f"the service has what the file says: {_counts(value['counts'])}")
+
+    def _print_failure(self, task_id: str, error: str) -> None:
+        first, *more = error.replace(str(self._file), "the file").removesuffix(" (not retried)").splitlines()
+        subject = {"prove": "proof"}.get(task_id, task_id)
+        lines = [line for each in more for line in textwrap.wrap(each, WIDTH)]
+        self._output.print_step(subject, f"fails: {first}", *lines)
+        if self._failing.get(task_id, error + "!") not in error:
+            # Airflow would try it again after a minute.
+            self._abort(f"{task_id} failed")
+
+    def print_calls(self) -> None:
+        """Print which calls the service received."""
+        calls: dict[str, int] = {}
+        for call in self._sandbox.control.request_log():
+            name = f"{call['method']:<5} {call['path']}"
+            calls[name] = calls.get(name, 0) + 1
+        self._output.print_line("\nCalls that the service received in all three runs:")
+        for name, number in sorted(calls.items(), key=lambda item: -item[1]):
+            self._output.print_line(f"{number:7}  {name}")
+        self._output.print_line()
+
+    def check_results(self) -> None:
+        """Compare the results in Airflow with the state of the service."""
+        control = self._sandbox.control
+        statuses = {request["id"]: request["status"] for request in control.whitelist_requests()}
+        created = statuses.keys() - set(self._prepared)
+        posts = control.request_log(method="POST", path="/whitelists/addresses")
+        creations = [each for each in posts if each["path"].endswith("/addresses")]
+        approvals = [each for each in posts if each["path"].endswith("/approve")]
+        applied = self._values["apply"]
+        expectations = {
+            "the gate polled again": len(control.request_log(path="/health")) >= 2,
+            "each row was created once": len(creations) == len(created) == len(statuses) - AT_SERVICE,
+            "their ids are in XCom": set(applied["request_ids"]) == created,
+            "they were signed twice": [set(each["body"]["ids"]) for each in approvals] == [created, created],
+            "they have taken effect": {statuses[each] for each in created} == {EFFECTIVE},
+            f"{APPROVER} approved": self._values["approve"]["responded_by_user"]["name"] == APPROVER,
+        }
+        if unmet := [expectation for expectation, met in expectations.items() if not met]:
+            raise DemoError(f"this was expected, but did not happen: {'; '.join(unmet)}")
+
+    # --- background work -----------------------------------------------------------------------------------
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Run a function in a thread; abort the demo if it fails, because the DAG run would wait for ever."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:
+                self._abort(str(error) if isinstance(error, DemoError) else f"{type(error).__name__}: {error}")
+
+        threading.Thread(target=run, daemon=True).start()
+
+    def abort_on_signal_or_timeout(self) -> None:
+        """Abort the demo on Ctrl-C, on SIGTERM, or when it takes too long, whatever Airflow is doing."""
+        # A signal handler would not do: Airflow installs its own, and takes an exception for a failure of the running
+        # task. So a thread waits for the signals.
+        signals = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+
+        def wait() -> None:
+            signal.sigwait(signals)
+            self._abort("interrupted")
+
+        threading.Thread(target=wait, daemon=True).start()
+        timer = threading.Timer(TIMEOUT, lambda: self._abort(f"not finished after {TIMEOUT:.0f} s"))
+        timer.daemon = True
+        timer.start()
+
+    def _abort(self, reason: str) -> NoReturn:
+        """Stop the sandbox and exit, from any thread."""
+        self._sandbox.stop()
+        self._output.print_failure(reason)
+        os._exit(1)
 
 
-def _serve_api(app: Any) -> AirflowApi:
-    """Serve Airflow's REST API from a thread, and sign the user in."""
-    import uvicorn
-    from airflow.api_fastapi.app import get_auth_manager
-    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-
-    (port,) = free_ports(1)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None))
-    threading.Thread(target=server.run, daemon=True).start()
-    token = get_auth_manager().generate_jwt(SimpleAuthManagerUser(username=USER, role="user"))
-    _wait_for(lambda: server.started)
-    return AirflowApi(f"http://127.0.0.1:{port}", token)
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items() if number)
 
 
-def _create_listener(output: Output) -> object:
-    """Return a listener that prints the result of each task."""
-    from airflow.listeners import hookimpl
-
-    matches = "the request is what was asked for"
-    messages: dict[str, tuple[str, Callable[[Any], str]]] = {
-        "wait_until_healthy": ("gate", lambda verdict: f"open: all {verdict['total']} checks are healthy"),
-        "create_request": ("request", lambda request_id: f"created: id {request_id}"),
-        "sign_first": ("signing", lambda _: f"{matches}; bob's key has signed it"),
-        "sign_second": ("signing", lambda _: f"{matches}; carol's key has signed it"),
-        "wait_until_effective": ("effect", lambda request: f"the whitelisting has taken effect: {request['status']}"),
-        "tell": ("notice", lambda message: message),
-    }
-
-    class Listener:
-        @hookimpl
-        def on_task_instance_success(self, previous_state: Any, task_instance: Any) -> None:
-            if task_instance.task_id in messages:
-                subject, message = messages[task_instance.task_id]
-                output.print_step(subject, message(task_instance.xcom_pull(task_ids=task_instance.task_id)))
-
-        @hookimpl
-        def on_task_instance_failed(self, previous_state: Any, task_instance: Any, error: Any) -> None:
-            output.task_failure = f"{task_instance.task_id} failed: {error}"
-            output.print_step("airflow", output.task_failure)
-
-    return Listener()
+def _plan_table(report: str) -> list[str]:
+    """Return some rows of a plan's report, which is Markdown, as plain text."""
+    tables = [line.strip("| ").split(" | ") for line in report.splitlines() if line.startswith("| ")]
+    header = next(row for row in tables if "Address" in row)
+    rows = [dict(zip(header, row, strict=False)) for row in tables if len(row) == len(header) and row != header]
+    shown: list[tuple[str, ...]] = []
+    for state in dict.fromkeys(row["State"] for row in rows):
+        same = [
+            tuple(_shorten(re.sub(r"[`*]", "", row[name]).strip()) for name in COLUMNS)
+            for row in rows
+            if row["State"] == state
+        ]
+        shown += same[:PLAN_ROWS]
+        if len(same) > PLAN_ROWS:
+            shown.append(("", "", f"({len(same) - PLAN_ROWS} more)", "", ""))
+    return format_table(COLUMNS, shown).splitlines()
 
 
-def _repair_service(output: Output, sandbox: SandboxProcess) -> None:
-    """Make the service healthy once the gate has polled it twice."""
-    _wait_for(lambda: sandbox.control.request_log(path="/health"))
-    output.print_step("gate", "closed: the service is not healthy; the DAG waits and checks again every 5 s")
-    _wait_for(lambda: len(sandbox.control.request_log(path="/health")) >= 2)
-    time.sleep(1)
-    sandbox.control.update_health(component="hsm-1", check="vault", status="success")
-    output.print_step("service", "hsm-1 is working again")
-
-
-def _approve(output: Output, airflow: AirflowApi) -> None:
-    """Act as the user: wait for the question, and approve."""
-
-    def questions() -> list[dict[str, Any]]:
-        listing = airflow.call("GET", "/dags/~/dagRuns/~/hitlDetails", params={"response_received": "false"})
-        return [each for each in listing["hitl_details"] if each["task_instance"]["state"] == "awaiting_input"]
-
-    question = _wait_for(questions)[0]
-    output.print_step("approval", f"Airflow asks: {question['subject']}")
-    # A person would need a moment too, and so does dag.test() to notice that the task is waiting.
-    time.sleep(2)
-    task = question["task_instance"]
-    path = f"/dags/{task['dag_id']}/dagRuns/{task['dag_run_id']}/taskInstances/{task['task_id']}/-1/hitlDetails"
-    airflow.call("PATCH", path, json={"chosen_options": ["Approve"], "params_input": {}})
-    output.print_step("approval", f"{USER} answers: Approve")
-
-
-# --- results -----------------------------------------------------------------------------------------------
-
-
-def _print_results(output: Output, sandbox: SandboxProcess, xcoms: dict[str, Any]) -> None:
-    """Print what is in XCom, and which HTTP requests the service received."""
-    output.print_line("\nWhat the tasks pushed to XCom:")
-    for task_id, value in xcoms.items():
-        output.print_line(f"  {task_id:<20}  {_shorten(json.dumps(value), WIDTH - 24)}")
-    output.print_line("\nHTTP requests that the service received:")
-    calls = [f"{call['method']:<5}  {call['path']}  {call['status']}" for call in sandbox.control.request_log()]
-    for call, repeats in groupby(calls):
-        count = len(list(repeats))
-        output.print_line(f"  {call}{f'  ({count} times)' if count > 1 else ''}")
-    output.print_line()
-
-
-def _shorten(text: str, length: int) -> str:
-    half = length // 2
-    return text if len(text) <= length else f"{text[:half]}…{text[half + 1 - length :]}"
-
-
-def _check_results(sandbox: SandboxProcess, xcoms: dict[str, Any]) -> None:
-    """Compare the results in Airflow with the state of the service."""
-    requests = sandbox.control.whitelist_requests()
-    approvals = sandbox.control.request_log(method="POST", path="/whitelists/addresses/approve")
-    creates = len(sandbox.control.request_log(method="POST")) - len(approvals)
-    expectations = {
-        "the gate checked again": len(sandbox.control.request_log(path="/health")) >= 3,
-        "exactly one request is at the service": creates == len(requests) == 1,
-        "its id is in XCom": [xcoms["create_request"]] == [request["id"] for request in requests],
-        "that request was signed twice": [each["body"]["ids"] for each in approvals] == [[xcoms["create_request"]]] * 2,
-        f"{USER} decided": xcoms["decide"]["responded_by_user"]["name"] == USER,
-        "the request has taken effect": [request["status"] for request in requests] == [EFFECTIVE],
-    }
-    unmet = [expectation for expectation, met in expectations.items() if not met]
-    if unmet:
-        raise DemoError(f"this was expected, but did not happen: {'; '.join(unmet)}")
-
-
-# --- background work ---------------------------------------------------------------------------------------
-
-
-def _wait_for(condition: Callable[[], Any]) -> Any:
-    """Poll a condition and return its first true value; only the time-out of the whole demo ends the wait."""
-    while not (value := condition()):
-        time.sleep(0.5)
-    return value
-
-
-def _run_in_background(output: Output, sandbox: SandboxProcess, work: Callable[[], None]) -> None:
-    """Run a function in a thread; abort the demo if it fails, because the DAG run would wait for ever."""
-
-    def run() -> None:
-        try:
-            work()
-        except Exception as error:
-            _abort(output, sandbox, f"{type(error).__name__}: {error}")
-
-    threading.Thread(target=run, daemon=True).start()
-
-
-def _abort_on_signal_or_timeout(output: Output, sandbox: SandboxProcess) -> None:
-    """Abort the demo on Ctrl-C, on SIGTERM, or when it takes too long, whatever Airflow is doing."""
-    # A signal handler would not do: Airflow installs its own, and takes an exception for a failure of the running
-    # task. So a thread waits for the signals.
-    signals = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-
-    def wait() -> None:
-        signal.sigwait(signals)
-        _abort(output, sandbox, "interrupted")
-
-    threading.Thread(target=wait, daemon=True).start()
-    timer = threading.Timer(
-        TIMEOUT, lambda: _abort(output, sandbox, f"not finished after {TIMEOUT:.0f} s. {output.task_failure}")
-    )
-    timer.daemon = True
-    timer.start()
-
-
-def _abort(output: Output, sandbox: SandboxProcess, reason: str) -> NoReturn:
-    """Stop the sandbox and exit, from any thread."""
-    sandbox.stop()
-    output.print_failure(reason.strip())
-    os._exit(1)
+def _shorten(text: str) -> str:
+    """Return a text without its middle, if it is longer than an address on Ethereum."""
+    return text if len(text) <= 42 else f"{text[:20]}…{text[-21:]}"
 
 
 if __name__ == "__main__":

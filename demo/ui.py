@@ -43,12 +43,13 @@ Webhook:  {webhook}
 Things to try. The DAGs that create requests have no schedule. (The first time you switch on another one, Airflow also
 starts its most recent scheduled run.)
 
-- Trigger custody_whitelist_batch. It requests the three addresses in a file, and two approvers sign all of them with
-  one signature each. Then trigger custody_whitelist_reconciliation: its task "compare" logs every difference between
-  the file and the service, and now there is none. You can trigger both again: nothing is requested twice.
+- Trigger custody_whitelist_as_code. It plans what the file custody_whitelist.yaml has and the service does not, and
+  waits for your decision under "Required Actions". If you approve, it applies the plan, two approvers sign, and when
+  all has taken effect it plans again and finds nothing. Trigger it again: there is nothing to do. Then trigger
+  custody_whitelist_reconciliation, which only compares.
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
   approve, two approvers sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
-  rejected at the service. What you whitelist here is not in the file: the reconciliation says so, and fails.
+  rejected at the service. What is not in the file is a difference: the reconciliation says so, and fails.
 - Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook above if you pass its
   id as webhook_id.
 - Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.

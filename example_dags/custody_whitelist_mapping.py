@@ -5,7 +5,7 @@ Each address is a mapped task instance, with its own log, its own retries and it
 are still created. The report at the end requires all of them.
 
 There is no schedule: every run creates all requests, also for addresses that were requested before. Start it from the
-DAG or the person that knows the addresses. ``custody_whitelist_batch`` leaves out what is at the service already.
+DAG or the person that knows the addresses. ``custody_whitelist_as_code`` suits a list that is kept, and any number.
 
 What to change: read the addresses from your own source in ``addresses`` (these are samples from public
 specifications), and pass the report to your signing step.

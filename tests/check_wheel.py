@@ -49,6 +49,7 @@ def main(airflow: str) -> None:
         run(python, "-m", "pip", "check", "--quiet")
         home = {"AIRFLOW_HOME": str(out / "home"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
         print(run(python, "-c", CHECK, **home).strip().splitlines()[-1])
+        print("console script:", run(str(out / "venv" / "bin" / "custody"), "--version").strip())
 
 
 def check_contents(wheel: Path) -> None:

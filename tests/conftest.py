@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
+from authorities import Authority
 from hypothesis import HealthCheck, settings
 
 # Before the first import of Airflow: it reads its settings once.
@@ -67,6 +69,18 @@ def airflow_db() -> None:
     from airflow.utils import db
 
     db.initdb()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
+        str(folder / "server.pem")
+    )
+    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(str(folder / "client.pem"))
+    return authority, str(folder / "ca.pem"), str(folder / "server.pem")
 
 
 class TaskLog:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -37,3 +39,16 @@ class Person:
         self.id = sandbox.control.add_user(name, ROLES, groups=groups, public_key=public)
         self.external_id = f"user-{self.id}@example.test"
         self.token = sandbox.control.add_token(roles=ROLES, user_id=self.id)
+
+
+def connect_approvers(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Define the connections of the examples' two approvers, and return their groups."""
+    groups = []
+    for name in ("first", "second"):
+        person = Person(sandbox, name, name)
+        service = json.loads(sandbox.connection()) | {"password": person.token}
+        key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_APPROVER", json.dumps(service))
+        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_KEY", json.dumps(key))
+        groups.append({"externalGroupID": name, "minimumSignatures": 1})
+    return groups

@@ -58,6 +58,27 @@ class Store:
         return record
 
 
+class RowsStore(Store):
+    """A store for many keys, which may fail at a certain write, as if the process was killed there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        #: The number of the write that fails, and with it all that come after; None: none does.
+        self.dies_at: int | None = None
+        #: Whether it fails before the write, or after.
+        self.dies_before = True
+
+    def set(self, key: str, value: Any, *, retention: Any = None) -> None:
+        self.writes += 1
+        dies = self.dies_at is not None and self.writes >= self.dies_at
+        if dies and self.dies_before:
+            raise RuntimeError("killed")
+        super().set(key, value, retention=retention)
+        if dies:
+            raise RuntimeError("killed")
+
+
 class Task:
     """A task instance over several tries."""
 

@@ -44,6 +44,7 @@ FORBIDDEN = {
     "operators": ("requests", "urllib3", "airflow_custody.sensors", "airflow_custody.triggers"),
     "sensors": ("requests", "urllib3", "airflow_custody.operators"),
     "triggers": ("requests", "urllib3", "airflow_custody.operators", "airflow_custody.sensors"),
+    "cli": ("requests", "urllib3", "airflow_custody.operators", "airflow_custody.sensors", "airflow_custody.triggers"),
     "sandbox": ("airflow", "airflow_custody.client", "airflow_custody.hooks", "airflow_custody.operators"),
 }
 
@@ -79,6 +80,27 @@ def test_nothing_but_itself_imports_the_sandbox() -> None:
         and any(is_in(module, "airflow_custody.sandbox") for module in imports_of(path))
     ]
     assert wrong == []
+
+
+def test_the_command_line_imports_airflow_and_hooks_inside_functions_only() -> None:
+    wrong = [
+        f"{path.name} imports {module}"
+        for path in (PACKAGE / "cli").glob("*.py")
+        for statement in ast.parse(path.read_text()).body
+        if isinstance(statement, (ast.Import, ast.ImportFrom))
+        for module in [getattr(statement, "module", None) or statement.names[0].name]
+        if is_in(module, "airflow") or is_in(module, "airflow_custody.hooks")
+    ]
+    assert wrong == []
+
+
+def test_importing_the_command_line_loads_nothing_heavy() -> None:
+    # Airflow does at each start.
+    script = "import sys, airflow_custody.cli.main\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    heavy = ("airflow", "requests", "urllib3", "pydantic", "yaml", "cryptography", "airflow_custody.client.settings")
+    assert [module for module in loaded if any(is_in(module, each) for each in heavy)] == []
+    assert "airflow_custody.cli.whitelist" in loaded
 
 
 def test_importing_the_floors_loads_nothing_heavy() -> None:

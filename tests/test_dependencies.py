@@ -28,6 +28,7 @@ DISTRIBUTIONS = {
 }
 # The modules, or folders of them, that may import what an extra brings.
 EXTRAS = {
+    "addresses": ("client/whitelist/address_codecs.py",),
     "sandbox": ("sandbox/",),
     "signing": ("client/signers.py",),
 }

@@ -44,7 +44,8 @@ def tasks() -> Iterator[type[CustodyTask]]:
     for package in (airflow_custody.operators, airflow_custody.sensors):
         for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
             for each in vars(importlib.import_module(module.name)).values():
-                public = isinstance(each, type) and each.__module__ == module.name and "._base" not in module.name
+                own = isinstance(each, type) and each.__module__ == module.name and "._base" not in module.name
+                public = own and not each.__name__.startswith("_")
                 if public and issubclass(each, CustodyTask):
                     yield each
 
@@ -85,6 +86,10 @@ VALUES: dict[str, Any] = {
     "webhook_type": "requestStatus.updated",
     "url": "https://hooks.example.com/",
     "secret_conn_id": "custody_default",
+    "path": "whitelist.yaml",
+    "plan_hash": "ab" * 32,
+    "must_keep": ["Treasury"],
+    "dry_run_chains": ["BTC"],
 }
 #: What else a constructor needs.
 SETTINGS: dict[str, Any] = {"signer": object()}
@@ -96,6 +101,7 @@ IDS = {
     "request_ids",
     "linked_internal_address_ids[]",
     "linked_wallet_ids[]",
+    "request_id[]",
     "request_ids[]",
 }
 _numbers = itertools.count()
@@ -465,7 +471,7 @@ def test_a_flag_is_true_or_false(value: Any) -> None:
     for task, names in (
         (CustodyHealthCheckOperator, ("fail_when_unhealthy", "require_fresh")),
         (CustodyHealthSensor, ("deferrable", "require_fresh", "start_from_trigger")),
-        (CustodyCreateWhitelistRequestOperator, ("look_before_create",)),
+        (CustodyCreateWhitelistRequestOperator, ("look_before_create", "check_address")),
     ):
         for name in names:
             with pytest.raises(ValueError, match=f"{name} must be True or False"):

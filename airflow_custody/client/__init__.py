@@ -22,10 +22,12 @@ if TYPE_CHECKING:
         CustodyResponseError,
         CustodyServerError,
         CustodyUnhealthyError,
+        WhitelistFileError,
     )
     from airflow_custody.client.health.models import HealthCheck
     from airflow_custody.client.settings import ClientSettings
-    from airflow_custody.client.whitelist.models import WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.models import WhitelistRequest
 
 __all__ = [
     "ApiKey",
@@ -47,6 +49,7 @@ __all__ = [
     "HealthCheck",
     "PasswordSignIn",
     "WhitelistEnvelope",
+    "WhitelistFileError",
     "WhitelistRequest",
 ]
 
@@ -57,7 +60,7 @@ _MODULES = {
     "CustodyClient": "client",
     "HealthCheck": "health.models",
     "PasswordSignIn": "auth",
-    "WhitelistEnvelope": "whitelist.models",
+    "WhitelistEnvelope": "whitelist.envelopes",
     "WhitelistRequest": "whitelist.models",
 }
 

@@ -69,7 +69,8 @@ class BearerToken(Authentication):
         super().__init__(source=source)
         self._token = check_token(token)
         self.hide(token)
-        self._expires = jwt_expiry(token)
+        #: When the token expires, if it is a JWT that says so.
+        self.expires = jwt_expiry(token)
         self.advice = f"The token is wrong, revoked or has expired; it comes from {source}."
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
@@ -78,9 +79,9 @@ class BearerToken(Authentication):
 
         :raises CustodyAuthenticationError: if the token is a JWT whose ``exp`` has passed.
         """
-        if self._expires is not None and self._expires <= datetime.now(timezone.utc):
+        if self.expires is not None and self.expires <= datetime.now(timezone.utc):
             raise CustodyAuthenticationError(
-                f"the API token expired at {self._expires:%Y-%m-%d %H:%M:%S} UTC; nothing was sent",
+                f"the API token expired at {self.expires:%Y-%m-%d %H:%M:%S} UTC; nothing was sent",
                 advice=f"Put a new token into {self.source}.",
             )
         request.headers["Authorization"] = f"Bearer {self._token}"

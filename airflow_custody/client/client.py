@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from types import TracebackType
 
@@ -9,6 +10,7 @@ from airflow_custody.client.auth import BearerToken
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.health.operations import HealthOperations
 from airflow_custody.client.http.authentication import Authentication
+from airflow_custody.client.http.observation import Observation
 from airflow_custody.client.http.transport import Transport
 from airflow_custody.client.settings import (
     DEFAULT_MAX_RESPONSE_BYTES,
@@ -107,6 +109,14 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
     def auth(self) -> Authentication:
         """The way the client authenticates; its ``repr`` shows no secret."""
         return self._auth
+
+    def observe(self, observer: Callable[[Observation], None]) -> None:
+        """
+        Call ``observer`` with what can be seen of each response from outside, also of one that is an error.
+
+        :param observer: called before the body is read, in the thread of the call.
+        """
+        self._transport.observe(observer)
 
     def close(self) -> None:
         """Close the pooled connections."""

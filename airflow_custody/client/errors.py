@@ -6,6 +6,7 @@ What can go wrong when talking to the custody service, as types.
     CustodyError
     ├── CustodyConfigurationError    a setting is missing or wrong; nothing was sent
     ├── CustodyRequestError          the request is wrong: refused before sending, or 400, 422
+    │   └── WhitelistFileError       a whitelist file is wrong, or cannot be read; nothing was sent
     ├── CustodyAuthenticationError   401, or an expired JWT, in which case nothing is sent
     ├── CustodyPermissionError       403
     ├── CustodyNotFoundError         404
@@ -150,7 +151,8 @@ class CustodyError(Exception):
         :param data: what :meth:`to_json` returned; an unknown type becomes a plain :class:`CustodyError`.
         :return: an error of the type it was.
         """
-        types = {each.__name__: each for each in CustodyError.__subclasses__()}
+        types: dict[str, type[CustodyError]] = {each.__name__: each for each in CustodyError.__subclasses__()}
+        types |= {each.__name__: each for each in CustodyRequestError.__subclasses__()}
         return types.get(str(data.get("type")), CustodyError)(
             str(data.get("message") or "unknown error"),
             operation=data.get("operation"),
@@ -179,6 +181,20 @@ class CustodyConfigurationError(CustodyError):
 
 class CustodyRequestError(CustodyError):
     """Raised when the request is wrong: refused before sending, or by the service with 400 or 422."""
+
+
+class WhitelistFileError(CustodyRequestError):
+    """
+    Raised when a whitelist file is wrong, or cannot be read; nothing was sent.
+
+    :param message: how many faults there are, and the first of them, one per line.
+    :param faults: all faults in the order of the file, each with its place: ``line 12: address: ...``.
+    :param facts: as for :class:`CustodyError`.
+    """
+
+    def __init__(self, message: str, *, faults: Iterable[str] = (), **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.faults = tuple(faults)
 
 
 class CustodyAuthenticationError(CustodyError):

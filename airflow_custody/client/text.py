@@ -14,6 +14,8 @@ from urllib.parse import unquote_to_bytes
 
 # Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+# Fillers, joiners and a blank that count as letters, marks or symbols, and show nothing.
+_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -30,7 +32,11 @@ def is_decimal(text: str) -> bool:
 
 def has_unprintable(text: str) -> bool:
     """Tell whether the text holds a control, formatting or otherwise invisible character."""
-    return any(unicodedata.category(character) in _UNPRINTABLE for character in text)
+    return any(map(_is_unprintable, text))
+
+
+def _is_unprintable(character: str) -> bool:
+    return unicodedata.category(character) in _UNPRINTABLE or character in _INVISIBLE
 
 
 def sanitize(text: object, limit: int = 300) -> str:
@@ -43,14 +49,14 @@ def sanitize(text: object, limit: int = 300) -> str:
     """
     # Far more than can survive the folding; keeps the work bounded on a response of many megabytes.
     head = str(text)[: limit * 8]
-    printable = "".join(" " if unicodedata.category(c) in _UNPRINTABLE else c for c in head)
+    printable = "".join(" " if _is_unprintable(c) else c for c in head)
     folded = " ".join(printable.split())
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
 
 
 def escape(text: str) -> str:
     """Return all of the text on one line, its unprintable characters written as ``\\uXXXX``."""
-    return "".join(f"\\u{ord(each):04x}" if unicodedata.category(each) in _UNPRINTABLE else each for each in text)
+    return "".join(f"\\u{ord(each):04x}" if _is_unprintable(each) else each for each in text)
 
 
 def ascii_lower(text: str) -> str:

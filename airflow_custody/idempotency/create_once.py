@@ -195,7 +195,7 @@ class CreateOnce:
 
         :raises CustodyError: ``not_offered`` if it is not there, and its absence proves nothing.
         """
-        deadline, intervals = time.monotonic() + self._lookup_wait, _intervals()
+        deadline, intervals = time.monotonic() + self._lookup_wait, lookup_intervals()
         while True:
             late = time.monotonic() >= deadline
             if (found := self._creation.get(record.id)) is not None:
@@ -346,7 +346,7 @@ class CreateOnce:
         :return: what the attempt created; None if it created nothing.
         :raises CustodyOutcomeUnknownError: if that cannot be known.
         """
-        began, intervals = time.monotonic(), _intervals()
+        began, intervals = time.monotonic(), lookup_intervals()
         sure_after: float | None = None
         while True:
             started = time.monotonic()
@@ -485,7 +485,7 @@ def _join(advice: str | None, more: str) -> str:
     return f"{advice} {more}" if advice else more
 
 
-def _intervals() -> Iterator[float]:
+def lookup_intervals() -> Iterator[float]:
     """Yield the seconds between two searches, which become rarer."""
     interval = 1.0
     while True:

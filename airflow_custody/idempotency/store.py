@@ -92,14 +92,32 @@ class RecordStore:
         :return: whether the record is there when it is read again. It is not if another try has taken over while the
             write was under way, or if such a try's own late write came after this one.
         """
+        return self.set(_KEY, to_stored(record))
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a store, so that a later try finds what was written."""
+        return self._store is not None
+
+    def get(self, key: str) -> Any:
+        """Return what the task's state holds under a key; None for nothing, or without a store."""
+        return None if self._store is None else self._store.get(key)
+
+    def set(self, key: str, value: Any) -> bool:
+        """
+        Keep JSON data under a key of the task's state for as long as the task instance exists.
+
+        Raises as :meth:`write` does.
+
+        :return: whether it is there when it is read again; True without a store.
+        """
         if self._store is None:
             return True
         from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
-        stored = to_stored(record)
-        self._store.set(_KEY, stored, retention=NEVER_EXPIRE)
+        self._store.set(key, value, retention=NEVER_EXPIRE)
         # Airflow checks that a try is current before it writes, and not while it writes.
-        return bool(self._store.get(_KEY) == stored)
+        return bool(self._store.get(key) == value)
 
     def override_variable(self, record: Intent | Untracked | Created, *, next_try: bool = False) -> str:
         """

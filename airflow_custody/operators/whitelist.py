@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow_custody.client.arguments import check_settings, check_text
-from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client.errors import (
+    CustodyRequestError,
+)
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.text import escape
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
-    from airflow_custody.idempotency.candidates import Candidate
-    from airflow_custody.idempotency.create_once import Found, OnClear
+    from airflow_custody.client import WhitelistRequest
+    from airflow_custody.idempotency.create_once import OnClear
 
 
 class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
@@ -57,6 +58,9 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         already: one more call. Without it, a request that is found later can be used only if its date shows that it
         is new, and is never taken for an old one. Default True.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
+    :param check_address: whether to check the address against the rules of its chain before anything is sent, as far as
+        they are known. An address that cannot be one of the chain fails the task; one that cannot be verified does not.
+        Needs the extra ``addresses``: without it, nothing is checked. Default True.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the request's id, a string. XCom also gets, under the key ``request``, what was asked for: the fields
         that were given, and ``id``.
@@ -102,13 +106,17 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
         lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        check_address: bool = True,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         if on_clear not in ("reuse", "create"):
             raise ValueError(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
-        check_settings(durations={"lookup_wait": lookup_wait}, flags={"look_before_create": look_before_create})
+        check_settings(
+            durations={"lookup_wait": lookup_wait},
+            flags={"look_before_create": look_before_create, "check_address": check_address},
+        )
         self.address_label = label
         self.address = address
         self.blockchain = blockchain
@@ -125,12 +133,17 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self.on_clear = on_clear
         self.look_before_create = look_before_create
         self.lookup_wait = lookup_wait
+        self.check_address = check_address
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
+        from airflow_custody.idempotency.whitelist_requests import WhitelistRequestCreation
+
         request = self._request()
+        if self.check_address:
+            _check_address(request)
         request_id = self._create_once(
             context,
-            _WhitelistRequestCreation(hook.get_conn(), request),
+            WhitelistRequestCreation(hook.get_conn(), request),
             on_clear=self.on_clear,
             look_before_create=self.look_before_create,
             lookup_wait=self.lookup_wait,
@@ -206,100 +219,16 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         return {"request_id": request_id, "deleted": deleted}
 
 
-class _WhitelistRequestCreation:
-    """The creation of a whitelisting request."""
+def _check_address(request: WhitelistRequest) -> None:
+    """Refuse an address that cannot be one of its chain."""
+    from airflow_custody.client.whitelist.addresses import check_address
 
-    what = "whitelisting request"
-
-    def __init__(self, client: CustodyClient, request: WhitelistRequest) -> None:
-        from airflow_custody.client.whitelist.operations import CREATE_WHITELIST_REQUEST
-
-        self.operation = CREATE_WHITELIST_REQUEST
-        self._client = client
-        self._request = request
-        self.timeout = client.settings.timeout
-        self.which = f"{_shorten(request.address)} on {request.chain}"
-        self.content: Mapping[str, object] = {
-            "service": client.settings.base_url,
-            **request.model_dump(exclude_none=True),
-        }
-
-    def send(self, before_send: Callable[[], None]) -> str:
-        return self._client.create_whitelist_request(self._request, before_send=before_send)
-
-    def find(self, *, thorough: bool) -> Found:
-        from airflow_custody.idempotency.create_once import Found
-
-        # Not by the chain: how the service spells it is its own affair.
-        filtered = list(self._client.find_whitelist_requests(addresses=[self._request.address]))
-        if not thorough:
-            return Found([self._candidate(each) for each in filtered])
-        # So may be how it spells the address, and what its filter makes of that.
-        ids = {each.id for each in filtered}
-        listed = list(self._client.find_whitelist_requests())
-        candidates = [self._candidate(each, filtered=each.id in ids) for each in listed]
-        # For another address, unless that is all: the service may have encoded it anew.
-        candidates = [each for each in candidates if not each.guessed or each.unclear or each.differs == ("address",)]
-        return Found(candidates, self._why_blind(listed))
-
-    def get(self, identifier: str) -> Candidate | None:
-        try:
-            return self._candidate(self._client.get_whitelist_request(identifier))
-        except CustodyNotFoundError as error:
-            if not error.from_service:
-                raise
-        # The service may not offer to get one by its id, and then says so in the same way. Its listing knows.
-        listed = self._client.find_whitelist_requests(ids=[identifier])
-        return next((self._candidate(each) for each in listed if each.id == identifier), None)
-
-    @cached_property
-    def _own_ids(self) -> frozenset[str]:
-        """The ids of the user who creates; empty if the service does not say."""
-        try:
-            user = self._client.get_current_user()
-        except CustodyError as error:
-            if error.retryable:
-                raise
-            return frozenset()
-        return frozenset(filter(None, (user.get("id"), user.get("externalUserId"))))
-
-    def _why_blind(self, listed: Iterable[WhitelistEnvelope]) -> str:
-        """Return why a request of this user would not be listed; empty if it would."""
-        if not self._own_ids:
-            return "the service does not say who the connection's user is, so whether it lists that user's requests"
-        group = self._request.visibility_group_id or ""
-        if any(each.created_by & self._own_ids and (each.visibility_group_id or "") == group for each in listed):
-            return ""
-        of_group = f" of the visibility group {group}" if group else ""
-        return f"it lists no request{of_group} that the connection's user has created, so it may hide them"
-
-    def _candidate(self, envelope: WhitelistEnvelope, *, filtered: bool = True) -> Candidate:
-        from airflow_custody.client.whitelist.review import compare, reads_alike
-        from airflow_custody.idempotency.candidates import Candidate
-
-        by = envelope.created_by
-        facts: dict[str, Any] = {
-            "created_at": envelope.created_at,
-            "by_other": bool(by and self._own_ids and not by & self._own_ids),
-            "filtered": filtered,
-        }
-        try:
-            comparison = compare(self._request, envelope.payload(), network=envelope.network)
-        except CustodyResponseError as error:
-            return Candidate(envelope.id, same=False, unclear=str(error), guessed=not filtered, **facts)
-        differs, open_ = list(comparison.differing), list(comparison.unclear)
-        if "address" in differs and reads_alike(self._request.address, envelope):
-            # Spelled so differently that they can only be compared by eye.
-            differs.remove("address")
-            open_.append("address")
-        unclear = f"it leaves open: {', '.join(open_)}" if open_ and not differs else ""
-        return Candidate(
-            envelope.id,
-            same=comparison.same,
-            unclear=unclear,
-            differs=tuple(differs),
-            guessed="address" in differs,
-            **facts,
+    check = check_address(request.address, request.chain, request.network)
+    if check.verdict == "invalid":
+        raise CustodyRequestError(
+            f"nothing was sent: address: {escape(_shorten(request.address))} is not a valid {request.chain} address: "
+            f"{check.reason}; check_address=False sends it all the same",
+            setting="address",
         )
 
 

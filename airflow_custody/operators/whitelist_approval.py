@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_custody._base import request_ids_or_skip
 from airflow_custody.client.arguments import check_names, check_settings, check_text, describe, refuse_missing
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
@@ -14,25 +15,31 @@ from airflow_custody.operators._base import CustodyOperator
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import WhitelistRequest
+    from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.signers import Signer
 
 
 class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     """
-    Approve whitelisting requests with one signature: all of them, or none.
+    Approve whitelisting requests: any number, in batches of at most 100 with one signature each.
 
     Reads the requests from the service, verifies each payload against the hash that is signed, and accounts for all of
     it: each key is known, and its value is what was asked for, empty, a harmless default of the service, or accepted by
-    name. Then it reads them again, logs all that it signs, signs, and sends the approval. Whatever does not match fails
-    without retries, names the field, and nothing is signed. Nothing is ever signed from XCom alone. When the response
-    is lost, or does not say that all were signed, the operator looks whether the service has this user's signatures
-    over the current hashes before it says that trying again is safe.
+    name. Whatever does not match fails without retries, names the field, and nothing is signed: all requests are
+    reviewed before the first signature. Then, batch after batch, it reads them again, logs all that it signs, signs,
+    and sends the approval. The service takes a batch whole or not at all. Nothing is ever signed from XCom alone. When
+    the response is lost, or does not say that all were signed, the operator looks whether the service has this user's
+    signatures over the current hashes before it says that trying again is safe.
+
+    The ids, in numeric order, make the same batches in each try. If one fails after others were signed, the error says
+    which, and how many requests are signed. A later try, also after the task was killed or cleared, leaves batches
+    alone that this user has signed, once their signatures and payloads are verified, and goes on with the others. In
+    the first try, a request that this user has signed is refused. It takes three calls for each batch, and one more.
 
     Needs the role ``WhitelistedAddressApprover``, and that the service knows the signer's public key as that of the
     connection's user. Killing the task does not take an approval back. The operation is undocumented.
 
-    :param request_ids: one id or several, at most 100. (templated)
+    :param request_ids: one id or several, each once; any number. (templated)
     :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
         (``create.output["request"]``), a list of these, or the same fields by hand. ``None`` must be written
         explicitly, and signs whatever the requests ask for; a template or upstream task without a value is refused,
@@ -45,10 +52,13 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     :param comment: what the requests' history will say. (templated)
     :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
         right before. Default 30.
+    :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list: nothing was created, say.
+        Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: the number of requests that were signed.
+    :return: the number of requests that have this user's signature now.
     :raises AirflowFailException: if something does not match, or if it cannot be known whether the approval was taken;
         it says whether something was signed.
+    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "accept_fields", "comment", "custody_conn_id")
@@ -63,6 +73,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         accept_fields: Iterable[str] = (),
         comment: str = "approved by {{ dag.dag_id }}, {{ run_id }}",
         lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -73,13 +84,14 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         self.accept_fields = accept_fields
         self.comment = comment
         self.lookup_wait = lookup_wait
-        check_settings(durations={"lookup_wait": lookup_wait})
+        self.skip_if_empty = skip_if_empty
+        check_settings(durations={"lookup_wait": lookup_wait}, flags={"skip_if_empty": skip_if_empty})
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
         from airflow_custody.client.whitelist.approval import Approver
-        from airflow_custody.client.whitelist.models import check_request_ids
+        from airflow_custody.client.whitelist.batches import name_some
 
-        ids = check_request_ids(self.request_ids)
+        ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
         # None that a person wrote: what the run has None for is refused before.
         expected = None if self.expected is None else _by_id(ids, self.expected)
@@ -93,26 +105,29 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
             accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or [],
             earlier_try=context["ti"].try_number > 1,
         )
-        self.log.info("Signed: %s.", ", ".join(ids))
+        self.log.info("Signed: %s.", name_some(ids))
         return number
 
 
 class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     """
-    Reject whitelisting requests, all of them or none.
+    Reject whitelisting requests: any number, in batches of at most 100, each whole or not at all.
 
-    Needs the role ``WhitelistedAddressApprover``. If the service refuses a later try, because an earlier one whose
-    response was lost has rejected them, say, or if a gateway refuses, the task succeeds only if the status of each
-    request says that it is rejected; the log says so. The operation is undocumented.
+    Needs the role ``WhitelistedAddressApprover``. If the service refuses a later try, because an earlier one has
+    rejected them, say, or if a gateway refuses, the task succeeds only if the status of each request says that it is
+    rejected; the log says so. If a batch fails after others were rejected, the error says which, and how many requests
+    are rejected; a later try goes on with the others. The operation is undocumented.
 
-    :param request_ids: one id or several. (templated)
+    :param request_ids: one id or several, each once; any number. (templated)
     :param comment: why; not empty. (templated)
     :param rejected_statuses: status words, compared without case, that say that a request is rejected. Default
         ``rejected``: the service's words are not published. (templated)
+    :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the ids.
     :raises AirflowFailException: if an id or the comment is missing, or the service refuses and one of the requests is
         not rejected.
+    :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
     template_fields: Sequence[str] = ("request_ids", "comment", "rejected_statuses", "custody_conn_id")
@@ -124,6 +139,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         request_ids: str | Iterable[str],
         comment: str,
         rejected_statuses: Iterable[str] = ("rejected",),
+        skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -131,19 +147,34 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         self.request_ids = request_ids
         self.comment = comment
         self.rejected_statuses = rejected_statuses
+        self.skip_if_empty = skip_if_empty
+        check_settings(flags={"skip_if_empty": skip_if_empty})
 
     def _run(self, context: Context, hook: CustodyHook) -> list[str]:
-        from airflow_custody.client.whitelist.models import check_request_ids
-        from airflow_custody.client.whitelist.progress import has_status
+        from airflow_custody.client.whitelist.batches import BatchProgress
+        from airflow_custody.client.whitelist.models import cut_into_batches
 
-        ids = check_request_ids(self.request_ids)
+        ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
         words = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or []
         client = hook.get_conn()
+        batches = cut_into_batches(ids)
+        progress = BatchProgress("rejected", batches, self.log)  # type: ignore[arg-type]
+        for number, batch in enumerate(batches):
+            with progress.failing_in(number):
+                self._reject_batch(client, batch, comment, words, later_try=context["ti"].try_number > 1)
+            progress.done_now(number)
+        return ids
+
+    def _reject_batch(
+        self, client: CustodyClient, ids: list[str], comment: str, words: list[str], *, later_try: bool
+    ) -> None:
+        from airflow_custody.client.whitelist.progress import has_status
+
         try:
             client.reject_whitelist_requests(ids, comment, rejected_statuses=words)
         except CustodyError as error:
-            if error.retryable or not error.from_service or context["ti"].try_number == 1:
+            if error.retryable or not error.from_service or not later_try:
                 raise
             try:
                 rejected = {each.id for each in client.find_whitelist_requests(ids=ids) if has_status(each, words)}
@@ -158,22 +189,21 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
                 error.message.rstrip("."),
                 ", ".join(ids),
             )
-            return ids
-        self.log.info("Rejected %s.", ", ".join(ids))
-        return ids
+        else:
+            self.log.info("Rejected %s.", ", ".join(ids))
 
 
 def _by_id(ids: list[str], expected: Any) -> dict[str, WhitelistRequest]:
     """Return what is expected of each request, by its id."""
     from airflow_custody.client import WhitelistRequest
-    from airflow_custody.client.whitelist.models import check_request_id
+    from airflow_custody.client.whitelist.models import check_request_id, fetch_items
 
     if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
         raise CustodyRequestError(
             "'expected' must be what the create task pushed as 'request', or a list of these, not "
             f"{describe(expected)}; nothing was signed"
         )
-    descriptions = [expected] if isinstance(expected, Mapping) else list(expected)
+    descriptions = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
     if isinstance(expected, str) or not any(descriptions):
         raise CustodyRequestError(
             "'expected' does not say what the requests must ask for (did a template render to nothing?); nothing was "

@@ -147,8 +147,8 @@ class PollResult(Generic[T]):
     """
     What one poll brought for one subject.
 
-    :param value: what was fetched; None if there is an error.
-    :param error: what the poll failed with; None if it did not.
+    :param value: what was fetched; None if nothing was.
+    :param error: what the poll, or a part of it, failed with; None if it did not.
     """
 
     value: T | None = None
@@ -238,7 +238,7 @@ class SharedPoll(Generic[S, T]):
                 errors = [result.error for result in results if result.error is not None]
                 polls += 1
                 # The trouble of one subject is no reason to ask less often for the others.
-                failures = failures + 1 if errors and len(errors) == len(results) else 0
+                failures = failures + 1 if results and all(each.value is None for each in results) else 0
                 # What asks for the longest pause counts.
                 error = max(errors, key=lambda each: each.retry_after or 0.0, default=None)
                 delay = self._schedule.next_delay(polls, failures, error)
@@ -324,15 +324,16 @@ async def poll_until(
             return event("timeout", message=last)
         except StopAsyncIteration:
             return error_event(CustodyError("the poll has ended", operation="wait", retryable=True))
-        if result.error is not None:
-            if not result.error.transient:
-                return error_event(result.error)
-            last = str(result.error)
+        if result.value is None:
+            error = result.error or CustodyError("the poll brought no result", retryable=True)
+            if not error.transient:
+                return error_event(error)
+            last = str(error)
             if on_error is not None:
                 on_error()
         else:
             try:
-                judged = judge(result.value)  # type: ignore[arg-type] # no error, so there is a value
+                judged = judge(result.value)
             except Exception as exception:
                 return error_event(wrap_unexpected(exception, "wait"))
             if isinstance(judged, TriggerEvent):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger
 
 from airflow_custody.client.arguments import check_names, check_seconds, check_text, check_time, plain_names
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyResponseError
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
 from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, GoneJudge
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import PollResult, PollSchedule, SharedPoll, error_event, event, poll_until
@@ -19,17 +20,36 @@ if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.whitelist.progress import ListedRequest
+    from airflow_custody.client.whitelist.group_progress import GroupProgress
+    from airflow_custody.client.whitelist.progress import ListedRequest, Progress
+
+    #: What a poll brings for one trigger, by id.
+    Found = Mapping[str, PollResult[Progress]]
 
 #: How many look-ups one poll makes at most to find the requests that make a look-up of many fail.
 MAX_ISOLATING_LOOKUPS = 48
 # Statuses with which a service may refuse a whole look-up because of one request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
+# What makes a trigger look once more, at once; it does not leave the trigger.
+_CONFIRM = event("confirm")
+
+
+@dataclass(frozen=True, eq=False)
+class _Wanted:
+    """
+    What one trigger waits for.
+
+    :param ids: returns the ids that are to be looked up in a poll.
+    :param judge: judges where one is listed, in the thread that polls.
+    """
+
+    ids: Callable[[], Sequence[str]]
+    judge: Callable[[ListedRequest], Progress]
 
 
 class CustodyWhitelistRequestTrigger(BaseTrigger):
     """
-    A trigger that polls until a whitelisting request is in effect.
+    A trigger that polls until a whitelisting request is in effect, or all of several are.
 
     Fires once: ``{"status": "effective", "result": ...}``, ``{"status": "timeout", "message": ...}`` or
     ``{"status": "error", "error": ...}``, the last also when it was rejected or is gone: missing from
@@ -37,10 +57,11 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     response, a 5xx or a 429 is logged, and polls become rarer until the service responds again.
 
     All triggers of one connection and interval in a triggerer share one poll, unless they back off exponentially: two
-    calls for each hundred requests, and one more when some are in effect. A request that makes the service refuse the
-    look-up of a hundred is found, and looked up alone.
+    calls for each hundred requests, and one more when some are in effect. Those with more than a hundred requests share
+    another one, so that they hold up nobody else. A request that makes the service refuse the look-up of a hundred is
+    found, and looked up alone.
 
-    :param request_id: the request's id.
+    :param request_id: the request's id, or a list of ids.
     :param effective_statuses: see the sensor.
     :param rejected_statuses: see the sensor.
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
@@ -57,7 +78,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     def __init__(
         self,
         *,
-        request_id: str,
+        request_id: str | Sequence[str],
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         custody_conn_id: str = CustodyHook.default_conn_name,
@@ -67,7 +88,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         max_wait: float | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.request_id = request_id
+        self.request_id = plain_names(request_id)
         # Read where the wait begins: what is wrong with them ends it with an event.
         self.effective_statuses = _words(effective_statuses)
         self.rejected_statuses = _words(rejected_statuses)
@@ -96,31 +117,40 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait for what the shared poll brings for this request."""
-        from airflow_custody.client.whitelist.models import check_request_id
+        """Wait for what the shared poll brings for these requests."""
+        from airflow_custody.client.whitelist.models import check_request_id, check_request_ids, is_list_of_ids
 
         try:
-            # Before it joins the others: what is no id must not travel with theirs.
-            request_id = check_request_id(self.request_id, "request_id")
+            # Before they join the others: what is no id must not travel with theirs.
+            if is_list_of_ids(self.request_id):
+                ids = check_request_ids(self.request_id, "request_id", limit=None, merge=True)
+                waiting = self._wait_for_all(ids)
+            else:
+                waiting = self._wait_for_one(check_request_id(self.request_id, "request_id"))
             self._check_arguments()
         except CustodyError as error:
             yield error_event(error)
             return
-        interval = float(self.poke_interval)
         # A trigger that backs off has a rhythm of its own, and so a poll of its own.
-        key = object() if self.exponential_backoff else ("whitelist", self.custody_conn_id, interval)
+        interval, is_large, alone = float(self.poke_interval), waiting.is_large, self.exponential_backoff
         schedule = PollSchedule(interval, self.exponential_backoff, self.max_wait, self.deadline)
-        poll = SharedPoll(key, self.custody_conn_id, _fetch, schedule)
-        with poll.subscribe(request_id) as results:
-            yield await poll_until(
-                results,
-                self._judge,
-                deadline=self.deadline,
-                interval=interval,
-                log=self.log,
-                # Missing in a row: what a failed poll would have shown, nobody knows.
-                on_error=self._gone.reset,
-            )
+        fired = _CONFIRM
+        while fired is _CONFIRM:
+            key = object() if alone else ("whitelist", self.custody_conn_id, interval, is_large)
+            poll: SharedPoll[_Wanted, Found] = SharedPoll(key, self.custody_conn_id, _fetch, schedule)
+            with poll.subscribe(waiting.wanted) as results:
+                fired = await poll_until(
+                    results,
+                    waiting.judge,
+                    deadline=self.deadline,
+                    interval=interval,
+                    log=self.log,
+                    # Missing in a row: what a failed poll would have shown, nobody knows.
+                    on_error=waiting.forget_missing,
+                )
+            # A poll that has just begun looks at once.
+            alone = True
+        yield fired
 
     def _check_arguments(self) -> None:
         check_names("effective_statuses", self.effective_statuses)
@@ -132,15 +162,39 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         if self.max_wait is not None:
             check_seconds("max_wait", self.max_wait)
 
-    def _judge(self, listed: ListedRequest) -> TriggerEvent | str:
-        """Return the event that ends the wait, or in words why the request is not in effect yet."""
+    def _wait_for_one(self, request_id: str) -> _Waiting:
         from airflow_custody.client.whitelist.progress import judge_progress
 
-        progress = self._gone.judge(
-            judge_progress(
+        def judge(listed: ListedRequest) -> Progress:
+            return judge_progress(
                 listed, effective_statuses=self.effective_statuses, rejected_statuses=self.rejected_statuses or ()
             )
+
+        return _Waiting(
+            _Wanted(lambda: (request_id,), judge),
+            lambda found: self._judge(found[request_id].value),  # type: ignore[arg-type] # an error alone is no value
+            self._gone.reset,
         )
+
+    def _wait_for_all(self, ids: list[str]) -> _Waiting:
+        from airflow_custody.client.whitelist.group_progress import GroupProgress
+
+        group = GroupProgress(
+            ids,
+            effective_statuses=self.effective_statuses,
+            rejected_statuses=self.rejected_statuses or (),
+            gone_after=self.gone_after,
+        )
+        return _Waiting(
+            _Wanted(lambda: group.to_poll, group.judge),
+            lambda found: self._judge_group(group, found),
+            group.forget_missing,
+            is_large=len(ids) > MAX_PAGE_SIZE,
+        )
+
+    def _judge(self, judged: Progress) -> TriggerEvent | str:
+        """Return the event that ends the wait, or in words why the request is not in effect yet."""
+        progress = self._gone.judge(judged)
         summary = progress.summary(self.request_id)
         if progress.state == "effective":
             return event("effective", result=progress.to_json(self.request_id))
@@ -151,19 +205,85 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             self.log.warning("%s.", summary)
         return summary
 
+    def _judge_group(self, group: GroupProgress, found: Found) -> TriggerEvent | str:
+        """Return the event that ends the wait, or in words why not all requests are in effect yet."""
+        errors = {each: result.error for each, result in found.items() if result.error is not None}
+        group.begin_poll()
+        group.update({each: result.value for each, result in found.items() if result.value is not None})
+        group.forget_missing(errors)
+        if failure := group.failure():
+            return error_event(CustodyConflictError(failure))
+        for each, error in errors.items():
+            if not error.transient:
+                return error_event(_naming(each, error))
+        if group.is_done:
+            return event("effective", result=group.to_json())
+        if group.confirm():
+            self.log.info("All have been in effect: looking them up once more.")
+            return _CONFIRM
+        for warning in group.unknown_statuses():
+            self.log.warning("%s.", warning)
+        failed = f". {len(errors)} could not be looked up: {next(iter(errors.values())).reason}" if errors else ""
+        return group.summary() + failed
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """
+    How a trigger waits.
+
+    :param wanted: what its poll looks up.
+    :param judge: judges what a poll brought.
+    :param forget_missing: called when a poll brought nothing.
+    :param is_large: whether it fills batches of its own.
+    """
+
+    wanted: _Wanted
+    judge: Callable[[Found], TriggerEvent | str]
+    forget_missing: Callable[[], object]
+    is_large: bool = False
+
 
 def _words(words: str | Iterable[str] | None) -> Any:
     return plain_names([words] if isinstance(words, str) else words)
 
 
-def _fetch(client: CustodyClient, ids: Sequence[str]) -> Mapping[str, PollResult[ListedRequest]]:
+def _fetch(client: CustodyClient, waits: Sequence[_Wanted]) -> Mapping[_Wanted, PollResult[Found]]:
+    """Fetch where the requests are listed that triggers wait for, each once."""
+    asked = {wanted: wanted.ids() for wanted in waits}
+    found = _look_up(client, list(dict.fromkeys(each for ids in asked.values() for each in ids)))
+    return {wanted: _result_of(wanted, {each: found[each] for each in ids}) for wanted, ids in asked.items()}
+
+
+def _result_of(wanted: _Wanted, listed: Mapping[str, PollResult[ListedRequest]]) -> PollResult[Found]:
+    """Return what a poll brought for one trigger: an error alone, if there is nothing else."""
+    found: Found = {
+        each: PollResult(None if result.value is None else wanted.judge(result.value), result.error)
+        for each, result in listed.items()
+    }
+    errors = [result.error for result in found.values() if result.error is not None]
+    # What ends the wait counts first, and then what asks for the longest pause.
+    error = next((each for each in errors if not each.transient), None)
+    error = error or max(errors, key=lambda each: each.retry_after or 0.0, default=None)
+    return PollResult(None if errors and len(errors) == len(found) else found, error)
+
+
+def _naming(request_id: str, error: CustodyError) -> CustodyError:
+    """Return the error of a look-up of many, with the request that it is about if it is about one."""
+    if not _may_be_of_one(error):
+        return error
+    named = CustodyError.from_json(error.to_json())
+    named.advice = " ".join(filter(None, [f"It is about whitelisting request {request_id}.", error.advice]))
+    return named
+
+
+def _look_up(client: CustodyClient, ids: Sequence[str]) -> dict[str, PollResult[ListedRequest]]:
     """
-    Fetch where requests are listed.
+    Find where requests are listed.
 
     A look-up that fails for a reason that one request may have is halved until that request is alone, so that the
     others go on.
     """
-    from airflow_custody.client.http.operation import MAX_PAGE_SIZE
     from airflow_custody.client.whitelist.progress import find_listed
 
     found: dict[str, PollResult[ListedRequest]] = {}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from secret_forms import FORMS, forms_of, secrets
 
-from airflow_custody.client.text import Secret, as_list, count, has_unprintable, redact, sanitize
+from airflow_custody.client.text import Secret, as_list, count, escape, has_unprintable, redact, sanitize
 
 
 @given(st.text(max_size=2000), st.integers(2, 300))
@@ -90,3 +90,11 @@ def test_many_tokens_cost_little() -> None:
     started = time.perf_counter()
     redact('{"message": "caf\\u00e9 &amp; %20"}' * 200, many)
     assert time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("letter", "\u034f\u115f\u1160\u17b4\u2800\u3164\uffa0\u200b\x1b")
+def test_letters_that_cannot_be_seen_are_found(letter: str) -> None:
+    assert has_unprintable(f"a{letter}b")
+    assert sanitize(f"a{letter}b") == "a b"
+    assert escape(f"a{letter}b") == f"a\\u{ord(letter):04x}b"
+    assert not has_unprintable("Zürich é 漢字 한글 ❤️")

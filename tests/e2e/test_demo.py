@@ -23,15 +23,21 @@ def test_the_main_job_end_to_end() -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     output = done.stdout
     steps = [
-        "is not healthy",
+        "gate      closed",
         "gate      open",
-        "request   created: id 3711",
-        "asks: Request 3711: whitelist Treasury cold wallet on ETH?",
-        "answers: Approve",
-        "bob's key has signed",
-        "carol's key has signed",
-        "effect    the whitelisting has taken effect",
-        "notice    Request 3711 has taken effect; decided by alice",
+        "plan      fails: the file: 1 fault; nothing was sent",
+        "line 28: address: 'bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4' is not a valid BTC address",
+        "plan      37 create, 1 pending, 11 unchanged, 1 differs",
+        "asks alice or dave: Apply whitelist plan",
+        "mallory tries to approve it: refused, HTTP status 403",
+        "alice approves it",
+        "apply     37 created, each once",
+        "bob's key has signed 37",
+        "carol's key has signed 37",
+        "effect    all 37 have taken effect",
+        "proof     fails: the service does not have what the file says: 1 differs, 1 pending: line 14 differs (label)",
+        "plan      nothing to do",
+        "proof     the service has what the file says: 50 unchanged",
     ]
     assert [step for step in steps if step not in output] == []
     assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)

@@ -10,17 +10,20 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
-SNIPPETS = re.findall(r"<!-- from (\S+): (\S+) -->\n```python\n(.*?)```", README, re.DOTALL)
+SNIPPETS = re.findall(r"<!-- from (\S+): (\S+) -->\n```(?:python|yaml)\n(.*?)```", README, re.DOTALL)
 
 
-def test_every_python_snippet_names_its_source() -> None:
+def test_every_snippet_names_its_source() -> None:
     assert SNIPPETS
-    assert README.count("```python") == len(SNIPPETS)
+    assert README.count("```python") + README.count("```yaml") == len(SNIPPETS)
 
 
 @pytest.mark.parametrize(("path", "mark", "snippet"), SNIPPETS, ids=[mark for _, mark, _ in SNIPPETS])
 def test_a_snippet_is_the_text_of_its_file(path: str, mark: str, snippet: str) -> None:
     text = (ROOT / path).read_text()
+    if mark == "all":
+        assert snippet.strip() == text.strip()
+        return
     found = re.search(rf"# \[START {mark}\]\n(.*?)\n[ ]*# \[END {mark}\]", text, re.DOTALL)
     assert found, f"{path} has no {mark}"
     assert snippet.strip() == textwrap.dedent(found[1]).strip()
@@ -38,7 +41,7 @@ def test_the_table_of_faults_lists_what_the_suite_runs_and_enforces(monkeypatch:
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "faults"))
     from scenarios import NETWORK_SCENARIOS, SCENARIOS, WORKER_SCENARIOS
 
-    rows = re.findall(r"^\| (.*?) \| \d \| (\d+) \| (.*?) \|$", README, re.MULTILINE)
+    rows = re.findall(r"^\| (.*?) \| \d+ \| (\d+) \| (.*?) \|$", README, re.MULTILINE)
     scenarios = [*NETWORK_SCENARIOS, *SCENARIOS, *WORKER_SCENARIOS]
     assert [row[0] for row in rows] == [scenario.fault for scenario in scenarios]
     for (_, requests, result), scenario in zip(rows, scenarios, strict=True):

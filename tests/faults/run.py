@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import shutil
 import signal
@@ -31,13 +32,17 @@ from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.sandbox import SandboxControl, SandboxError
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 TOKEN = "fault-suite"
 # The sandbox responds immediately: this is for the responses that never arrive.
 TIMEOUT = 3.0
 SCENARIO_TIMEOUT = 240.0
 # For all scenarios together: if Airflow itself has died, each of them would wait for its own time-out.
 TOTAL_TIMEOUT = 600.0
-MAX_PARALLEL = 6
+MAX_PARALLEL = 8
+# Seconds until a try is killed. After the maximum it has found out what became of what an earlier one sent.
+MEAN_SECONDS_TO_KILL = 2.5
+MAX_SECONDS_TO_KILL = 9.0
 # Seconds. The kernel sends what was not acknowledged again after 0.2, 0.6, 1.4, ... 25.4 and 51 seconds.
 NETWORK_GONE = 27.0
 STARTED = time.monotonic()
@@ -94,8 +99,9 @@ class Outcome:
 class ScenarioRun:
     """One run of a scenario, from its preparation to its outcome."""
 
-    def __init__(self, scenario: Scenario, airflow: Standalone, service: Service, folder: Path) -> None:
+    def __init__(self, scenario: Scenario, airflow: Standalone, service: Service, folder: Path, seed: int) -> None:
         self.scenario = scenario
+        self.seed = seed
         self.airflow = airflow
         self.service = service
         self.pid_file = folder / f"{scenario.name}.pid"
@@ -114,11 +120,15 @@ class ScenarioRun:
             "trigger two runs": self._trigger_two_runs,
             "a person gives the id": self._person_gives_id,
             "a person says that none was created": self._person_says_none,
+            "kill at random": self._kill_at_random,
         }
         procedures[self.scenario.procedure]()
-        return self._evaluate()
+        return self._evaluate_rows() if self.scenario.rows else self._evaluate()
 
     def _prepare(self) -> None:
+        if self.scenario.rows:
+            lines = [f"Row {number},{_address(number)},ETH" for number in range(1, self.scenario.rows + 1)]
+            self.pid_file.with_suffix(".csv").write_text("\n".join(["label,address,blockchain", *lines]))
         if self.scenario.procedure == "start the service late":
             return
         self.service.start()
@@ -206,7 +216,8 @@ class ScenarioRun:
         self._clear_task()
 
     def _request_clear(self) -> None:
-        body = {"dry_run": False, "dag_run_id": "run", "task_ids": ["create"], "only_failed": False}
+        task_id = "apply" if self.scenario.rows else "create"
+        body = {"dry_run": False, "dag_run_id": "run", "task_ids": [task_id], "only_failed": False}
         self.airflow.call("POST", f"/dags/{self.scenario.name}/clearTaskInstances", body)
 
     def _clear_task(self) -> None:
@@ -240,6 +251,29 @@ class ScenarioRun:
         self._trigger("one")
         self._trigger("two")
         self._until_done()
+
+    def _kill_at_random(self) -> None:
+        # Seeded with a text: each scenario has moments of its own.
+        moments = random.Random(f"{self.seed} {self.scenario.name}")
+        supervisors = moments.sample(range(self.scenario.kills), self.scenario.supervisor_kills)
+        self._trigger("run")
+        last = ""
+        for number in range(self.scenario.kills):
+            self._until(lambda: self._is_new_try(last), "the next try")  # noqa: B023 - called at once
+            time.sleep(min(moments.expovariate(1 / MEAN_SECONDS_TO_KILL), MAX_SECONDS_TO_KILL))
+            last = self.pid_file.read_text()
+            task, supervisor = map(int, last.split())
+            with suppress(ProcessLookupError):
+                os.kill(supervisor if number in supervisors else task, signal.SIGKILL)
+        self._until_done()
+
+    def _is_new_try(self, last: str) -> bool:
+        """Tell whether another process carries out the task; a person clears it if it is done already."""
+        if self.pid_file.exists() and self.pid_file.read_text() != last:
+            return True
+        if last and self._is_done():
+            self._request_clear()
+        return False
 
     # --- results -------------------------------------------------------------------------------------------
 
@@ -275,6 +309,25 @@ class ScenarioRun:
             guarantee_held=guarantee_held,
         )
 
+    def _evaluate_rows(self) -> Outcome:
+        asked = {_address(number): f"Row {number}" for number in range(1, self.scenario.rows + 1)}
+        made = {each["id"]: each for each in self.service.control.whitelist_requests()}
+        own = {each["address"] for name, each in made.items() if name not in self.existing}
+        (task,) = [each for each in self._tasks("run") if each["task_id"] == "apply"]
+        pushed = self._xcom_value(task, "requests") if task["state"] == "success" else []
+        # Each id is that of what its row asks for.
+        correct = [
+            each["id"]
+            for each in pushed
+            if each["id"] in made
+            and (each["address"], each["label"]) == (made[each["id"]]["address"], made[each["id"]]["label"])
+            and asked.get(each["address"]) == each["label"]
+        ]
+        requests = self._requests()
+        guarantee_held = len(requests) == len(asked) == len(set(correct)) and own == set(asked)
+        result = f"all {len(correct)} ids in their place" if guarantee_held else f"WRONG: {task['state']}"
+        return Outcome(str(task["try_number"]), len(requests), result, guarantee_held)
+
     def _requests(self) -> list[str]:
         """Return the ids of the requests that did not exist in advance."""
         found = [request["id"] for request in self.service.control.whitelist_requests()]
@@ -295,8 +348,12 @@ class ScenarioRun:
         return max((task["try_number"] for run in self.runs for task in self._tasks(run)), default=0)
 
     def _xcom(self, task: dict[str, Any]) -> str:
-        path = f"/dags/{self.scenario.name}/dagRuns/{task['dag_run_id']}/taskInstances/create/xcomEntries/return_value"
-        return str(self.airflow.call("GET", f"{path}?map_index={task['map_index']}")["value"])
+        return str(self._xcom_value(task, "return_value"))
+
+    def _xcom_value(self, task: dict[str, Any], key: str) -> Any:
+        path = f"/dags/{self.scenario.name}/dagRuns/{task['dag_run_id']}/taskInstances/{task['task_id']}"
+        query = f"map_index={task['map_index']}&deserialize=true"
+        return self.airflow.call("GET", f"{path}/xcomEntries/{key}?{query}")["value"]
 
     def _explains(self, task: dict[str, Any]) -> bool:
         return all(part in self._log(task) for part in (*EXPLANATION, INSTRUCTION))
@@ -307,14 +364,12 @@ class ScenarioRun:
             folder /= f"map_index={task['map_index']}"
         return (folder / f"attempt={task['try_number']}.log").read_text()
 
-    def _until_done(self) -> None:
-        def done() -> bool:
-            states = [
-                self.airflow.call("GET", f"/dags/{self.scenario.name}/dagRuns/{run}")["state"] for run in self.runs
-            ]
-            return all(state in ("success", "failed") for state in states)
+    def _is_done(self) -> bool:
+        states = [self.airflow.call("GET", f"/dags/{self.scenario.name}/dagRuns/{run}")["state"] for run in self.runs]
+        return all(state in ("success", "failed") for state in states)
 
-        self._until(done, "the end of the run")
+    def _until_done(self) -> None:
+        self._until(self._is_done, "the end of the run")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = min(time.monotonic() + SCENARIO_TIMEOUT, STARTED + TOTAL_TIMEOUT)
@@ -326,13 +381,19 @@ class ScenarioRun:
         raise TimeoutError(f"timed out waiting for {what}")
 
 
+def _address(number: int) -> str:
+    return f"0x{number:040x}"
+
+
 def main() -> int:
     """Run the scenarios, print the table, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="scenarios to run (default: all)")
     parser.add_argument("--celery", action="store_true", help="use Celery, Redis and PostgreSQL (default: standalone)")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random moments")
     options = parser.parse_args()
+    print(f"random seed: {options.seed}", flush=True)
     no_network = network.create()
     available = [
         *SCENARIOS,
@@ -348,7 +409,7 @@ def main() -> int:
     }
     environment = {
         # The demo has the settings of the database.
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent.parent / "demo")]),
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT / "demo"), str(ROOT)]),
         "FAULTS_FOLDER": str(folder),
         "NO_PROXY": "127.0.0.1,localhost",
     }
@@ -367,7 +428,7 @@ def main() -> int:
 
             def run(scenario: Scenario) -> Outcome:
                 try:
-                    return ScenarioRun(scenario, airflow, services[scenario.name], folder).run()
+                    return ScenarioRun(scenario, airflow, services[scenario.name], folder, options.seed).run()
                 except Exception as error:
                     failures.append(f"{scenario.name}: {traceback.format_exc(limit=3)}")
                     return Outcome("?", -1, f"NOT RUN: {type(error).__name__}: {error}"[:100], guarantee_held=False)

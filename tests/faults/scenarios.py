@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 ADDRESS = "0x" + "ab" * 20
 OTHER = "0x" + "00" * 20
+ROWS = 300
 LOST_RESPONSE = {"method": "POST", "kind": "drop", "work": True}
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}
 
@@ -64,6 +65,9 @@ class Scenario:
     :param first: whether the user has created nothing before, so that the absence of a request proves nothing.
     :param operator: further arguments of the operator.
     :param mapped: number of mapped task instances; 0: the task is not mapped.
+    :param rows: number of rows of a file that is planned and applied; 0: one request is created instead.
+    :param kills: how often that is killed, at random moments.
+    :param supervisor_kills: how often of these it is the supervisor.
     """
 
     name: str
@@ -80,6 +84,9 @@ class Scenario:
     first: bool = False
     operator: dict[str, Any] = field(default_factory=dict)
     mapped: int = 0
+    rows: int = 0
+    kills: int = 0
+    supervisor_kills: int = 0
 
 
 def _sandbox_faults(moment: Moment) -> tuple[dict[str, Any], ...]:
@@ -194,7 +201,25 @@ def _odd_service_scenarios() -> list[Scenario]:
     ]
 
 
+def _applied(name: str, fault: str, **more: Any) -> Scenario:
+    """Return a scenario in which a plan is applied, every tenth response is lost, and the task is killed."""
+    # A fault that is used does not count for those after it.
+    lost = tuple({**LOST_RESPONSE, "skip": skip} for skip in range(9, ROWS, 9))
+    slow = {"method": "POST", "kind": "normal", "delay": 0.1, "times": None}
+    kills = {"rows": ROWS, "requests": ROWS, "kills": 10}
+    return Scenario(name, fault, sandbox_faults=(*lost, slow), procedure="kill at random", **{**kills, **more})
+
+
+APPLY_SCENARIOS = [
+    _applied("applied_1", "300 rows applied, every tenth response lost, task killed at ten random moments"),
+    _applied("applied_2", "the same, and the service lists requests after two seconds", lag=2.0),
+    _applied("applied_3", "the same, with 32 requests at once", operator={"max_parallel": 32}),
+    _applied("applied_4", "the same, with one request at once", operator={"max_parallel": 1}),
+    _applied("applied_5", "the same, and one of the ten times it is the supervisor that is killed", supervisor_kills=1),
+]
+
 SCENARIOS = [
+    *APPLY_SCENARIOS,
     Scenario("nothing", "none"),
     *_process_scenarios(),
     Scenario("refused", "connection refused, then accepted", procedure="start the service late"),

@@ -63,7 +63,7 @@ class Standalone:
             "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-            "AIRFLOW__CORE__PARALLELISM": "6",
+            "AIRFLOW__CORE__PARALLELISM": "8",
             "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": "6",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
             "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
@@ -83,6 +83,7 @@ class Standalone:
         self._session = requests.Session()
         self._session.trust_env = False
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._commands: dict[int, tuple[str, ...]] = {}
 
     def start(self) -> None:
         """Start all processes, without waiting for them."""
@@ -95,6 +96,7 @@ class Standalone:
                 command, env=self.environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
         self._processes.append(process)
+        self._commands[process.pid] = command
         return process
 
     def __enter__(self) -> Standalone:
@@ -128,6 +130,16 @@ class Standalone:
                     os.kill(int(folder.name), signal.SIGKILL)
         for process in self._processes:
             process.wait()
+
+    def memory(self, component: str) -> float:
+        """Return the memory of a component's processes in MiB, what they share counted once."""
+        sessions = {str(pid) for pid, command in self._commands.items() if command[1:] == (component,)}
+        total = 0
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (folder / "stat").read_text().rpartition(")")[2].split()[3] in sessions:
+                    total += int((folder / "smaps_rollup").read_text().split("Pss:")[1].split()[0])
+        return total / 1024
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Call Airflow's public REST API, below ``/api/v2``."""
@@ -189,6 +201,7 @@ class CeleryCluster(Standalone):
         # It applies to SQLite only.
         del self.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"]
         self._stopping = threading.Event()
+        self._database: Path | None = None
 
     def start(self) -> None:
         """Start PostgreSQL and Redis, then Airflow."""
@@ -204,7 +217,8 @@ class CeleryCluster(Standalone):
         """Stop all processes, and delete the database."""
         self._stopping.set()
         super().stop()
-        shutil.rmtree(self._database, ignore_errors=True)
+        if self._database is not None:
+            shutil.rmtree(self._database, ignore_errors=True)
 
     @contextmanager
     def held_store(self) -> Iterator[None]:

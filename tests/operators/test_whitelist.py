@@ -15,6 +15,7 @@ from airflow_custody.client import (
     CustodyResponseError,
 )
 from airflow_custody.client.http import service
+from airflow_custody.client.whitelist.addresses import is_installed
 from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
@@ -37,6 +38,54 @@ def test_returns_the_id_and_logs_a_shortened_address(sandbox: Sandbox, task_log:
     assert ADDRESS not in text
     (request,) = sandbox.control.whitelist_requests()
     assert request["body"] == {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
+
+
+# One character of an address in the case of EIP-55 is another one.
+MISTYPED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"
+needs_addresses = pytest.mark.skipif(not is_installed(), reason="the extra 'addresses' is not installed")
+
+
+@needs_addresses
+def test_a_mistyped_address_is_refused_before_anything_is_sent(sandbox: Sandbox) -> None:
+    with failing_at_once(
+        r"nothing was sent: address: 0x5aAeb6…1BeAeD is not a valid ETH address: .*EIP-55.*; "
+        r"check_address=False sends it all the same"
+    ):
+        create(address=MISTYPED)
+    assert sandbox.control.request_log() == []
+
+
+@needs_addresses
+@pytest.mark.usefixtures("airflow_db")
+def test_a_mistyped_address_is_not_retried(sandbox: Sandbox) -> None:
+    with new_dag() as dag:
+        CustodyCreateWhitelistRequestOperator(
+            task_id="create", label="Treasury", address=MISTYPED, blockchain="ETH", retries=2, retry_delay=timedelta(0)
+        )
+    run = run_dag(dag)
+    assert run.states == {("create", -1): "failed"}
+    assert run.tries["create", -1] == 1
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"address": MISTYPED, "check_address": False},
+        {"address": "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "blockchain": "BTC"},
+        {"address": "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "blockchain": "BTC", "network": "testnet"},
+    ],
+    ids=str,
+)
+def test_only_what_cannot_be_an_address_is_refused(sandbox: Sandbox, given: dict[str, Any]) -> None:
+    assert create(**given) == "3711"
+    (request,) = sandbox.control.whitelist_requests()
+    assert request["body"]["address"] == given["address"]
+
+
+def test_without_the_extra_nothing_is_checked(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
+    assert create(address=MISTYPED) == "3711"
 
 
 def test_every_field_is_sent_by_its_name(sandbox: Sandbox) -> None:
@@ -120,9 +169,9 @@ def test_an_unknown_outcome_fails_without_retry_and_is_sent_once(sandbox: Sandbo
 
 def test_refused_by_the_service_fails_at_once(sandbox: Sandbox) -> None:
     with failing_at_once("must follow"):
-        create(address="0x12")
+        create(address="0x12", check_address=False)
     with failing_at_once("not active"):
-        create(blockchain="DOGE", address="D123")
+        create(blockchain="DOGE", address="D123", check_address=False)
 
 
 def test_a_rate_limit_and_a_refused_connection_are_left_to_retries(

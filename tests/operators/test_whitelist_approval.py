@@ -244,7 +244,7 @@ def reject(ids: Any, try_number: int = 1, **arguments: Any) -> list[str]:
 
 def test_reject(sandbox: Sandbox, ann: Person, task_log: TaskLog) -> None:
     numbers = [create()["id"], create(label="b")["id"]]
-    for comment, ids in (("", numbers), ("x", []), ("x", "x"), ("x", range(101)), ("x", ["1", 1])):
+    for comment, ids in (("", numbers), ("x", []), ("x", "x"), ("x", [*range(101), 7]), ("x", ["1", 1])):
         with failing_at_once(r"nothing was (signed or )?sent"):
             reject(ids, comment=comment)
     assert reject(numbers) == numbers

@@ -50,10 +50,19 @@ def whitelist_trigger(**arguments: Any) -> CustodyWhitelistRequestTrigger:
 
 
 @pytest.mark.parametrize(
-    "value", [*NUMBERS, None, "", "None", "9" * 20, "9" * 5000, "٣", "1/2"], ids=lambda x: repr(type(x))
+    "value",
+    [*(each for each in NUMBERS if each != [1]), None, "", "None", "9" * 20, "9" * 5000, "٣", "1/2"],
+    ids=lambda x: repr(type(x)),
 )
 def test_an_odd_id(sandbox: Sandbox, value: Any) -> None:
     assert_refused(whitelist_trigger(request_id=value), "request_id must be a whole number")
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize("value", [[None], [["1"]], [1.5], ["1", ""], ["1", "None"]], ids=repr)
+def test_an_odd_id_in_a_list(sandbox: Sandbox, value: Any) -> None:
+    assert_refused(whitelist_trigger(request_id=value), f"request_id[{len(value) - 1}] must be a whole number")
+    assert_refused(whitelist_trigger(request_id=[]), "request_id is an empty list")
     assert sandbox.control.request_log() == []
 
 

@@ -447,10 +447,11 @@ def test_the_event_loop_is_not_blocked_by_many_criteria(sandbox: Sandbox) -> Non
     sandbox.control.set_health(entries)
     with CustodyClient(sandbox.url, sandbox.token) as client:
         checks = client.list_health_checks()
-    started = time.monotonic()
+    # The processor's time of this thread, which other processes do not prolong.
+    started = time.thread_time()
     for number in range(100):
         assert judge(checks, HealthCriteria(healthy_statuses=("success", f"{number}"))).healthy
-    on_the_loop = time.monotonic() - started
+    on_the_loop = time.thread_time() - started
 
     async def scenario() -> float:
         async def one(number: int) -> None:
@@ -462,11 +463,11 @@ def test_the_event_loop_is_not_blocked_by_many_criteria(sandbox: Sandbox) -> Non
             await stream.aclose()
 
         waiting = asyncio.gather(*(one(number) for number in range(100)))
-        pauses, last = [], time.monotonic()
+        pauses, last = [], time.thread_time()
         while not waiting.done():
             await asyncio.sleep(0.005)
-            pauses.append(time.monotonic() - last)
-            last = time.monotonic()
+            pauses.append(time.thread_time() - last)
+            last = time.thread_time()
         await waiting
         return max(pauses)
 

@@ -53,6 +53,9 @@ class Sending:
     :param before_send: called once the connection is established, right before the first byte leaves.
     :param fresh: whether it needs a connection that nothing was sent on before, and that the peer has neither closed
         nor sent anything on.
+    :param reuse_within: with ``fresh``, the seconds since its last complete response for which a connection is used
+        again all the same. Default 0: none is.
+    :param reused: whether it was sent on a connection that had been used before.
     :param sent: whether any part of the request may have left.
     :param tunnelled: whether a proxy has connected us to the service.
     :param refused_by_proxy: whether a proxy was reached and did not connect us to the service.
@@ -62,6 +65,8 @@ class Sending:
     timeout: float
     before_send: Callable[[], None] | None = None
     fresh: bool = False
+    reuse_within: float = 0.0
+    reused: bool = False
     sent: bool = False
     tunnelled: bool = False
     refused_by_proxy: bool = False
@@ -194,8 +199,15 @@ class _Connection(HTTPConnection):
     """A connection that sends nothing before it stands, and nothing against ``before_send``."""
 
     response_class = _Response
+    #: When its last response was complete; None: there was none.
+    idle_since: float | None = None
+
+    def is_recent(self, seconds: float) -> bool:
+        """Tell whether nothing was sent on it yet, or its last response was complete less than so long ago."""
+        return self.idle_since is None or monotonic() - self.idle_since < seconds
 
     def _new_conn(self) -> socket.socket:
+        self.idle_since = None
         sock = super()._new_conn()
         if (sending := _current.get()) is not None:
             # What follows in connecting, a handshake say, has the time that is left.
@@ -221,6 +233,9 @@ class _Connection(HTTPConnection):
         if (sending := _current.get()) is not None:
             sending.prepare()
             left = sending.left()
+            if sending.fresh and not self.is_recent(sending.reuse_within):
+                raise ConnectionLostError
+            sending.reused = self.idle_since is not None
             if sending.fresh and not _is_quiet(self.sock):
                 raise ConnectionLostError
             self.sock.settimeout(left)
@@ -273,11 +288,18 @@ class _Pool(HTTPConnectionPool):
     ConnectionCls = _Connection
 
     def _get_conn(self, timeout: float | None = None) -> Any:
-        connection = super()._get_conn(timeout)
-        if (sending := _current.get()) is not None and sending.fresh:
+        connection = cast("_Connection", super()._get_conn(timeout))
+        sending = _current.get()
+        if sending is not None and sending.fresh and not connection.is_recent(sending.reuse_within):
             # A closed one connects again when it is used.
             connection.close()
         return connection
+
+    def _put_conn(self, conn: Any) -> None:
+        # One that is open still had a complete response that did not announce its end.
+        if conn is not None:
+            conn.idle_since = monotonic()
+        super()._put_conn(conn)
 
 
 class _TLSPool(_Pool, HTTPSConnectionPool):

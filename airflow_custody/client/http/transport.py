@@ -33,6 +33,7 @@ from airflow_custody.client.http.connections import (
     system_text,
     track,
 )
+from airflow_custody.client.http.observation import Observation
 from airflow_custody.client.http.operation import API_ROOT, Operation
 from airflow_custody.client.http.responses import Reply, Response, read_reply
 from airflow_custody.client.http.retries import (
@@ -53,6 +54,10 @@ _CHUNK = 256 * 1024
 _BAD_REQUEST = 400
 # How often the peer may close a connection right before anything is sent on it.
 _MAX_LOST_CONNECTIONS = 3
+# Seconds for which a connection is taken to be open: far below the idle time after which servers close one.
+_REUSE_WITHIN = 1.0
+# Connections that are kept: one for each thread that a caller may have.
+_MAX_CONNECTIONS = 32
 # Seconds to find out whether a server that cannot be talked to speaks TLS.
 _PROBE_TIMEOUT = 5.0
 
@@ -100,19 +105,25 @@ class Transport:
                 auth.hide(secret)
         # Whether the server may still turn out to speak TLS where the base URL says plain HTTP.
         self._maybe_tls = settings.base_url.startswith("http:") and not self._proxies
+        # Whether the peer has kept the connections open that were used again.
+        self._keeps_open = True
         self._session = _Session()
         # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
         self._session.trust_env = False
         user_agent = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", settings.user_agent]))
         self._session.headers.update({"Accept": "application/json", "User-Agent": user_agent})
         # The adapter makes no retries: which are safe is decided here, and logged in our own words.
-        self._session.mount("http://", Adapter())
-        self._session.mount("https://", Adapter())
+        self._session.mount("http://", Adapter(pool_maxsize=_MAX_CONNECTIONS))
+        self._session.mount("https://", Adapter(pool_maxsize=_MAX_CONNECTIONS))
         auth.bind(self)
 
     def close(self) -> None:
         """Close the pooled connections; a later call opens new ones."""
         self._session.close()
+
+    def observe(self, observer: Callable[[Observation], None]) -> None:
+        """Call ``observer`` with what can be seen of each response before its body is read."""
+        self._session.hooks["response"].append(lambda received, **_: observer(Observation.of(received)))
 
     @overload
     def call(
@@ -124,6 +135,7 @@ class Transport:
         body: Any = None,
         before_send: Callable[[], None] | None = None,
         authenticate: bool = True,
+        reuse_connection: bool = False,
     ) -> Reply[T]: ...
 
     @overload
@@ -138,6 +150,7 @@ class Transport:
         body: Any = None,
         before_send: Callable[[], None] | None = None,
         authenticate: bool = True,
+        reuse_connection: bool = False,
     ) -> Reply[Any]:
         """
         Call an operation: send the request, retry it where that is safe, and read the response.
@@ -150,6 +163,8 @@ class Transport:
             before each further sending, or if the connection is closed meanwhile; what it raises comes out of here
             unchanged, and nothing was sent. Default None.
         :param authenticate: whether to send credentials. Default True.
+        :param reuse_connection: whether a request that must not be sent twice may go out on a connection that had a
+            complete response a moment ago. Default False: it gets a new one.
         :return: the reply.
         """
         request = requests.Request(
@@ -163,7 +178,7 @@ class Transport:
         retries, renewed = 0, False
         while True:
             prepared = self._prepare(operation, request)
-            outcome = self._exchange(operation, prepared, before_send)
+            outcome = self._exchange(operation, prepared, before_send, reuse_connection)
             if isinstance(outcome, Response) and outcome.status == 401 and authenticate and not renewed:
                 renewed = True
                 # Newer credentials are worth another try, if it was refused and not carried out: a gateway's 401 proves
@@ -215,7 +230,11 @@ class Transport:
         raise CustodyConfigurationError("the base URL cannot be used", setting="base_url")
 
     def _exchange(
-        self, operation: Operation, prepared: requests.PreparedRequest, before_send: Callable[[], None] | None
+        self,
+        operation: Operation,
+        prepared: requests.PreparedRequest,
+        before_send: Callable[[], None] | None,
+        reuse_connection: bool,
     ) -> Response | _Failure:
         """Send one request once, and return its response or why there is none."""
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
@@ -224,8 +243,16 @@ class Transport:
         timeout = self.settings.timeout
         for _ in range(_MAX_LOST_CONNECTIONS):
             # What must not be sent twice does not rely on a connection that the peer may be about to close, or to send
-            # the late response to an earlier request on.
-            sending = Sending(timeout, before_send, fresh=not operation.is_repeatable)
+            # the late response to an earlier request on. Whoever finds out by itself what became of a lost request may
+            # have it rely on one that had a complete response within the last second, on which nothing has come since,
+            # and that is not closed. It is lost if the peer closes just then; after one such loss, or one connection
+            # that ended so soon, all get new ones.
+            sending = Sending(
+                timeout,
+                before_send,
+                fresh=not operation.is_repeatable,
+                reuse_within=_REUSE_WITHIN if reuse_connection and self._keeps_open else 0.0,
+            )
             chain: list[BaseException] = []
             try:
                 with track(sending):
@@ -242,6 +269,8 @@ class Transport:
             # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
             except Exception as exception:
                 chain = list(exception_chain(exception, earlier))
+            if chain and sending.fresh and sending.reused:
+                self._keeps_open = False
             if not chain or not isinstance(chain[0], ConnectionLostError):
                 break
         if chain:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_custody.client.errors import (
-    CustodyConfigurationError,
     CustodyConflictError,
     CustodyError,
     CustodyNotFoundError,
@@ -18,17 +17,20 @@ from airflow_custody.client.errors import (
     CustodyRequestError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.signers import check_signer, public_key_of
 from airflow_custody.client.text import as_list, count, sanitize
 from airflow_custody.client.whitelist.approval_batch import (
     NO_SIGNATURE,
+    NOTHING_OF_BATCH_SIGNED,
     NOTHING_SIGNED,
     UNIDENTIFIED,
     ApprovalBatch,
     failed,
     message_to_sign,
 )
-from airflow_custody.client.whitelist.models import WhitelistEnvelope, check_request_ids
+from airflow_custody.client.whitelist.approval_key import SigningKey
+from airflow_custody.client.whitelist.batches import BatchProgress, name_some
+from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, has_status
 
 if TYPE_CHECKING:
@@ -40,14 +42,11 @@ if TYPE_CHECKING:
 _POLL_INTERVAL = 1.0
 # Seconds that the listing of what this user may approve may lag behind the others.
 _APPROVAL_LAG = 3.0
-# The order of P-256: r and s are below it.
-_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-_SIGNATURE_BYTES = 64
 
 
 class Approver:
     """
-    Approves whitelisting requests with one signature: all of them, or none.
+    Approves whitelisting requests: a hundred with one signature, all of these or none.
 
     :param client: the client of the user who approves.
     :param signer: the user's key.
@@ -86,61 +85,94 @@ class Approver:
         earlier_try: bool = False,
     ) -> int:
         """
-        Read the requests, account for all of their payloads, read them again, sign, and send the approval.
+        Read all requests, account for all of their payloads, and then approve batch after batch.
 
-        :param ids: the requests' ids; at most 100.
+        A batch is read again, signed, and sent. Nothing is signed before all requests have been reviewed. The ids make
+        the same batches in each try.
+
+        :param ids: the requests' ids; any number of them.
         :param expected: what each must ask for, by id; None: whatever it asks for is signed.
         :param comment: what the history of the requests will say.
         :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
             ``tnParticipantID``; of a link: ``linkedWallets.name``. With ``envelope.action``, a word for
             what approving does that this package does not know is accepted. Default: none.
-        :param earlier_try: whether an earlier try may have sent this approval: then requests that this user has
-            signed already are no failure. Default False.
+        :param earlier_try: whether an earlier try may have sent some of these approvals: then a batch that this user
+            has signed already is no failure, and is left as it is. Default False.
         :return: the number of requests that have this user's signature now.
         :raises CustodyError: if something does not match or cannot be read. Its text says whether something was
-            signed; nothing was sent, unless the service itself refuses.
+            signed; nothing was sent, unless the service itself refuses. With more than one batch, it says which one
+            failed and how many requests are signed.
         :raises CustodyOutcomeUnknownError: if it cannot be known whether the approval was taken; it is retryable if
             it was not.
         """
-        wanted = check_request_ids(ids)
+        wanted = check_request_ids(ids, limit=None)
         if not comment.strip():
             raise _refused("the comment is empty")
         if expected is not None and (lacking := [each for each in wanted if each not in expected]):
-            raise _refused(f"'expected' does not say what {', '.join(lacking)} must ask for")
-        self._check_signer()
-        approval = ApprovalBatch(
-            wanted,
-            expected,
-            frozenset(as_list(accept_fields)),
-            public_key=public_key_of(self._signer),
-            user=self._current_user(),
-        )
+            raise _refused(f"'expected' does not say what {name_some(lacking)} must ask for")
+        key = SigningKey(self._signer)
+        user, accepted = self._current_user(), frozenset(as_list(accept_fields))
+        batches = [
+            ApprovalBatch(batch, expected, accepted, public_key=key.public_key, user=user)
+            for batch in cut_into_batches(wanted)
+        ]
+        progress = BatchProgress("signed", [batch.ids for batch in batches], self._log)
+        to_sign: list[tuple[int, ApprovalBatch, list[str]]] = []
+        for number, batch in enumerate(batches):
+            if progress.done:
+                batch.nothing_signed = NOTHING_OF_BATCH_SIGNED
+            with progress.failing_in(number):
+                hashes = self._review(batch, earlier_try)
+            if hashes is None:
+                progress.done_before(number)
+            else:
+                # Of an envelope, its hash is kept: thousands of them may be large.
+                to_sign.append((number, batch, hashes))
+        if len(batches) > 1:
+            self._log.info(
+                "Reviewed %d requests: %d batches to sign, %d signed before.",
+                len(wanted),
+                len(to_sign),
+                len(batches) - len(to_sign),
+            )
+        for number, batch, hashes in to_sign:
+            if progress.done:
+                batch.nothing_signed = NOTHING_OF_BATCH_SIGNED
+            with progress.failing_in(number):
+                self._approve_batch(batch, hashes, comment, key)
+            progress.done_now(number)
+        return progress.done
+
+    def _review(self, approval: ApprovalBatch, earlier_try: bool) -> list[str] | None:
+        """Return the requests' hashes, once all of them are accounted for; None if an earlier try has signed them."""
         pending = self._wait_until_pending(approval, earlier_try)
         if pending is None:
-            self._log.info("An earlier try has signed %s.", ", ".join(wanted))
-            return len(wanted)
-        hashes = [approval.review(pending[each]) for each in wanted]
+            self._log.info("An earlier try has signed %s.", ", ".join(approval.ids))
+            return None
+        return [approval.review(pending[each]) for each in approval.ids]
+
+    def _approve_batch(self, approval: ApprovalBatch, hashes: list[str], comment: str, key: SigningKey) -> None:
         # Right before the key is used: what is signed is what was there then.
         pending = self._wait_until_pending(approval, earlier_try=False) or {}
-        self._refuse_changes(approval, pending, hashes, "was read", NOTHING_SIGNED)
-        for each in wanted:
+        self._refuse_changes(approval, pending, hashes, "was read", approval.nothing_signed)
+        for each in approval.ids:
             self._log.info("%s", approval.describe(pending[each]))
-        signature = self._sign(approval, hashes)
-        self._log.info("Approving %s with the key %r.", ", ".join(wanted), self._signer.name)
+        signature = self._sign(approval, hashes, key)
+        self._log.info("Approving %s with the key %r.", ", ".join(approval.ids), key.name)
         sent = threading.Event()
         try:
-            taken = self._client.approve_whitelist_requests(wanted, signature, comment, before_send=sent.set)
-            if taken != len(wanted):
+            taken = self._client.approve_whitelist_requests(approval.ids, signature, comment, before_send=sent.set)
+            if taken != len(approval.ids):
                 raise failed(
                     CustodyOutcomeUnknownError,
-                    f"the service says that it took {count(taken, 'signature')} for {count(len(wanted), 'request')}",
+                    f"the service says that it took {count(taken, 'signature')} for "
+                    f"{count(len(approval.ids), 'request')}",
                 )
         except CustodyError as error:
             # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
             if not isinstance(error, CustodyOutcomeUnknownError) and (error.from_service or not sent.is_set()):
                 raise
-            return self._resolve(approval, error)
-        return taken
+            self._resolve(approval, error)
 
     def _current_user(self) -> WireUser:
         try:
@@ -176,64 +208,16 @@ class Approver:
                     CustodyConflictError, f"whitelisting request {each} has changed since it {since}; {consequence}"
                 )
 
-    def _sign(self, approval: ApprovalBatch, hashes: Sequence[str]) -> str:
-        message = message_to_sign(hashes)
+    def _sign(self, approval: ApprovalBatch, hashes: Sequence[str], key: SigningKey) -> str:
         started = time.monotonic()
-        signature, failure = None, None
-        try:
-            signature = self._signer.sign(message)
-        except CustodyError:
-            raise
-        except Exception as exception:
-            failure = exception
-        if failure is not None:
-            raise self._signer_failed(failure)
+        signature = key.sign(message_to_sign(hashes))
         seconds = time.monotonic() - started
-        if not isinstance(signature, bytes):
-            raise self._bad_signature(f"it is not 64 bytes, but of type {type(signature).__name__}")
-        if len(signature) != _SIGNATURE_BYTES:
-            raise self._bad_signature("it is not 64 bytes r||s (is it DER? raw_signature() converts it)")
-        if approval.public_key is not None and not approval.public_key.verifies(signature, message):
-            raise self._bad_signature("the signer's public key does not verify it")
-        numbers = [int.from_bytes(part, "big") for part in (signature[:32], signature[32:])]
-        if not all(0 < each < _ORDER for each in numbers):
-            raise self._bad_signature("its r or s is no number of a P-256 signature")
         if seconds >= self.slow_signer:
             self._log.info("The key took %.1f s: reading the requests again.", seconds)
             self._refuse_changes(
                 approval, self._pending(approval), hashes, "was signed", "a signature was made, and not sent"
             )
         return base64.b64encode(signature).decode()
-
-    def _check_signer(self) -> None:
-        check_signer(self._signer)
-        failure = None
-        try:
-            check = getattr(self._signer, "check", None)
-            if check is not None:
-                check()
-        except CustodyError:
-            raise
-        except Exception as exception:
-            failure = exception
-        if failure is not None:
-            raise self._signer_failed(failure)
-
-    def _signer_failed(self, failure: Exception) -> CustodyError:
-        """Return the error for what a signer raised: a mistake in its code, or trouble of a KMS that may pass."""
-        is_mistake = isinstance(failure, (ValueError, TypeError, AttributeError, LookupError, NotImplementedError))
-        return failed(
-            CustodyConfigurationError if is_mistake else CustodyError,
-            f"the signer {self._signer.name!r} failed: {type(failure).__name__}: {sanitize(failure, 160)}; nothing was "
-            "sent",
-            retryable=not is_mistake,
-        )
-
-    def _bad_signature(self, why: str) -> CustodyError:
-        return CustodyConfigurationError(
-            f"the signature that the signer {self._signer.name!r} returned cannot be used: {why}; it was not sent",
-            setting="signer",
-        )
 
     def _wait_until_pending(self, approval: ApprovalBatch, earlier_try: bool) -> dict[str, WhitelistEnvelope] | None:
         """
@@ -252,7 +236,7 @@ class Approver:
             listed = self._listed(missing)
             now = time.monotonic()
             if self._is_decided(approval, listed):
-                raise _not_pending(listed)
+                raise _not_pending(listed, approval.nothing_signed)
             if len(listed) < len(missing):
                 listed_since = now
                 gone = ", ".join(each for each in missing if each not in listed)
@@ -260,14 +244,14 @@ class Approver:
                     raise failed(
                         CustodyNotFoundError,
                         f"there is no whitelisting request {gone}: not listed within {self._lookup_wait:g} s; "
-                        f"{NOTHING_SIGNED}",
+                        f"{approval.nothing_signed}",
                     )
                 left = started + self._lookup_wait - now
                 self._log.info("Not listed yet: %s. Looking again for at most %.0f s.", gone, left)
             else:
                 left = listed_since + min(_APPROVAL_LAG, self._lookup_wait) - now
                 if left <= 0:
-                    raise _not_pending(listed)
+                    raise _not_pending(listed, approval.nothing_signed)
             self._sleep(min(_POLL_INTERVAL, max(0.05, left)))
 
     def _is_decided(self, approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope]) -> bool:
@@ -306,7 +290,7 @@ class Approver:
             )
         return False
 
-    def _resolve(self, approval: ApprovalBatch, error: CustodyError) -> int:
+    def _resolve(self, approval: ApprovalBatch, error: CustodyError) -> None:
         """
         Find out what became of an approval whose response was lost, or is not the service's word that all were taken.
 
@@ -323,7 +307,7 @@ class Approver:
                     for each in approval.ids:
                         approval.review(listed[each], consequence="it was signed all the same")
                     self._log.info("The service shows the signatures of this user: the approval was taken.")
-                    return len(approval.ids)
+                    return
                 still_pending = set(self._pending(approval)) == set(approval.ids)
             except CustodyError as failure:
                 if late or not failure.retryable:
@@ -367,12 +351,12 @@ def _not_carried_out(error: CustodyError, seconds: float) -> CustodyError:
     return error
 
 
-def _not_pending(listed: Mapping[str, WhitelistEnvelope]) -> CustodyError:
+def _not_pending(listed: Mapping[str, WhitelistEnvelope], consequence: str) -> CustodyError:
     words = ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in listed.items())
     return failed(
         CustodyConflictError,
         f"not pending this user's approval: {words}. This user has signed them already, it is not the "
-        f"turn of a group this user is in, or they are no longer pending; {NOTHING_SIGNED}",
+        f"turn of a group this user is in, or they are no longer pending; {consequence}",
     )
 
 

@@ -16,9 +16,11 @@ from airflow_custody.client.whitelist.review import compare, envelope_faults
 if TYPE_CHECKING:
     from airflow_custody.client.signers import PublicKey
     from airflow_custody.client.users.models import WireUser
-    from airflow_custody.client.whitelist.models import Signing, WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.client.whitelist.envelopes import Signing, WhitelistEnvelope
+    from airflow_custody.client.whitelist.models import WhitelistRequest
 
 NOTHING_SIGNED = "nothing was signed"
+NOTHING_OF_BATCH_SIGNED = "nothing of this batch was signed"
 UNIDENTIFIED = "the service does not say under which external id this user signs"
 NO_SIGNATURE = "no signature of this user"
 
@@ -54,17 +56,22 @@ class ApprovalBatch:
         user: WireUser,
     ) -> None:
         self.ids = ids
+        #: How an error says that these requests have no signature: others may have one.
+        self.nothing_signed = NOTHING_SIGNED
         self.public_key = public_key
         self._expected = expected
         self._accepted = accepted
         self._user = user
 
-    def review(self, envelope: WhitelistEnvelope, *, consequence: str = NOTHING_SIGNED) -> str:
+    def review(self, envelope: WhitelistEnvelope, *, consequence: str | None = None) -> str:
         """
         Return a request's hash, once all that is behind it is accounted for.
 
-        :raises CustodyError: if something is not; the text ends with the consequence.
+        :param envelope: the request, as it was read.
+        :param consequence: what an error ends with. Default: that nothing was signed.
+        :raises CustodyError: if something is not.
         """
+        consequence = consequence or self.nothing_signed
         payload = envelope.payload()
         request = None if self._expected is None else self._expected[envelope.id]
         if request is not None:

@@ -1,14 +1,10 @@
-"""Whitelisting requests: what is asked for, and what the service shows of it."""
+"""Whitelisting requests: their ids, and what is asked for."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from datetime import datetime, timezone
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -17,25 +13,18 @@ from pydantic import (
     ConfigDict,
     Field,
     Strict,
-    StrictInt,
-    StrictStr,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 
 from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
-from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
+from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.text import count, escape, has_unprintable, is_decimal, sanitize
-from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.whitelist.review import ALL_KEYS
-from airflow_custody.client.wire import LENIENT, TypedDict
+from airflow_custody.client.text import count, has_unprintable, is_decimal, sanitize
 
-#: Maximum size of a payload in bytes; a larger one is refused unread.
-MAX_PAYLOAD_BYTES = 1024 * 1024
-# A request cannot be older than any blockchain: such a date is the zero value of some program.
-_EARLIEST_DATE = datetime(2009, 1, 1, tzinfo=timezone.utc)
+T = TypeVar("T")
 
 
 # --- ids ---------------------------------------------------------------------------------------------------
@@ -57,32 +46,56 @@ def check_request_id(value: object, name: str = "the id of a whitelisting reques
     raise CustodyRequestError(f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent")
 
 
-def check_request_ids(values: object) -> list[str]:
+def check_request_ids(
+    values: object,
+    name: str = "request_ids",
+    *,
+    limit: int | None = MAX_PAGE_SIZE,
+    merge: bool = False,
+    may_be_empty: bool = False,
+) -> list[str]:
     """
-    Return the ids of one batch.
+    Return the ids of several requests.
 
-    :param values: one id of a whitelisting request, or several, at most 100.
+    :param values: one id of a whitelisting request, or several.
+    :param name: what an error calls them.
+    :param limit: the largest number of ids; None: any number. Default 100, which a batch holds.
+    :param merge: whether an id that is repeated is taken once. Default False: it is refused.
+    :param may_be_empty: whether there may be none. Default False.
     :return: the ids in ascending numeric order, as an approval signs them.
     :raises CustodyRequestError: if there is none, one is not a number or is repeated, or there are too many.
     """
     if isinstance(values, (str, int)):
-        given = [check_request_id(values, "request_ids")]
+        given = [check_request_id(values, name)]
     elif isinstance(values, (bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
-        raise CustodyRequestError(
-            f"request_ids must be one id or a list of ids, not {describe(values)}; nothing was sent"
-        )
+        raise CustodyRequestError(f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent")
     else:
-        given = [check_request_id(each, f"request_ids[{index}]") for index, each in enumerate(values)]
-    ids = sorted(given, key=int)
-    if not ids:
-        raise CustodyRequestError("there are no ids; nothing was sent")
-    if len({int(each) for each in ids}) != len(ids):
+        given = [check_request_id(each, f"{name}[{index}]") for index, each in enumerate(fetch_items(values))]
+    ids = sorted(dict.fromkeys(given) if merge else given, key=int)
+    if not ids and not may_be_empty:
+        raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing was sent")
+    if not merge and len({int(each) for each in ids}) != len(ids):
         raise CustodyRequestError("an id is repeated; nothing was sent")
-    if len(ids) > MAX_PAGE_SIZE:
+    if limit is not None and len(ids) > limit:
         raise CustodyRequestError(
-            f"there are {count(len(ids), 'id')}, and a batch holds at most {MAX_PAGE_SIZE}; nothing was sent"
+            f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent"
         )
     return ids
+
+
+def is_list_of_ids(value: object) -> bool:
+    """Tell whether a value is a list of ids, of whatever type, and not a single one."""
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Mapping))
+
+
+def fetch_items(values: Iterable[T]) -> list[T]:
+    """Return the items of a list. A lazy one, such as a mapped task's XCom, is fetched at once, not item by item."""
+    return list(values[:]) if isinstance(values, Sequence) else list(values)
+
+
+def cut_into_batches(ids: Sequence[str]) -> list[list[str]]:
+    """Return the ids in batches of at most 100: the same ids in the same order make the same batches."""
+    return [list(ids[start : start + MAX_PAGE_SIZE]) for start in range(0, len(ids), MAX_PAGE_SIZE)]
 
 
 # --- what is asked for -------------------------------------------------------------------------------------
@@ -102,9 +115,13 @@ def _identifier(value: object) -> object:
     return int.__repr__(value) if isinstance(value, int) else value
 
 
+#: What an error about an empty value ends with: most of them come from a template.
+TEMPLATE_HINT = " (did a template find no value?)"
+
+
 def _free_text(value: str) -> str:
     if not value.strip():
-        raise ValueError("is empty (did a template find no value?)")
+        raise ValueError(f"is empty{TEMPLATE_HINT}")
     if has_unprintable(value):
         raise ValueError("contains a control or invisible character")
     return value
@@ -131,10 +148,40 @@ def _not_empty(value: list[str]) -> list[str]:
     return value
 
 
-_FreeText = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_free_text)]
-_Symbol = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_symbol)]
-_Identifier = Annotated[str, Strict(), BeforeValidator(_identifier), AfterValidator(_symbol)]
-_Identifiers = Annotated[list[_Identifier], BeforeValidator(_to_list), AfterValidator(_not_empty)]
+# What of these checks a JSON Schema can say.
+_TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"\S"})
+_SYMBOL_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
+_WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
+
+_FreeText = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_free_text), _TEXT_SCHEMA]
+_Symbol = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_symbol), _SYMBOL_SCHEMA]
+_Identifier = Annotated[
+    str,
+    Strict(),
+    BeforeValidator(_identifier, json_schema_input_type=Annotated[str, _SYMBOL_SCHEMA] | _WholeNumber),
+    AfterValidator(_symbol),
+]
+_Identifiers = Annotated[
+    list[_Identifier],
+    BeforeValidator(_to_list),
+    AfterValidator(_not_empty),
+    Field(json_schema_extra={"minItems": 1}),
+]
+
+
+class FieldFault(NamedTuple):
+    """
+    What is wrong with a field of a request.
+
+    :param name: the field, with the position in its list; empty if it is about several.
+    :param text: what is wrong, a sentence that begins with the field.
+    """
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.text}" if self.name else self.text
 
 
 class WhitelistRequest(BaseModel):
@@ -179,7 +226,7 @@ class WhitelistRequest(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _refuse_by_name(cls, data: Any, handler: Any) -> Any:
+    def _refuse_by_name(cls, data: Any, handler: Any, info: ValidationInfo) -> Any:
         """Raise an error of ours: pydantic's own would show whole values and a link to its manual."""
         hint = ""
         try:
@@ -189,10 +236,12 @@ class WhitelistRequest(BaseModel):
             if any(isinstance(each["input"], (int, float, list, dict)) for each in error.errors(include_url=False)):
                 hint = NATIVE_RENDERING
         else:
-            faults = list(_chain_faults(request))
+            faults = _chain_faults(request.blockchain, request.currency)
         if faults:
+            if isinstance(info.context, list):
+                info.context.extend(faults)
             raise CustodyRequestError(
-                f"nothing was sent: {'; '.join(faults)}{hint}",
+                f"nothing was sent: {'; '.join(map(str, faults))}{hint}",
                 operation="create whitelisting request",
             )
         return request
@@ -207,17 +256,34 @@ class WhitelistRequest(BaseModel):
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def _chain_faults(request: WhitelistRequest) -> Iterable[str]:
-    if request.blockchain is None and request.currency is None:
-        yield "neither blockchain nor currency is given: one of them must name the chain"
-    elif request.blockchain and request.currency and request.blockchain != request.currency:
-        yield (
-            f"blockchain is {sanitize(request.blockchain, 40)!r} and currency is "
-            f"{sanitize(request.currency, 40)!r}: they name the same thing and must be equal"
-        )
+def read_request(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
+    """
+    Build a request, or say field by field what is wrong with it.
+
+    :param fields: values by the fields' names.
+    :return: the request, None if it has faults; and all of its faults.
+    """
+    faults: list[FieldFault] = []
+    try:
+        return WhitelistRequest.model_validate(fields, context=faults), faults
+    except CustodyRequestError:
+        # The model itself looks at the chain only if all fields are readable.
+        if all(each.name for each in faults):
+            faults += _chain_faults(fields.get("blockchain"), fields.get("currency"))
+        return None, faults
 
 
-def _fault(error: Mapping[str, Any]) -> str:
+def _chain_faults(blockchain: str | None, currency: str | None) -> list[FieldFault]:
+    if blockchain is None and currency is None:
+        return [FieldFault("", "neither blockchain nor currency is given: one of them must name the chain")]
+    if blockchain and currency and blockchain != currency:
+        same = "they name the same thing and must be equal"
+        named = f"blockchain is {sanitize(blockchain, 40)!r} and currency is {sanitize(currency, 40)!r}"
+        return [FieldFault("", f"{named}: {same}")]
+    return []
+
+
+def _fault(error: Mapping[str, Any]) -> FieldFault:
     """Say what is wrong with a field, by the name the caller gave it."""
     names = {field.alias: name for name, field in WhitelistRequest.model_fields.items()}
     place = [str(names.get(part, part)) for part in error["loc"]]
@@ -226,250 +292,9 @@ def _fault(error: Mapping[str, Any]) -> str:
     # The position in a list.
     name += "".join(f"[{part}]" for part in error["loc"][1:] if isinstance(part, int))
     if error["type"] == "missing" or error["input"] is None:
-        return f"{name} is missing"
+        return FieldFault(name, "is missing")
     if error["type"] == "extra_forbidden":
-        return f"{name} is not a field of a whitelisting request"
+        return FieldFault(name, "is not a field of a whitelisting request")
     if error["type"] == "value_error":
-        return f"{name} {error['ctx']['error']}"
-    return f"{name} is malformed"
-
-
-# --- what the service shows --------------------------------------------------------------------------------
-
-
-class WireCreated(TypedDict, total=False):
-    # Strict: lenient, true is the id 1.
-    id: StrictStr | StrictInt
-
-
-class WireCreateResponse(TypedDict, total=False):
-    result: WireCreated | None
-
-
-class WireMetadata(TypedDict, total=False):
-    hash: str | None
-    payloadAsString: str | None
-
-
-class WireTrail(TypedDict, total=False):
-    __pydantic_config__ = LENIENT  # type: ignore[misc]
-    userId: str | None
-    externalUserId: str | None
-    action: str | None
-    comment: str | None
-    date: str | None
-
-
-class WireSignature(TypedDict, total=False):
-    __pydantic_config__ = LENIENT  # type: ignore[misc]
-    userId: str | None
-    signature: str | None
-
-
-class WireSigning(TypedDict, total=False):
-    signature: WireSignature | None
-    hashes: list[str] | None
-
-
-class WireSignedAddress(TypedDict, total=False):
-    signatures: list[WireSigning] | None
-
-
-class WireEnvelope(TypedDict, total=False):
-    __pydantic_config__ = LENIENT  # type: ignore[misc]
-    id: str
-    tenantId: str | None
-    status: str | None
-    action: str | None
-    blockchain: str | None
-    network: str | None
-    metadata: WireMetadata | None
-    signedAddress: WireSignedAddress | None
-    trails: list[WireTrail] | None
-    visibilityGroupID: str | None
-
-
-class WireEnvelopes(TypedDict, total=False):
-    __pydantic_config__ = LENIENT  # type: ignore[misc]
-    result: list[WireEnvelope] | None
-    totalItems: str | None
-
-
-class WireEnvelopeResponse(TypedDict, total=False):
-    result: WireEnvelope | None
-
-
-class WireSignatures(TypedDict, total=False):
-    __pydantic_config__ = LENIENT  # type: ignore[misc]
-    signatures: str | None
-
-
-@dataclass(frozen=True)
-class Signing:
-    """
-    One signature of a whitelisting request, which may cover others too.
-
-    :param user_id: the external id of the user who signed. No signature covers it.
-    :param signature: 64 bytes ``r || s`` in base64, as sent.
-    :param hashes: what was signed: the list of these hashes.
-    """
-
-    user_id: str
-    signature: str
-    hashes: tuple[str, ...]
-
-
-class WhitelistEnvelope:
-    """
-    One whitelisting request, as the service shows it.
-
-    Only :meth:`payload` is covered by the hash that approvers sign; everything else is the service's word.
-    """
-
-    __slots__ = ("wire",)
-
-    def __init__(self, wire: WireEnvelope) -> None:
-        #: The envelope as it was sent, by the names on the wire.
-        self.wire = wire
-
-    @property
-    def id(self) -> str:
-        """The request's id."""
-        return self.wire.get("id", "")
-
-    @property
-    def status(self) -> str | None:
-        """The status word, as sent. The service's makers publish no list of them."""
-        return self.wire.get("status")
-
-    @property
-    def hash(self) -> str | None:
-        """The hash that approvers sign."""
-        return (self.wire.get("metadata") or {}).get("hash")
-
-    @property
-    def tenant_id(self) -> str | None:
-        """The id of the tenant it belongs to."""
-        return self.wire.get("tenantId")
-
-    @property
-    def action(self) -> str | None:
-        """What approving it does, in the service's word. The service's makers publish no list of them."""
-        return self.wire.get("action")
-
-    @property
-    def blockchain(self) -> str | None:
-        """The symbol of the chain, outside of what is hashed."""
-        return self.wire.get("blockchain")
-
-    @property
-    def network(self) -> str | None:
-        """The network, outside of what is hashed."""
-        return self.wire.get("network")
-
-    @property
-    def visibility_group_id(self) -> str | None:
-        """The group of users who see the address."""
-        return self.wire.get("visibilityGroupID")
-
-    @property
-    def signings(self) -> tuple[Signing, ...]:
-        """The signatures, as the service shows them: unverified."""
-        found = []
-        for each in (self.wire.get("signedAddress") or {}).get("signatures") or ():
-            signature = each.get("signature") or {}
-            hashes = tuple(each.get("hashes") or ())
-            found.append(Signing(signature.get("userId") or "", signature.get("signature") or "", hashes))
-        return tuple(found)
-
-    @property
-    def signed_by(self) -> frozenset[str]:
-        """The external ids of the users who have signed it, whatever they signed."""
-        return frozenset(each.user_id for each in self.signings if each.user_id)
-
-    @property
-    def trails(self) -> tuple[WireTrail, ...]:
-        """The entries of its history, as sent."""
-        return tuple(self.wire.get("trails") or ())
-
-    @property
-    def created_at(self) -> datetime | None:
-        """The date of the first entry of the trail; None if it is not known which that is, or from when."""
-        dates = [_trail_date(trail) for trail in self.trails]
-        return None if None in dates else min(filter(None, dates), default=None)
-
-    @property
-    def created_by(self) -> frozenset[str]:
-        """The id and the external id of the user who made the first entry of the trail; empty if that is not known."""
-        first = [each for each in self.trails if len(self.trails) == 1 or _trail_date(each) == self.created_at]
-        if len(first) != 1 or (len(self.trails) > 1 and self.created_at is None):
-            return frozenset()
-        return frozenset(filter(None, (first[0].get("userId"), first[0].get("externalUserId"))))
-
-    def payload(self) -> dict[str, Any]:
-        """
-        Return what the request asks for, verified against its hash.
-
-        :return: the JSON object of ``payloadAsString``.
-        :raises CustodyResponseError: if payload or hash is missing, they do not belong together, or the payload is
-            larger than 1 MiB or no JSON object. Also if two of its keys are equal or differ only in case, or a known
-            key has another case: the service's own reader ignores the case of keys, and takes the last.
-        """
-        metadata = self.wire.get("metadata") or {}
-        text, hash_ = metadata.get("payloadAsString"), metadata.get("hash")
-        if not text or not hash_:
-            raise self._unusable("its payload or its hash is missing")
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            raise self._unusable("its payload is not Unicode text") from None
-        if len(data) > MAX_PAYLOAD_BYTES:
-            raise self._unusable(f"its payload is larger than {MAX_PAYLOAD_BYTES} bytes")
-        if hashlib.sha256(data).hexdigest() != hash_:
-            raise self._unusable("its payload does not have the hash that the service gives for it")
-        try:
-            payload = json.loads(text, object_pairs_hook=_strict_object, parse_constant=_refuse_constant)
-        except _KeyError as error:
-            raise self._unusable(f"its payload {error}") from None
-        except (ValueError, RecursionError):
-            raise self._unusable("its payload is not JSON") from None
-        if not isinstance(payload, dict):
-            raise self._unusable("its payload is not a JSON object")
-        return payload
-
-    def _unusable(self, why: str) -> CustodyResponseError:
-        return CustodyResponseError(f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {why}")
-
-    def __repr__(self) -> str:
-        return f"WhitelistEnvelope({self.id!r}, status={self.status!r})"
-
-
-def _trail_date(trail: WireTrail) -> datetime | None:
-    date = parse_timestamp(trail.get("date"))
-    return date if date is not None and date >= _EARLIEST_DATE else None
-
-
-class _KeyError(ValueError):
-    """Raised when a key of a payload can be read in two ways."""
-
-
-_KNOWN_KEYS = {key.casefold(): key for key in ALL_KEYS}
-
-
-def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # casefold, and not only ASCII: the service's reader takes a Kelvin sign for a "k", too.
-    seen: dict[str, str] = {}
-    for key, _ in pairs:
-        folded = key.casefold()
-        if seen.get(folded) == key:
-            raise _KeyError(f"has the key {sanitize(key, 60)} twice")
-        if folded in seen:
-            raise _KeyError(f"has the keys {sanitize(seen[folded], 60)} and {sanitize(key, 60)}, which differ in case")
-        if _KNOWN_KEYS.get(folded, key) != key:
-            raise _KeyError(f"has the key {_KNOWN_KEYS[folded]} in another case: {escape(key[:60])}")
-        seen[folded] = key
-    return dict(pairs)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+        return FieldFault(name, str(error["ctx"]["error"]))
+    return FieldFault(name, "is malformed")

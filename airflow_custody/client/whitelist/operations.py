@@ -17,16 +17,14 @@ from airflow_custody.client.http.listings import (
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import as_list, is_decimal, sanitize
-from airflow_custody.client.whitelist.models import (
+from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
-    WhitelistRequest,
     WireCreateResponse,
     WireEnvelopeResponse,
     WireEnvelopes,
     WireSignatures,
-    check_request_id,
-    check_request_ids,
 )
+from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, check_request_ids
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +89,11 @@ class WhitelistOperations(ServiceOperations):
     """The operations on whitelisting requests."""
 
     def create_whitelist_request(
-        self, request: WhitelistRequest, *, before_send: Callable[[], None] | None = None
+        self,
+        request: WhitelistRequest,
+        *,
+        before_send: Callable[[], None] | None = None,
+        reuse_connection: bool = False,
     ) -> str:
         """
         Create a request to whitelist a destination address: ``POST /whitelists/addresses``.
@@ -102,6 +104,10 @@ class WhitelistOperations(ServiceOperations):
         :param request: what is asked for.
         :param before_send: called once the connection is established, right before the first byte of the request
             leaves, and again before each further sending. What it raises comes out unchanged, and nothing is sent.
+        :param reuse_connection: whether it may go out on a connection that had a complete response within the last
+            second, which over TLS is three times as fast. If the service closes that connection just then, the outcome
+            is unknown, and if it sends a second response to the request before, that one is taken for this one's: only
+            for callers that find out themselves what was created. Default False: each gets a new connection.
         :return: the request's id, which the signing step needs.
         :raises CustodyOutcomeUnknownError: if the request was sent and its response is missing, truncated,
             unreadable or a 5xx: it may have been created.
@@ -113,7 +119,11 @@ class WhitelistOperations(ServiceOperations):
                 "makes of both together is not documented. They are passed on as they are."
             )
         reply = self._transport.call(
-            CREATE_WHITELIST_REQUEST, WireCreateResponse, body=request.to_wire(), before_send=before_send
+            CREATE_WHITELIST_REQUEST,
+            WireCreateResponse,
+            body=request.to_wire(),
+            before_send=before_send,
+            reuse_connection=reuse_connection,
         )
         identifier = str((reply.body.get("result") or {}).get("id", ""))
         if not is_readable_id(identifier):
@@ -156,6 +166,17 @@ class WhitelistOperations(ServiceOperations):
         if include_pending:
             filters["includeForApproval"] = "true"
         yield from self._pages(FIND_WHITELIST_REQUESTS, filters)
+
+    def count_whitelist_requests(self, *, include_pending: bool = True) -> int | None:
+        """
+        Count the whitelisting requests, in one call: ``GET /whitelists/addresses`` (undocumented).
+
+        :param include_pending: whether to count also those that are pending approval. Default True.
+        :return: the total that the service announces; None: it announces none.
+        :raises CustodyResponseError: if the response cannot be understood.
+        """
+        filters: dict[str, str | list[str]] = {"includeForApproval": "true"} if include_pending else {}
+        return self._page(FIND_WHITELIST_REQUESTS, filters, limit=1, offset=0).total
 
     def find_whitelist_requests_for_approval(
         self,
@@ -330,19 +351,23 @@ class WhitelistOperations(ServiceOperations):
             return None
 
     def _pages(self, operation: Operation, filters: Mapping[str, str | list[str]]) -> Iterator[WhitelistEnvelope]:
-        def fetch(offset: int) -> OffsetPage[WhitelistEnvelope]:
-            query = {**filters, "limit": str(MAX_PAGE_SIZE), "offset": str(offset)}
-            reply = self._transport.call(operation, WireEnvelopes, query=query)
-            reply.require_any_key("result", "totalItems")
-            rows = reply.body.get("result") or []
-            ids = require_ids(reply, [row.get("id") for row in rows])
-            if others := set(ids).difference(filters.get("ids", ids)):
-                # What else such a listing leaves out or adds, nobody knows.
-                raise reply.unexpected(f"it has request {sanitize(min(others), 40)}, which was not asked for")
-            total = require_total(reply, reply.body.get("totalItems"))
-            return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
+        return read_offset_listing(
+            operation, lambda offset: self._page(operation, filters, limit=MAX_PAGE_SIZE, offset=offset)
+        )
 
-        return read_offset_listing(operation, fetch)
+    def _page(
+        self, operation: Operation, filters: Mapping[str, str | list[str]], *, limit: int, offset: int
+    ) -> OffsetPage[WhitelistEnvelope]:
+        query = {**filters, "limit": str(limit), "offset": str(offset)}
+        reply = self._transport.call(operation, WireEnvelopes, query=query)
+        reply.require_any_key("result", "totalItems")
+        rows = reply.body.get("result") or []
+        ids = require_ids(reply, [row.get("id") for row in rows])
+        if others := set(ids).difference(filters.get("ids", ids)):
+            # What else such a listing leaves out or adds, nobody knows.
+            raise reply.unexpected(f"it has request {sanitize(min(others), 40)}, which was not asked for")
+        total = require_total(reply, reply.body.get("totalItems"))
+        return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
 
 
 def _given_filters(

@@ -19,7 +19,7 @@ from airflow_custody.client.text import ascii_lower, count, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.whitelist.models import WhitelistEnvelope
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 #: The word of a request in effect, as a published sample has it.
 EFFECTIVE_STATUSES = ("approved",)
@@ -106,7 +106,7 @@ def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRe
     for start in range(0, len(wanted), MAX_PAGE_SIZE):
         batch = wanted[start : start + MAX_PAGE_SIZE]
         rows = {row.id: row for row in client.find_whitelist_requests(ids=batch, include_pending=False)}
-        pending = _pending_for_user(client, [each for each in batch if each in rows])
+        pending = find_pending_for_user(client, [each for each in batch if each in rows])
         found.update({each: ListedRequest(rows[each], each not in pending) for each in batch if each in rows})
         # Last: what takes effect in between is seen as pending, and not as gone.
         if rest := [each for each in batch if each not in rows]:
@@ -116,9 +116,15 @@ def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRe
     return {each: found.get(each, ListedRequest(None, settled=False)) for each in wanted}
 
 
-def _pending_for_user(client: CustodyClient, ids: list[str]) -> set[str]:
-    """Find which requests are pending approval by the user, whatever other listings say."""
-    if not ids:
+def find_pending_for_user(client: CustodyClient, ids: list[str] | None = None) -> set[str]:
+    """
+    Find which requests are pending approval by the user, whatever other listings say.
+
+    :param client: the client.
+    :param ids: only these requests. Default None: all.
+    :return: their ids; none for a user who is no approver.
+    """
+    if ids == []:
         return set()
     try:
         rows = client.find_whitelist_requests_for_approval(ids=ids, include_already_signed=True)

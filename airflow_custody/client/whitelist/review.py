@@ -20,7 +20,8 @@ from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.models import WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.models import WhitelistRequest
 
 Verdict = Literal["same", "differs", "unclear"]
 

@@ -24,7 +24,7 @@ from airflow_custody.client import (
     WhitelistEnvelope,
     WhitelistRequest,
 )
-from airflow_custody.client.whitelist.models import MAX_PAYLOAD_BYTES
+from airflow_custody.client.whitelist.envelopes import MAX_PAYLOAD_BYTES
 from airflow_custody.client.whitelist.review import compare
 from airflow_custody.sandbox import Sandbox
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.text import has_unprintable
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.whitelist.models import Signing, check_request_id, check_request_ids
+from airflow_custody.client.whitelist.envelopes import Signing
+from airflow_custody.client.whitelist.models import check_request_id, check_request_ids
 from airflow_custody.sandbox import Sandbox
 
 
@@ -154,6 +156,54 @@ def test_what_is_no_id_is_refused(bad: Any) -> None:
 def test_what_is_no_batch_is_refused(bad: Any) -> None:
     with pytest.raises(CustodyRequestError):
         check_request_ids(bad)
+
+
+@given(JSON)
+def test_any_value_is_a_list_of_ids_or_refused(value: Any) -> None:
+    try:
+        ids = check_request_ids(value, "request_id", limit=None, merge=True, may_be_empty=True)
+    except CustodyRequestError:
+        return
+    given_ids = [value] if isinstance(value, (str, int)) else list(value)
+    assert set(map(str, given_ids)) == set(ids)
+    assert sorted(set(ids), key=int) == ids or len(set(map(int, ids))) < len(ids)
+
+
+def test_what_is_repeated_is_refused_or_merged() -> None:
+    with pytest.raises(CustodyRequestError, match="an id is repeated"):
+        check_request_ids(["7", 7])
+    assert check_request_ids(["12", "7", 12, 7], merge=True) == ["7", "12"]
+
+
+def test_there_may_be_none_where_that_means_something() -> None:
+    with pytest.raises(CustodyRequestError, match="request_id is an empty list"):
+        check_request_ids([], "request_id")
+    assert check_request_ids((), may_be_empty=True) == []
+    odd: list[Any] = [None, "", {}]
+    for bad in odd:
+        with pytest.raises(CustodyRequestError):
+            check_request_ids(bad, may_be_empty=True)
+
+
+class LazySequence(Sequence[Any]):
+    """A list that fetches what it is asked for, as Airflow's of a mapped task."""
+
+    def __init__(self, items: list[str]) -> None:
+        self._items = items
+        self.fetched = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, key: Any) -> Any:
+        self.fetched += 1
+        return self._items[key]
+
+
+def test_a_lazy_list_is_fetched_at_once() -> None:
+    lazy = LazySequence([str(each) for each in range(5000)])
+    assert check_request_ids(lazy, limit=None) == list(lazy._items)
+    assert lazy.fetched == 1
 
 
 def test_a_batch_of_one_is_not_a_list_of_digits() -> None:

@@ -1,0 +1,1 @@
+"""The command line: ``custody``, and ``airflow custody`` where Airflow takes commands from providers."""

@@ -1,0 +1,191 @@
+"""Which service a command talks to, and as whom: an Airflow connection, or a base URL."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow_custody.cli.commands import Option, option
+from airflow_custody.client.errors import CustodyConfigurationError
+
+if TYPE_CHECKING:
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.client.http.authentication import Authentication
+
+DEFAULT_CONN_ID = "custody_default"
+#: The settings of ``ClientSettings`` that an option gives; they go with ``--base-url``.
+SETTINGS = ("timeout", "verify", "client_cert", "proxy", "max_retries", "max_response_bytes", "allow_http")
+
+#: The options of every command that talks to the service.
+CONNECTION_OPTIONS: tuple[Option, ...] = (
+    option("--conn-id", metavar="ID", help=f"id of an Airflow connection. Default: {DEFAULT_CONN_ID}"),
+    option("--base-url", metavar="URL", help="where the service is; then Airflow is not used. Credentials: see below"),
+    option("--token-stdin", action="store_true", help="read the API token from standard input"),
+    option("--timeout", metavar="SECONDS", help="for one whole exchange. Default: 30"),
+    option("--verify", metavar="PATH|false", help="CA bundle to verify the certificate with; false: do not verify it"),
+    option("--client-cert", metavar="PATH", help="PEM file with certificate and key, or both paths, comma-separated"),
+    option("--proxy", metavar="URL", help="proxy, without a password. Default: from HTTPS_PROXY and NO_PROXY"),
+    option("--max-retries", metavar="N", help="retries of a call. Default: 3"),
+    option("--max-response-bytes", metavar="N", help="maximum size of a response. Default: 67108864 (64 MiB)"),
+    option("--allow-http", action="store_true", help="send the token unencrypted to another machine"),
+)
+
+_MAX_TOKEN = 64 * 1024
+_NAMES = {
+    "token": ("CUSTODY_TOKEN",),
+    "password": ("CUSTODY_USER", "CUSTODY_PASSWORD"),
+    "api_key": ("CUSTODY_API_KEY_ID", "CUSTODY_API_KEY_SECRET"),
+}
+
+
+@contextmanager
+def open_source(args: Namespace) -> Iterator[Callable[[], CustodyClient]]:
+    """
+    Yield what returns the client that the arguments ask for.
+
+    An Airflow connection is read at each call, so that a token that was renewed is used during a long wait.
+
+    :param args: the parsed arguments.
+    :raises CustodyConfigurationError: if they contradict each other, or a setting is missing or wrong.
+    """
+    if args.base_url is None:
+        if given := _given_settings(args):
+            raise CustodyConfigurationError(
+                f"{', '.join(given)}: only with --base-url", advice="An Airflow connection has settings of its own."
+            )
+        with _open_connection(args) as source:
+            yield source
+        return
+    if args.conn_id is not None:
+        raise CustodyConfigurationError("--conn-id and --base-url are both given", advice="Give one of them.")
+    with _open_base_url(args) as client:
+        yield lambda: client
+
+
+@contextmanager
+def open_client(args: Namespace) -> Iterator[CustodyClient]:
+    """Yield the client that the arguments ask for; raises as :func:`open_source` does."""
+    with open_source(args) as source:
+        yield source()
+
+
+def _given_settings(args: Namespace) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in (*SETTINGS, "token_stdin") if getattr(args, name)]
+
+
+# --- an Airflow connection ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_connection(args: Namespace) -> Iterator[Callable[[], CustodyClient]]:
+    # Airflow is imported here and nowhere else: importing it makes a home folder.
+    from airflow.models.connection import Connection
+
+    from airflow_custody.hooks.custody import CustodyHook
+
+    class CommandLineHook(CustodyHook):
+        @classmethod
+        def get_connection(cls, conn_id: str) -> Any:
+            """Return a connection from the secrets backends, the environment or, outside of a task, the database."""
+            with _without_tracebacks(logging.getLogger(Connection.__module__), args.debug):
+                return Connection.get_connection_from_secrets(conn_id)
+
+    with CommandLineHook(args.conn_id or DEFAULT_CONN_ID) as hook:
+
+        def source() -> CustodyClient:
+            client = hook.get_conn()
+            args.custody_auth = client.auth
+            return client
+
+        yield source
+
+
+@contextmanager
+def _without_tracebacks(log: logging.Logger, debug: bool) -> Iterator[None]:
+    """Have a log say in a line that a secrets backend cannot be used: the database may not be there at all."""
+
+    def shorten(record: logging.LogRecord) -> bool:
+        if not debug:
+            record.exc_info = None
+        return True
+
+    log.addFilter(shorten)
+    try:
+        yield
+    finally:
+        log.removeFilter(shorten)
+
+
+# --- a base URL ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_base_url(args: Namespace) -> Iterator[CustodyClient]:
+    from airflow_custody.client import ClientSettings, CustodyClient
+
+    if args.proxy and _has_password(args.proxy):
+        raise CustodyConfigurationError(
+            "--proxy contains a password, which others on this machine can read",
+            setting="proxy",
+            advice="Put the URL into the environment variable HTTPS_PROXY.",
+        )
+    args.custody_auth = auth = _authentication(args)
+    values = {name: getattr(args, name) or None for name in SETTINGS}
+    settings = ClientSettings.parse(
+        {**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": "--base-url"}
+    )
+    with CustodyClient.from_settings(settings, auth) as client:
+        yield client
+
+
+def _has_password(url: str) -> bool:
+    try:
+        return "@" in urlsplit(url if "://" in url else f"//{url}").netloc
+    except ValueError:
+        return "@" in url
+
+
+def _authentication(args: Namespace) -> Authentication:
+    from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
+
+    if args.token_stdin:
+        return BearerToken(_read_token(), source="standard input (--token-stdin)")
+    given = [way for way, names in _NAMES.items() if any(os.environ.get(name) for name in names)]
+    if not given:
+        raise CustodyConfigurationError(
+            "no credentials are given",
+            setting="token",
+            advice="Put the API token into the environment variable CUSTODY_TOKEN, or use --token-stdin.",
+        )
+    if len(given) > 1:
+        both = " and ".join(_NAMES[way][0] for way in given)
+        raise CustodyConfigurationError(f"{both} are both set", setting="auth", advice="Set those of one way only.")
+    (way,) = given
+    names = _NAMES[way]
+    values = [os.environ.get(name, "") for name in names]
+    for name, value in zip(names, values, strict=True):
+        if not value:
+            raise CustodyConfigurationError(f"the environment variable {name} is missing", setting=way)
+    source = f"the environment ({', '.join(names)})"
+    if way == "token":
+        return BearerToken(*values, source=source)
+    return ApiKey(*values, source=source) if way == "api_key" else PasswordSignIn(*values, source=source)
+
+
+def _read_token() -> str:
+    if sys.stdin is None:
+        raise CustodyConfigurationError("standard input is closed", setting="token", advice="Pass the token on it.")
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass("API token: ").strip()
+    token = sys.stdin.read(_MAX_TOKEN).strip()
+    if not token:
+        raise CustodyConfigurationError("standard input is empty", setting="token", advice="Pass the token on it.")
+    return token

@@ -1,0 +1,149 @@
+"""The command that judges the service's health."""
+
+from __future__ import annotations
+
+import math
+import time
+from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, Command, option
+from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_source
+from airflow_custody.cli.output import Output
+from airflow_custody.client.errors import CustodyError
+
+if TYPE_CHECKING:
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
+
+DEFAULT_WATCH = 30.0
+_MAX_WATCH = 86_400
+
+
+def check_health(args: Namespace, output: Output) -> int:
+    """
+    Judge the service's health checks, as the operator CustodyHealthCheckOperator does.
+
+    With --watch it goes on until Ctrl-C, and prints a line for each poll; it survives failures
+    that pass, such as a service that restarts. A wrong token ends it.
+
+    Exit codes: 0 healthy, 2 not healthy, 1 the service could not be asked, or wrong usage; with
+    --watch 130, when Ctrl-C ends it.
+
+    JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}},
+    "groups_not_named", "problems": [{"group", "component", "check", "tenant_id", "status",
+    "reason"}], "problems_not_named", "oldest_result_age_seconds", "fetched_at"}: the first 20
+    problems and 50 groups. With --watch each poll is one line (YAML: one document); one that
+    failed is {"healthy": null, "error", "fetched_at"}.
+    """
+    from airflow_custody.client.health.verdict import HealthCriteria
+
+    criteria = HealthCriteria.of(
+        tenant_id=args.tenant_id,
+        groups=args.groups,
+        components=args.components,
+        checks=args.checks,
+        require_results=args.require_results,
+        healthy_statuses=args.healthy_statuses if args.healthy_statuses is not None else ("success",),
+        require_fresh=args.require_fresh,
+    )
+    with open_source(args) as source:
+        if args.watch is not None:
+            return _watch(source, criteria, args.watch, output)
+        verdict = _judge(source, criteria)
+    output.data(verdict.to_json(), [*verdict.table(), verdict.summary()])
+    return _code(verdict)
+
+
+def _judge(source: Callable[[], CustodyClient], criteria: HealthCriteria) -> HealthVerdict:
+    from airflow_custody.client.health.verdict import judge
+
+    return judge(source().list_health_checks(criteria.tenant_id), criteria)
+
+
+def _code(verdict: HealthVerdict) -> int:
+    return NOTHING_TO_DO if verdict.healthy else CHANGES
+
+
+def _watch(source: Callable[[], CustodyClient], criteria: HealthCriteria, seconds: float, output: Output) -> int:
+    """Print a line for each poll until the reader has gone, and return the last one's exit code."""
+    code = NOTHING_TO_DO
+    while True:
+        now = datetime.now(timezone.utc)
+        try:
+            verdict = _judge(source, criteria)
+        except CustodyError as error:
+            if not error.transient:
+                raise
+            data = {"healthy": None, "error": error.reason, "fetched_at": now.isoformat()}
+            output.entry(data, f"{now:%Y-%m-%d %H:%M:%S} UTC  unknown      {error.reason}")
+        else:
+            code = _code(verdict)
+            word = "healthy    " if verdict.healthy else "NOT HEALTHY"
+            output.entry(verdict.to_json(), f"{now:%Y-%m-%d %H:%M:%S} UTC  {word}  {verdict.summary()}")
+        if output.closed:
+            return code
+        time.sleep(seconds)
+
+
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = math.nan
+    if not 0.1 <= seconds <= _MAX_WATCH:
+        raise ArgumentTypeError(f"must be a number of seconds from 0.1 to {_MAX_WATCH}")
+    return seconds
+
+
+COMMAND = Command(
+    "health",
+    "Judge the service's health checks",
+    check_health,
+    (
+        option(
+            "--watch",
+            metavar="SECONDS",
+            nargs="?",
+            type=_seconds,
+            const=DEFAULT_WATCH,
+            help=f"judge again every so many seconds, until Ctrl-C. Default: {DEFAULT_WATCH:g}",
+        ),
+        option("--tenant-id", metavar="ID", help="only the checks of this tenant"),
+        option(
+            "--group", dest="groups", metavar="NAME", action="append", help="only checks of this group; may be repeated"
+        ),
+        option(
+            "--component",
+            dest="components",
+            metavar="NAME",
+            action="append",
+            help="only checks of this component; may be repeated",
+        ),
+        option(
+            "--check", dest="checks", metavar="NAME", action="append", help="only checks of this name; may be repeated"
+        ),
+        option(
+            "--require-results",
+            metavar="KEY",
+            action="append",
+            help="some check must report a result for this key, such as a currency; may be repeated",
+        ),
+        option(
+            "--healthy-status",
+            dest="healthy_statuses",
+            metavar="WORD",
+            action="append",
+            help="status word that counts as healthy; may be repeated. Default: success",
+        ),
+        option(
+            "--require-fresh",
+            action=BooleanOptionalAction,
+            default=True,
+            help="whether a check past its validUntilDate counts as not healthy. Default: yes",
+        ),
+        *CONNECTION_OPTIONS,
+    ),
+)

@@ -1,0 +1,132 @@
+"""What commands print: data to standard output, messages to standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any, TextIO
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import sanitize
+
+_MAX_MESSAGE = 4000
+
+
+class Output:
+    """
+    Where a command prints its data, and as what.
+
+    :param form: ``table``, ``json``, ``yaml`` or what else the command offers.
+    :param stream: where it is printed.
+    """
+
+    def __init__(self, form: str, stream: TextIO) -> None:
+        self.form = form
+        self._stream = stream
+        #: Whether the reader has gone, as ``head`` does.
+        self.closed = False
+
+    def data(self, data: Any, table: Iterable[str]) -> None:
+        """
+        Print data.
+
+        :param data: plain JSON data, for JSON and YAML. Both are printed in ASCII, what is not is escaped.
+        :param table: its lines for people, printed otherwise.
+        """
+        if self.form == "json":
+            self.text(json.dumps(data, indent=2))
+        elif self.form == "yaml":
+            self.text(to_yaml(data))
+        else:
+            self.text("\n".join(table))
+
+    def entry(self, data: Any, line: str) -> None:
+        """Print one of several pieces of data: JSON in a line, YAML as a document."""
+        if self.form == "json":
+            self.text(json.dumps(data))
+        elif self.form == "yaml":
+            self.text("---\n" + to_yaml(data))
+        else:
+            self.text(line)
+
+    def text(self, text: str) -> None:
+        """Print a text, with one line break at its end."""
+        if self.closed or not text:
+            return
+        text = text.rstrip("\n") + "\n"
+        try:
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:
+                # A file with other characters in it would be another file.
+                self._stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+            self._stream.flush()
+        except BrokenPipeError:
+            self.closed = True
+            discard(self._stream)
+        except OSError as error:
+            # What is left in the buffer would fail again when Python ends.
+            discard(self._stream)
+            raise OutputError(error) from None
+
+
+class OutputError(CustodyError):
+    """
+    Raised when standard output cannot be written.
+
+    :param error: why; None: it is closed.
+    """
+
+    def __init__(self, error: OSError | None = None) -> None:
+        reason = "it is closed" if error is None else sanitize(error.strerror or error, 200)
+        super().__init__(f"standard output cannot be written: {reason}")
+
+
+def discard(stream: TextIO) -> None:
+    """Have all that is still printed go nowhere: Python would complain of it when it ends."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)
+
+
+def to_yaml(data: Any) -> str:
+    """Return plain JSON data as YAML, in ASCII."""
+    import yaml
+
+    return str(yaml.safe_dump(data, sort_keys=False, default_flow_style=False, width=120))
+
+
+def message(text: object) -> None:
+    """Print a message on standard error, on one line."""
+    if sys.stderr is None:
+        return
+    try:
+        print(f"custody: {sanitize(text, _MAX_MESSAGE)}", file=sys.stderr)
+    except OSError:
+        discard(sys.stderr)
+
+
+@contextmanager
+def keep_clean(stream: TextIO) -> Iterator[None]:
+    """Have everything but a command's data go to standard error: Airflow logs to standard output."""
+    moved: list[logging.StreamHandler[Any]] = []
+    # Handlers that look for standard output each time find the other stream from here on.
+    with redirect_stdout(sys.stderr):
+        for name in ("", *logging.root.manager.loggerDict):
+            for handler in logging.getLogger(name).handlers:
+                if isinstance(handler, logging.StreamHandler) and handler.stream is stream:
+                    handler.setStream(sys.stderr)
+                    moved.append(handler)
+        try:
+            yield
+        finally:
+            for handler in moved:
+                handler.setStream(stream)

@@ -1,0 +1,80 @@
+"""Many requests in batches: how far they have come, in the log and in what an error says."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import count
+
+#: How many ids a message names.
+MAX_NAMED_IDS = 10
+
+
+def name_some(ids: Sequence[str]) -> str:
+    """Return the ids in words, and the number of those that are too many to be named."""
+    named = ", ".join(ids[:MAX_NAMED_IDS])
+    return f"{named} and {len(ids) - MAX_NAMED_IDS} more" if len(ids) > MAX_NAMED_IDS else named
+
+
+class BatchProgress:
+    """
+    How far batches have come, of which each is done whole or not at all.
+
+    With one batch there is nothing to say: neither the log nor an error mentions it.
+
+    :param verb: what is done to the requests: ``signed``, ``rejected``.
+    :param batches: the ids of the batches.
+    :param log: the log that says how far they have come.
+    """
+
+    def __init__(self, verb: str, batches: Sequence[Sequence[str]], log: logging.Logger) -> None:
+        self._verb = verb
+        self._batches = batches
+        self._log = log
+        self._total = sum(map(len, batches))
+        self._started = time.monotonic()
+        self._done_now = 0
+        #: The number of requests that are done.
+        self.done = 0
+
+    def done_before(self, number: int) -> None:
+        """Count a batch that an earlier try has done."""
+        self.done += len(self._batches[number])
+
+    def done_now(self, number: int) -> None:
+        """Count a batch that has just been done, and log it."""
+        size = len(self._batches[number])
+        self.done += size
+        self._done_now += size
+        if len(self._batches) > 1:
+            rate = self._done_now / max(time.monotonic() - self._started, 0.001)
+            self._log.info(
+                "Batch %d of %d: %d of %d requests are %s (%.3g a second).",
+                number + 1,
+                len(self._batches),
+                self.done,
+                self._total,
+                self._verb,
+                rate,
+            )
+
+    @contextmanager
+    def failing_in(self, number: int) -> Iterator[None]:
+        """Add to an error which batch failed, what is done, and where a later try goes on."""
+        try:
+            yield
+        except CustodyError as error:
+            if len(self._batches) > 1:
+                ids = self._batches[number]
+                words = (
+                    f"This was batch {number + 1} of {len(self._batches)}: {count(len(ids), 'request')}, from {ids[0]} "
+                    f"to {ids[-1]}. {self.done} of {self._total} requests are {self._verb} already."
+                )
+                if self.done:
+                    words += " A later try leaves these as they are, and goes on with the others."
+                error.advice = f"{words} {error.advice}" if error.advice else words
+            raise

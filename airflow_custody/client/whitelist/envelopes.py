@@ -1,0 +1,260 @@
+"""Whitelisting requests: what the service shows of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, NoReturn
+
+from pydantic import StrictInt, StrictStr
+
+from airflow_custody.client.errors import CustodyResponseError
+from airflow_custody.client.text import escape, sanitize
+from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.whitelist.review import ALL_KEYS
+from airflow_custody.client.wire import LENIENT, TypedDict
+
+#: Maximum size of a payload in bytes; a larger one is refused unread.
+MAX_PAYLOAD_BYTES = 1024 * 1024
+# A request cannot be older than any blockchain: such a date is the zero value of some program.
+_EARLIEST_DATE = datetime(2009, 1, 1, tzinfo=timezone.utc)
+
+
+class WireCreated(TypedDict, total=False):
+    # Strict: lenient, true is the id 1.
+    id: StrictStr | StrictInt
+
+
+class WireCreateResponse(TypedDict, total=False):
+    result: WireCreated | None
+
+
+class WireMetadata(TypedDict, total=False):
+    hash: str | None
+    payloadAsString: str | None
+
+
+class WireTrail(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    userId: str | None
+    externalUserId: str | None
+    action: str | None
+    comment: str | None
+    date: str | None
+
+
+class WireSignature(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    userId: str | None
+    signature: str | None
+
+
+class WireSigning(TypedDict, total=False):
+    signature: WireSignature | None
+    hashes: list[str] | None
+
+
+class WireSignedAddress(TypedDict, total=False):
+    signatures: list[WireSigning] | None
+
+
+class WireEnvelope(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    id: str
+    tenantId: str | None
+    status: str | None
+    action: str | None
+    blockchain: str | None
+    network: str | None
+    metadata: WireMetadata | None
+    signedAddress: WireSignedAddress | None
+    trails: list[WireTrail] | None
+    visibilityGroupID: str | None
+
+
+class WireEnvelopes(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    result: list[WireEnvelope] | None
+    totalItems: str | None
+
+
+class WireEnvelopeResponse(TypedDict, total=False):
+    result: WireEnvelope | None
+
+
+class WireSignatures(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    signatures: str | None
+
+
+@dataclass(frozen=True)
+class Signing:
+    """
+    One signature of a whitelisting request, which may cover others too.
+
+    :param user_id: the external id of the user who signed. No signature covers it.
+    :param signature: 64 bytes ``r || s`` in base64, as sent.
+    :param hashes: what was signed: the list of these hashes.
+    """
+
+    user_id: str
+    signature: str
+    hashes: tuple[str, ...]
+
+
+class WhitelistEnvelope:
+    """
+    One whitelisting request, as the service shows it.
+
+    Only :meth:`payload` is covered by the hash that approvers sign; everything else is the service's word.
+    """
+
+    __slots__ = ("wire",)
+
+    def __init__(self, wire: WireEnvelope) -> None:
+        #: The envelope as it was sent, by the names on the wire.
+        self.wire = wire
+
+    @property
+    def id(self) -> str:
+        """The request's id."""
+        return self.wire.get("id", "")
+
+    @property
+    def status(self) -> str | None:
+        """The status word, as sent. The service's makers publish no list of them."""
+        return self.wire.get("status")
+
+    @property
+    def hash(self) -> str | None:
+        """The hash that approvers sign."""
+        return (self.wire.get("metadata") or {}).get("hash")
+
+    @property
+    def tenant_id(self) -> str | None:
+        """The id of the tenant it belongs to."""
+        return self.wire.get("tenantId")
+
+    @property
+    def action(self) -> str | None:
+        """What approving it does, in the service's word. The service's makers publish no list of them."""
+        return self.wire.get("action")
+
+    @property
+    def blockchain(self) -> str | None:
+        """The symbol of the chain, outside of what is hashed."""
+        return self.wire.get("blockchain")
+
+    @property
+    def network(self) -> str | None:
+        """The network, outside of what is hashed."""
+        return self.wire.get("network")
+
+    @property
+    def visibility_group_id(self) -> str | None:
+        """The group of users who see the address."""
+        return self.wire.get("visibilityGroupID")
+
+    @property
+    def signings(self) -> tuple[Signing, ...]:
+        """The signatures, as the service shows them: unverified."""
+        found = []
+        for each in (self.wire.get("signedAddress") or {}).get("signatures") or ():
+            signature = each.get("signature") or {}
+            hashes = tuple(each.get("hashes") or ())
+            found.append(Signing(signature.get("userId") or "", signature.get("signature") or "", hashes))
+        return tuple(found)
+
+    @property
+    def signed_by(self) -> frozenset[str]:
+        """The external ids of the users who have signed it, whatever they signed."""
+        return frozenset(each.user_id for each in self.signings if each.user_id)
+
+    @property
+    def trails(self) -> tuple[WireTrail, ...]:
+        """The entries of its history, as sent."""
+        return tuple(self.wire.get("trails") or ())
+
+    @property
+    def created_at(self) -> datetime | None:
+        """The date of the first entry of the trail; None if it is not known which that is, or from when."""
+        dates = [_trail_date(trail) for trail in self.trails]
+        return None if None in dates else min(filter(None, dates), default=None)
+
+    @property
+    def created_by(self) -> frozenset[str]:
+        """The id and the external id of the user who made the first entry of the trail; empty if that is not known."""
+        first = [each for each in self.trails if len(self.trails) == 1 or _trail_date(each) == self.created_at]
+        if len(first) != 1 or (len(self.trails) > 1 and self.created_at is None):
+            return frozenset()
+        return frozenset(filter(None, (first[0].get("userId"), first[0].get("externalUserId"))))
+
+    def payload(self) -> dict[str, Any]:
+        """
+        Return what the request asks for, verified against its hash.
+
+        :return: the JSON object of ``payloadAsString``.
+        :raises CustodyResponseError: if payload or hash is missing, they do not belong together, or the payload is
+            larger than 1 MiB or no JSON object. Also if two of its keys are equal or differ only in case, or a known
+            key has another case: the service's own reader ignores the case of keys, and takes the last.
+        """
+        metadata = self.wire.get("metadata") or {}
+        text, hash_ = metadata.get("payloadAsString"), metadata.get("hash")
+        if not text or not hash_:
+            raise self._unusable("its payload or its hash is missing")
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            raise self._unusable("its payload is not Unicode text") from None
+        if len(data) > MAX_PAYLOAD_BYTES:
+            raise self._unusable(f"its payload is larger than {MAX_PAYLOAD_BYTES} bytes")
+        if hashlib.sha256(data).hexdigest() != hash_:
+            raise self._unusable("its payload does not have the hash that the service gives for it")
+        try:
+            payload = json.loads(text, object_pairs_hook=_strict_object, parse_constant=_refuse_constant)
+        except _KeyError as error:
+            raise self._unusable(f"its payload {error}") from None
+        except (ValueError, RecursionError):
+            raise self._unusable("its payload is not JSON") from None
+        if not isinstance(payload, dict):
+            raise self._unusable("its payload is not a JSON object")
+        return payload
+
+    def _unusable(self, why: str) -> CustodyResponseError:
+        return CustodyResponseError(f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {why}")
+
+    def __repr__(self) -> str:
+        return f"WhitelistEnvelope({self.id!r}, status={self.status!r})"
+
+
+def _trail_date(trail: WireTrail) -> datetime | None:
+    date = parse_timestamp(trail.get("date"))
+    return date if date is not None and date >= _EARLIEST_DATE else None
+
+
+class _KeyError(ValueError):
+    """Raised when a key of a payload can be read in two ways."""
+
+
+_KNOWN_KEYS = {key.casefold(): key for key in ALL_KEYS}
+
+
+def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # casefold, and not only ASCII: the service's reader takes a Kelvin sign for a "k", too.
+    seen: dict[str, str] = {}
+    for key, _ in pairs:
+        folded = key.casefold()
+        if seen.get(folded) == key:
+            raise _KeyError(f"has the key {sanitize(key, 60)} twice")
+        if folded in seen:
+            raise _KeyError(f"has the keys {sanitize(seen[folded], 60)} and {sanitize(key, 60)}, which differ in case")
+        if _KNOWN_KEYS.get(folded, key) != key:
+            raise _KeyError(f"has the key {_KNOWN_KEYS[folded]} in another case: {escape(key[:60])}")
+        seen[folded] = key
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,192 @@
+"""All that the service lists of a whitelist, and a listed request in the words of a file."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.errors import CustodyError, CustodyResponseError
+from airflow_custody.client.http.operation import MAX_PAGE_SIZE
+from airflow_custody.client.text import sanitize
+from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.progress import (
+    EFFECTIVE_STATUSES,
+    REJECTED_STATUSES,
+    find_pending_for_user,
+    has_status,
+)
+from airflow_custody.client.whitelist.review import PAYLOAD_KEYS
+
+if TYPE_CHECKING:
+    from airflow_custody.client.client import CustodyClient
+
+log = logging.getLogger(__name__)
+
+# Seconds before a listing that changed while it was read is read again.
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """
+    All whitelisting requests that the service lists.
+
+    :param envelopes: the requests, pending ones included.
+    :param pending_ids: the ids of those that are pending approval, whatever their status says. Default: none.
+    :param settled_ids: the ids of those that are listed also without asking for pending ones. Default: none.
+    """
+
+    envelopes: Sequence[WhitelistEnvelope]
+    pending_ids: frozenset[str] = field(default_factory=frozenset)
+    settled_ids: frozenset[str] = field(default_factory=frozenset)
+
+    def without(self, ids: Iterable[str]) -> Listing:
+        """Return the listing as it would be without these requests."""
+        left_out = frozenset(ids)
+        return replace(self, envelopes=[each for each in self.envelopes if each.id not in left_out])
+
+    def is_effective(self, envelope: WhitelistEnvelope, effective_statuses: Iterable[str] | None) -> bool:
+        """
+        Tell whether a request is in effect.
+
+        :param envelope: one of the listing.
+        :param effective_statuses: status words, compared without case, of which a request in effect has one; None: not
+            being listed as pending is enough.
+        """
+        if envelope.id in self.pending_ids:
+            return False
+        return effective_statuses is None or has_status(envelope, effective_statuses)
+
+    def is_settled(self, envelope: WhitelistEnvelope) -> bool:
+        """Tell whether a request is certainly not pending approval any more."""
+        return envelope.id in self.settled_ids and envelope.id not in self.pending_ids
+
+
+def service_name(client: CustodyClient) -> str:
+    """
+    Return what names the service, and the tenant of the client's user, in a plan.
+
+    :param client: the client.
+    :return: the base URL, and the tenant's id if the service says who the user is.
+    :raises CustodyError: if that cannot be known now.
+    """
+    try:
+        tenant_id = client.get_current_user().get("tenantId")
+    except CustodyError as error:
+        if not error.not_offered:
+            raise
+        tenant_id = None
+    return f"{client.settings.base_url} (tenant {sanitize(tenant_id, 40)})" if tenant_id else client.settings.base_url
+
+
+def fetch_listing(
+    client: CustodyClient,
+    *,
+    by_status: bool = True,
+    effective_statuses: Collection[str] = EFFECTIVE_STATUSES,
+    rejected_statuses: Collection[str] = REJECTED_STATUSES,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Listing:
+    """
+    Read all that the service lists: one call for each hundred requests, and those for what is pending.
+
+    :param client: the client.
+    :param by_status: whether the status words tell what is in effect. Otherwise the requests that are not pending are
+        listed once more, which takes as many calls again. Default True.
+    :param effective_statuses: status words, compared without case, of which a request in effect has one.
+    :param rejected_statuses: status words, compared without case, that mean that a request was rejected. These and
+        requests with other words are listed once more: are they pending, or settled in a way that nobody named? Those
+        with a word that means in effect are, too, unless their number shows that none of them is pending.
+    :param sleep: waits for some seconds before a listing that changed while it was read is read again; tests turn it.
+    :raises CustodyError: if one page could not be read; a part of a listing proves nothing.
+    """
+    for seconds in _PAUSES:
+        try:
+            return _fetch(client, by_status, effective_statuses, rejected_statuses)
+        except CustodyResponseError as error:
+            # On a busy service, requests come and go between two pages.
+            if not error.retryable:
+                raise
+            log.info("%s; reading it again in %g s", error.message, seconds)
+            sleep(seconds)
+    return _fetch(client, by_status, effective_statuses, rejected_statuses)
+
+
+def _fetch(
+    client: CustodyClient, by_status: bool, effective_statuses: Collection[str], rejected_statuses: Collection[str]
+) -> Listing:
+    envelopes = list(client.find_whitelist_requests())
+    pending = find_pending_for_user(client)
+    if not by_status:
+        settled = {each.id for each in client.find_whitelist_requests(include_pending=False)}
+        pending |= {each.id for each in envelopes} - settled
+        return Listing(envelopes, frozenset(pending), frozenset(settled))
+    rejected = [each.id for each in envelopes if has_status(each, rejected_statuses)]
+    others = [each for each in envelopes if each.id not in pending and not has_status(each, rejected_statuses)]
+    effective = [each.id for each in others if has_status(each, effective_statuses)]
+    # With the status that each has now: it may have taken effect since the listing.
+    now = _settled(client, [each.id for each in others if not has_status(each, effective_statuses)])
+    pending |= _pending_among(client, effective, now, rejected)
+    return Listing([now.get(each.id, each) for each in envelopes], frozenset(pending), frozenset(now))
+
+
+def _pending_among(
+    client: CustodyClient, effective: Sequence[str], settled: Collection[str], rejected: Sequence[str]
+) -> set[str]:
+    """
+    Return which requests are pending although their status word says that they are in effect.
+
+    A user who is no approver sees that only by what is listed without asking for pending ones. Where the number of
+    these is that of all requests that are not pending, none is: which saves a second listing.
+    """
+    if not effective:
+        return set()
+    others = len(settled) + len(_settled(client, rejected))
+    if client.count_whitelist_requests(include_pending=False) == len(effective) + others:
+        return set()
+    return set(effective).difference(_settled(client, effective))
+
+
+def _settled(client: CustodyClient, ids: Sequence[str]) -> dict[str, WhitelistEnvelope]:
+    """Find which requests are listed without asking for pending ones, in a call for each hundred."""
+    found: dict[str, WhitelistEnvelope] = {}
+    for start in range(0, len(ids), MAX_PAGE_SIZE):
+        batch = ids[start : start + MAX_PAGE_SIZE]
+        found.update({each.id: each for each in client.find_whitelist_requests(ids=batch, include_pending=False)})
+    return found
+
+
+def to_request(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) -> WhitelistRequest:
+    """
+    Return what would have to be asked for to get this request.
+
+    What the service fills in by itself and every empty field is left out.
+
+    :param envelope: the request.
+    :param payload: its verified payload.
+    :raises CustodyResponseError: if the payload cannot be asked for: a field is malformed, or has surrounding white
+        space.
+    """
+    fields: dict[str, Any] = {}
+    for name, key in PAYLOAD_KEYS.items():
+        value = payload.get(name)
+        if key.field is None or value in (None, "", [], key.harmless):
+            continue
+        if isinstance(value, list):
+            value = [each.get("id") if isinstance(each, dict) else each for each in value]
+        fields[key.field] = value
+    if envelope.network and "network" not in fields:
+        fields["network"] = envelope.network
+    if envelope.visibility_group_id:
+        fields["visibility_group_id"] = envelope.visibility_group_id
+    try:
+        return WhitelistRequest(**fields)
+    except CustodyError as error:
+        raise CustodyResponseError(
+            f"whitelisting request {sanitize(envelope.id, 40)} cannot be written in a file: "
+            f"{error.message.removeprefix('nothing was sent: ')}"
+        ) from None

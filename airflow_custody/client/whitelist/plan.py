@@ -1,0 +1,193 @@
+"""A plan: what must be done so that the service has what a whitelist file says, and what it may do at most."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_custody.client.text import as_list, count, sanitize
+from airflow_custody.client.whitelist.spelling import is_same_address
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.models import WhitelistRequest
+
+State = Literal["create", "pending", "unchanged", "differs", "undeclared", "rejected", "unreadable"]
+Action = Literal["create", "delete"]
+
+#: The states of a row, in the order of a report.
+STATES: tuple[State, ...] = ("create", "pending", "unchanged", "differs", "undeclared", "rejected", "unreadable")
+#: The states that mean that the service does not have what the file says.
+CHANGES: tuple[State, ...] = ("create", "differs", "undeclared", "rejected", "unreadable")
+#: Version of what a plan's hash covers.
+_HASH_FORMAT = "custody-plan-1"
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """
+    One row of a plan.
+
+    :param state: what a row of the file, or a request that is in no file, was found to be.
+    :param action: what applying the plan does about it; None: nothing.
+    :param request: what the file asks for, or what the service has; None if that cannot be read.
+    :param where: the place in the file, such as ``line 12``; empty if the file does not have it.
+    :param request_id: the id of the request at the service; empty if there is none.
+    :param status: the service's own word for the status; empty if there is none.
+    :param hash: the hash that approvers of the request sign; empty if there is none.
+    :param fields: the names of the fields that differ.
+    :param note: what else there is to know, in words.
+    :param shown: what the service has, as text, by name: of the fields that differ, and of a request that no file can
+        ask for.
+    """
+
+    state: State
+    action: Action | None = None
+    request: WhitelistRequest | None = None
+    where: str = ""
+    request_id: str = ""
+    status: str = ""
+    hash: str = ""
+    fields: tuple[str, ...] = ()
+    note: str = ""
+    shown: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def operation(self) -> str:
+        """What applying does, as the text that the plan's hash covers; empty for nothing."""
+        if self.action == "create" and self.request is not None:
+            return create_operation(self.request)
+        if self.action == "delete":
+            # The hash also covers how the service describes what is linked, which changes with its name.
+            content = {"hash": self.hash} if self.request is None else {"request": _fields(self.request)}
+            return _operation({"delete": self.request_id, **content})
+        return ""
+
+
+@dataclass(frozen=True)
+class WhitelistPlan:
+    """
+    What must be done so that the service has what a file says.
+
+    :param rows: a row for each row of the file, in its order, and after them one for each request that is in no file.
+    :param service: what names the service and the tenant; part of the hash.
+    :param name: the file's name. Default empty.
+    """
+
+    rows: Sequence[PlanRow]
+    service: str = ""
+    name: str = ""
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """The number of rows in each state."""
+        found = Counter(each.state for each in self.rows)
+        return {state: found[state] for state in STATES}
+
+    @cached_property
+    def operations(self) -> tuple[str, ...]:
+        """What applying does, in the order of the rows."""
+        return tuple(each.operation for each in self.rows if each.operation)
+
+    @cached_property
+    def plan_hash(self) -> str:
+        """SHA-256, in hexadecimal, of what applying does and of where."""
+        return hash_operations(self.operations, self.service)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the service does not have what the file says."""
+        return any(self.counts[state] for state in CHANGES)
+
+    def with_action(self, action: Action) -> list[PlanRow]:
+        """Return the rows about which applying does this."""
+        return [each for each in self.rows if each.action == action]
+
+
+@dataclass(frozen=True)
+class PlanLimits:
+    """
+    What a plan may do at most.
+
+    :param max_creates: maximum number of creations. Default None: no limit.
+    :param max_create_percent: maximum number of creations, in per cent of the rows of the file. Default None: no limit.
+    :param max_deletes: maximum number of deletions. Default 10; None: no limit.
+    :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service, from
+        ten requests up. Default 30; None: no limit.
+    :param must_keep: addresses or labels that must be in the file. Default: none.
+    """
+
+    max_creates: int | None = None
+    max_create_percent: float | None = None
+    max_deletes: int | None = 10
+    max_delete_percent: float | None = 30
+    must_keep: Collection[str] = ()
+
+    def faults(self, plan: WhitelistPlan) -> tuple[str, ...]:
+        """
+        Return, in words, which limits a plan exceeds.
+
+        :param plan: the plan.
+        :return: a text for each limit; empty if the plan keeps all of them.
+        """
+        return tuple(self._faults(plan))
+
+    def _faults(self, plan: WhitelistPlan) -> Iterator[str]:
+        creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
+        declared = [each for each in plan.rows if each.where]
+        listed = sum(bool(each.request_id) for each in plan.rows)
+        if self.max_creates is not None and creates > self.max_creates:
+            yield f"it creates {creates}, and max_creates is {self.max_creates}"
+        if _is_over(creates, len(declared), self.max_create_percent):
+            yield (
+                f"it creates {creates} of the {count(len(declared), 'row')} of the file, and max_create_percent is "
+                f"{self.max_create_percent:g}"
+            )
+        if self.max_deletes is not None and deletes > self.max_deletes:
+            yield f"it deletes {deletes}, and max_deletes is {self.max_deletes}"
+        if listed >= 10 and _is_over(deletes, listed, self.max_delete_percent):
+            yield (
+                f"it deletes {deletes} of the {count(listed, 'request')} at the service, and max_delete_percent is "
+                f"{self.max_delete_percent:g}"
+            )
+        requests = [each.request for each in declared if each.request is not None]
+        labels = {each.label for each in requests}
+        for each in as_list(self.must_keep):
+            if each not in labels and not any(is_same_address(each, request.address) for request in requests):
+                yield f"must_keep names {sanitize(each, 80)!r}, which the file does not have"
+
+
+def _is_over(number: int, total: int, percent: float | None) -> bool:
+    # So that nothing is allowed by what is no number.
+    return percent is not None and not number * 100 <= percent * total
+
+
+def create_operation(request: WhitelistRequest) -> str:
+    """Return the creation of a request as the text that a plan's hash covers."""
+    return _operation({"create": _fields(request)})
+
+
+def _fields(request: WhitelistRequest) -> dict[str, Any]:
+    fields = request.model_dump(exclude_none=True)
+    return {name: sorted(each) if isinstance(each, list) else each for name, each in fields.items()}
+
+
+def _operation(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def hash_operations(operations: Iterable[str], service: str) -> str:
+    """
+    Return the SHA-256, in hexadecimal, of what is to be done, in whatever order.
+
+    :param operations: what is to be done.
+    :param service: what names the service and the tenant.
+    """
+    found = hashlib.sha256(_operation({"format": _HASH_FORMAT, "service": service}).encode())
+    for each in sorted(operations):
+        found.update(b"\n" + each.encode())
+    return found.hexdigest()

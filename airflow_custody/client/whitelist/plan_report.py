@@ -1,0 +1,304 @@
+"""
+A plan for people and for programs: Markdown, JSON, plain text. Pure functions, no I/O.
+
+What a row holds comes from a file and from the service. In Markdown all of it stands in code spans, which have no
+links, mentions, markup or HTML; what could end a code span or a cell is a character reference between two of them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.text import count, escape
+from airflow_custody.client.text_table import format_table
+from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.plan import CHANGES, STATES
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.plan import PlanRow, WhitelistPlan
+
+#: Maximum size of a Markdown report in bytes.
+MAX_REPORT_BYTES = 90_000
+# Whole, as people compare them; no chain has longer ones.
+_MAX_EXACT = 512
+_MAX_VALUE = 120
+_MAX_NOTE = 400
+_FIELDS = tuple(WhitelistRequest.model_fields)
+# What has a column of its own.
+_OWN_COLUMN = frozenset({"label", "address", "blockchain", "currency", "network", "memo"})
+_MEANINGS = {
+    "create": "not at the service: applying creates it",
+    "pending": "asked for already, not in effect yet",
+    "unchanged": "in effect as the file says",
+    "differs": "at the service with other values: for a person to decide",
+    "undeclared": "at the service, and not in the file",
+    "rejected": "rejected at the service: for a person to decide",
+    "unreadable": "cannot be verified: for a person to decide",
+}
+_COLUMNS = ("State", "Chain", "Address", "Memo", "Label", "Other fields", "Request", "Details")
+
+
+# --- JSON --------------------------------------------------------------------------------------------------
+
+
+def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
+    """
+    Return a plan as plain JSON data.
+
+    ``plan_hash``, ``service``, ``file`` (its name), ``counts`` (by state), ``has_changes``, and ``rows``, all of them.
+    A row has ``state``, ``action`` (``create``, ``delete`` or null), ``where`` (its place in the file, or empty),
+    ``id`` and ``status`` (of the request at the service, or empty), ``fields`` (the names of those that differ),
+    ``shown`` (what the service has in them, as text), ``note``, and ``request``: the fields that are given, by name, of
+    what the file asks for or else of what the service has; null if that cannot be read.
+
+    :param plan: the plan.
+    """
+    return {
+        "plan_hash": plan.plan_hash,
+        "service": plan.service,
+        "file": plan.name,
+        "counts": dict(plan.counts),
+        "has_changes": plan.has_changes,
+        "rows": [
+            {
+                "state": row.state,
+                "action": row.action,
+                "where": row.where,
+                "id": row.request_id,
+                "status": row.status,
+                "fields": list(row.fields),
+                "shown": dict(row.shown),
+                "note": row.note,
+                "request": row.request and row.request.model_dump(mode="json", exclude_none=True),
+            }
+            for row in plan.rows
+        ],
+    }
+
+
+# --- plain text --------------------------------------------------------------------------------------------
+
+
+def plan_to_table(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
+    """
+    Return a plan as aligned plain text for logs and terminals.
+
+    :param plan: the plan.
+    :param all_rows: whether to show also the rows that are unchanged. Default False.
+    :return: a line with the counts, a table, and a line with the plan's hash.
+    """
+    rows = [row for row in plan.rows if all_rows or row.state != "unchanged"]
+    counts = ", ".join(f"{number} {state}" for state, number in plan.counts.items())
+    table = format_table(
+        ("STATE", "ACTION", "CHAIN", "ADDRESS", "MEMO", "LABEL", "OTHER FIELDS", "REQUEST", "WHERE", "DETAILS"),
+        (
+            (
+                row.state,
+                row.action,
+                _chain(row),
+                _value(row, "address"),
+                _value(row, "memo"),
+                _value(row, "label"),
+                ", ".join(f"{name}={value}" for name, value in _other_fields(row.request)),
+                row.request_id,
+                row.where,
+                "; ".join(
+                    [
+                        *(
+                            name if file is None else f"{name}: file {file!r}, service {shown!r}"
+                            for name, file, shown in _differences(row)
+                        ),
+                        *filter(None, [row.note]),
+                    ]
+                ),
+            )
+            for row in rows
+        ),
+        max_width=_MAX_EXACT,
+    )
+    return "\n".join([f"{counts}.", *([table] if rows else []), f"Plan hash: {plan.plan_hash}"])
+
+
+# --- Markdown ----------------------------------------------------------------------------------------------
+
+
+def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
+    """
+    Return a plan as Markdown, for an approval form or a pull request.
+
+    Addresses and memos are shown whole. A value that is cut says so.
+
+    :param plan: the plan.
+    :param limit: maximum number of rows: deletions first, then creations, other changes, and what is pending. Unchanged
+        rows are only counted. Default 100. A report that would be larger than 90 kB has fewer.
+    """
+    rows = _ordered(plan)
+    head = [
+        f"## Whitelist plan{': ' if plan.name else ''}{_code(plan.name, _MAX_VALUE)}",
+        "",
+        *([f"Service: {_code(plan.service, _MAX_EXACT)}", ""] if plan.service else []),
+        f"**{_sentence(plan)}**",
+        "",
+        f"Plan hash: {_code(plan.plan_hash, _MAX_VALUE)}",
+        "",
+        "| State | Rows | Meaning |",
+        "|---|---:|---|",
+        *(f"| {state} | {plan.counts[state]:,} | {_MEANINGS[state]} |" for state in STATES),
+        "",
+    ]
+    size = sum(len(line.encode()) + 1 for line in head)
+    lines: list[str] = []
+    for row in rows[: max(0, limit)]:
+        line = "| " + " | ".join(_cells(row)) + " |"
+        size += len(line.encode()) + 1
+        if size > MAX_REPORT_BYTES:
+            break
+        lines.append(line)
+    if lines:
+        head += ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS), *lines, ""]
+    if left := len(rows) - len(lines):
+        head += [f"{'And ' if lines else ''}{left:,} more: see `custody whitelist plan`.", ""]
+    return "\n".join(head)
+
+
+def _sentence(plan: WhitelistPlan) -> str:
+    creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
+    if creates or deletes:
+        noun = "whitelisting request" if creates == 1 else "whitelisting requests"
+        created = f"Creates {creates:,} {noun}" if creates else "Creates no whitelisting request"
+        return f"{created} and deletes {f'{deletes:,}' if deletes else 'none'}."
+    if not plan.has_changes:
+        return "There is nothing to do."
+    rows = sum(plan.counts[state] for state in CHANGES)
+    verb = "differs" if rows == 1 else "differ"
+    return f"Creates and deletes nothing; {count(rows, 'row')} {verb} from the service all the same."
+
+
+def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
+    """Return the rows that matter. What is deleted must not be hidden behind what is created."""
+    order = {state: index for index, state in enumerate((*CHANGES, "pending"))}
+    actions = {"delete": 0, "create": 1, None: 2}
+    rows = [row for row in plan.rows if row.action or row.state in order]
+    return sorted(rows, key=lambda row: (actions[row.action], order[row.state]))
+
+
+def _cells(row: PlanRow) -> Iterator[str]:
+    yield f"**{row.state}: {row.action}**" if row.action == "delete" else f"**{row.state}**"
+    yield _code(_chain(row), _MAX_VALUE, exact=True)
+    yield _code(_value(row, "address"), _MAX_EXACT, exact=True)
+    yield _code(_value(row, "memo"), _MAX_EXACT, exact=True)
+    yield _code(_value(row, "label"), _MAX_VALUE)
+    yield ", ".join(f"{name}: {_code(value, _MAX_VALUE)}" for name, value in _other_fields(row.request))
+    yield _code(row.request_id, _MAX_VALUE, exact=True)
+    details = [
+        name if file is None else f"{name}: file {_value_or_none(file)}, service {_value_or_none(shown)}"
+        for name, file, shown in ((_name(name), file, shown) for name, file, shown in _differences(row))
+    ]
+    details += [_prose(text) for text in (row.note, row.where) if text]
+    yield "; ".join(details)
+
+
+def _value_or_none(value: str) -> str:
+    return _code(value, _MAX_EXACT) if value else "none"
+
+
+def _name(name: str) -> str:
+    """Return the name of a field; a key of the service's own as code."""
+    return name if re.fullmatch("[a-z]+(?:_[a-z]+)*", name) else _code(name, _MAX_VALUE)
+
+
+_PROSE = re.compile(r"(?:[A-Za-z0-9 ();'-]|[.,:](?= |$))*")
+
+
+def _prose(text: str) -> str:
+    """Return a sentence as it is if nothing in it means something in Markdown; otherwise as code."""
+    return text if len(text) <= _MAX_NOTE and _PROSE.fullmatch(text) else _code(text, _MAX_NOTE)
+
+
+# What could end a code span or a cell, and what a template engine or a formula begins with.
+_SPECIAL = re.compile(r"[|`{}<>$]")
+
+
+def _code(text: str, limit: int, *, exact: bool = False) -> str:
+    """
+    Return any text as code spans that nothing in it can end.
+
+    :param text: the text.
+    :param limit: maximum length in characters. What is cut says so.
+    :param exact: whether every character but those of ASCII is written as ``\\uXXXX``: people compare it.
+    """
+    shown = _visible(text[:limit], exact=exact)
+    parts = []
+    start = 0
+    for match in _SPECIAL.finditer(shown):
+        parts += [shown[start : match.start()], f"&#{ord(match[0])};"]
+        start = match.end()
+    parts.append(shown[start:])
+    found = "".join(_span(part) if index % 2 == 0 else part for index, part in enumerate(parts) if part)
+    return found if len(text) <= limit else f"{found} (cut: it has {len(text):,} characters)"
+
+
+def _span(text: str) -> str:
+    # A code span loses one space at each end, if there is one at both.
+    return f"` {text} `" if text.startswith(" ") and text.endswith(" ") and text.strip() else f"`{text}`"
+
+
+# Letters of these scripts look like those of the Latin one.
+_LOOK_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "MATHEMATICAL", "FULLWIDTH", "COMBINING")
+
+
+def _visible(text: str, *, exact: bool) -> str:
+    """Return a text without what cannot be seen, or is easily taken for something else."""
+    # So that an escaped character and its escape are not written alike.
+    text = escape(text.replace("\\u", "\\u005cu"))
+    text = re.sub(r"^ | $|(?<= ) ", r"\\u0020", text)
+    if text.isascii():
+        return text
+    has_latin = any(each.isascii() and each.isalpha() for each in text)
+    return "".join(
+        f"\\u{ord(each):04x}"
+        if not each.isascii()
+        and (exact or each.isspace() or (has_latin and unicodedata.name(each, "").startswith(_LOOK_ALIKE)))
+        else each
+        for each in text
+    )
+
+
+# --- what a row holds --------------------------------------------------------------------------------------
+
+
+def _chain(row: PlanRow) -> str:
+    network = _value(row, "network")
+    return f"{_value(row, 'blockchain')} ({network})" if network else _value(row, "blockchain")
+
+
+def _value(row: PlanRow, name: str) -> str:
+    """Return a field of what a row is about; of a request that cannot be asked for, what the service shows."""
+    return row.shown.get(name, "") if row.request is None else _field(row.request, name)
+
+
+def _field(request: WhitelistRequest, name: str) -> str:
+    value = request.chain if name == "blockchain" else getattr(request, name) if name in _FIELDS else None
+    if isinstance(value, list):
+        return ", ".join(value)
+    return "" if value is None else str(value)
+
+
+def _other_fields(request: WhitelistRequest | None) -> Iterable[tuple[str, str]]:
+    """Yield what else is asked for: name and value."""
+    if request is not None:
+        for name in _FIELDS:
+            if name not in _OWN_COLUMN and (value := _field(request, name)):
+                yield name, value
+
+
+def _differences(row: PlanRow) -> Iterable[tuple[str, str | None, str]]:
+    """Yield each field that differs: its name, what the file says, or None if it says nothing, what the service has."""
+    for name in row.fields:
+        if name in row.shown and row.request is not None:
+            yield name, _field(row.request, name), row.shown[name]
+        else:
+            yield name, None, ""

@@ -1,0 +1,169 @@
+"""Two spellings of one address, chain, network or destination. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from airflow_custody.client.text import ascii_lower
+from airflow_custody.client.whitelist.address_rules import RULES
+
+# By so much the lengths of addresses in base58 differ.
+_LENGTHS_VARY = 4
+# Of two different addresses, the ends are never equal for so long.
+_SAME_END = 24
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
+_PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(.+)", re.DOTALL)
+# An account of Hedera with its checksum, which is another one on each ledger: HIP-15.
+_HIP15 = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)(-[A-Za-z]{5})")
+# What the main network may be called, without punctuation and case, also behind the name of its chain.
+MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
+
+Place = TypeVar("Place")
+
+
+# --- chains and networks -----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def chain_name(chain: str) -> str:
+    """Return what all names of a chain have in common; of one whose names are not known, its symbol without case."""
+    known, _ = RULES.get(_letters(chain), ("", None))
+    return ascii_lower(known or chain)
+
+
+@lru_cache(maxsize=4096)
+def network_name(network: str, chain: str) -> str:
+    """Return what all names of a chain's network have in common: one for those of the main network."""
+    name, known = _letters(network), chain_name(chain)
+    bare = {name, name.removeprefix(_letters(chain))}
+    bare |= {name.removeprefix(each) for each, (other, _) in RULES.items() if ascii_lower(other) == known}
+    return "mainnet" if bare.intersection(MAIN_NETWORKS) else ascii_lower(network)
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, ascii_lower(name)))
+
+
+# --- addresses ---------------------------------------------------------------------------------------------
+
+
+def _split(address: str) -> tuple[str, str]:
+    """
+    Return what may be written with an address or left out, without case, and the rest.
+
+    It is a prefix such as ``bitcoincash``, or a checksum; ``0x`` is left out, too.
+    """
+    found = _PREFIX.fullmatch(address)
+    prefix, rest = (ascii_lower(found[1]), found[2]) if found else ("", address)
+    if found := _HIP15.fullmatch(rest):
+        return prefix + ascii_lower(found[2]), found[1]
+    is_hex = rest[:2] in ("0x", "0X") and _HEXADECIMAL.fullmatch(rest[2:])
+    return prefix, rest[2:] if is_hex else rest
+
+
+def _without_case(rest: str) -> str:
+    """Return the rest of an address without case, if case is no part of it."""
+    # In other forms, base58 above all, the case of a letter is a part of the address.
+    is_free = _HEXADECIMAL.fullmatch(rest) or rest in (rest.lower(), rest.upper())
+    return ascii_lower(rest) if is_free else rest
+
+
+def address_key(address: str) -> str:
+    """
+    Return what all spellings of an address have in common.
+
+    Two addresses may have the same key, such as one that has the memo in it and one that has not.
+    """
+    parts = re.split("[:?]", "".join(unicodedata.normalize("NFKC", address).split()))
+    longest = max(parts, key=len)
+    if found := _HIP15.fullmatch(longest):
+        return found[1]
+    return (longest[2:] if longest[:2] in ("0x", "0X") else longest).casefold()
+
+
+def is_same_address(asked: str, shown: object) -> bool:
+    """Tell whether two spellings certainly name the same address."""
+    if not isinstance(shown, str):
+        return False
+    if asked == shown:
+        return True
+    (prefix, one), (other_prefix, other) = _split(asked), _split(shown)
+    if prefix and other_prefix and prefix != other_prefix:
+        return False
+    return one == other or _without_case(one) == _without_case(other)
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Tell whether one address is a part of the other one, so that they may be the same: with a prefix, with a memo."""
+    first, second = _letters_and_digits(one), _letters_and_digits(other)
+    return bool(first and second) and (first in second or second in first)
+
+
+def may_be_respelled(one: str, other: str) -> bool:
+    """
+    Tell whether two addresses that differ may be one, in two forms.
+
+    Two different addresses in one form, such as hexadecimal with ``0x``, are two destinations. In two forms they may be
+    one: a legacy address and a new one, an address with the memo in it and without.
+    """
+    end = address_end(one)
+    return is_alike(one, other) or bool(end and end == address_end(other)) or are_apart(form_of(one), form_of(other))
+
+
+def address_end(address: str) -> str:
+    """Return the end of an address, which no other address has; empty if it is too short."""
+    text = _letters_and_digits(address)
+    return text[-_SAME_END:] if len(text) >= _SAME_END else ""
+
+
+def are_apart(one: tuple[str, int], other: tuple[str, int]) -> bool:
+    """Tell whether what :func:`form_of` returned are two forms, so that two texts may be one address."""
+    return one[0] != other[0] or abs(one[1] - other[1]) > _LENGTHS_VARY
+
+
+def _letters_and_digits(text: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", _split(text)[1]).casefold()))
+
+
+def form_of(address: str) -> tuple[str, int]:
+    """Return the kind of an encoding, and the length of an address in it; 0 where that says nothing."""
+    rest = _split(address)[1]
+    if _HEXADECIMAL.fullmatch(rest):
+        return "hexadecimal", len(rest)
+    prefix, separator, _ = rest.lower().partition("1")
+    if separator and prefix.isalpha() and rest in (rest.lower(), rest.upper()):
+        return f"bech32 {prefix}", 0
+    return ("one case" if rest in (rest.lower(), rest.upper()) else "both cases"), len(rest)
+
+
+# --- destinations ------------------------------------------------------------------------------------------
+
+
+class Destinations(Generic[Place]):
+    """What is for the same destination: the same chain, network, address and memo, by whatever name."""
+
+    def __init__(self) -> None:
+        # By what may be written with the address or left out.
+        self._found: dict[tuple[str, str | None, str, str | None], dict[str, Place]] = {}
+
+    def add(self, chain: str, network: str | None, address: str, memo: str | None, place: Place) -> list[Place]:
+        """
+        Add a destination.
+
+        :param chain: its chain.
+        :param network: its network; None is a network of its own.
+        :param address: its address.
+        :param memo: its memo.
+        :param place: what it belongs to.
+        :return: what was added before for the same destination: the first of each spelling of the address.
+        """
+        written, rest = _split(address)
+        key = (chain_name(chain), network and network_name(network, chain), _without_case(rest), memo)
+        group = self._found.setdefault(key, {})
+        others = list(group) if not written else ["", written]
+        found = [group[each] for each in others if each in group]
+        group.setdefault(written, place)
+        return found

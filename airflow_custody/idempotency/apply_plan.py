@@ -1,0 +1,457 @@
+"""One try of a task that carries out a plan: each row at most once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from airflow_custody.client.errors import (
+    CustodyConflictError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyOutcomeUnknownError,
+)
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
+from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
+from airflow_custody.client.whitelist.matching import differing_fields
+from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
+from airflow_custody.client.whitelist.planner import make_plan
+from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.idempotency.create_once import Timing, lookup_intervals
+from airflow_custody.idempotency.create_rows import WINDOW, CreateRows, Outcome
+from airflow_custody.idempotency.records import Untracked, digest
+from airflow_custody.idempotency.rows import Row, RowLog, RowStore, Window
+from airflow_custody.idempotency.turn import Turn
+from airflow_custody.idempotency.whitelist_requests import WhitelistRowsCreation
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.client.whitelist.file import WhitelistFile
+
+_DELETE = "delete:"
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """
+    What a plan depends on besides the file and the service; the same for planning and applying.
+
+    :param prune: whether requests that the file does not have are deleted. Default False.
+    :param dry_run_chains: chains for which nothing is done. Default: none.
+    :param effective_statuses: status words of requests in effect; None: not being pending is enough.
+    :param rejected_statuses: status words of rejected requests.
+    :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
+    """
+
+    prune: bool = False
+    dry_run_chains: Collection[str] = ()
+    effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
+    rejected_statuses: Collection[str] = REJECTED_STATUSES
+    accept_fields: Collection[str] = ()
+
+    def fetch(self, client: CustodyClient) -> Listing:
+        """Read all that the service lists."""
+        return fetch_listing(
+            client,
+            by_status=self.effective_statuses is not None,
+            effective_statuses=self.effective_statuses or (),
+            rejected_statuses=self.rejected_statuses,
+        )
+
+    def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
+        """Compare a file with what the service lists."""
+        return make_plan(
+            file.rows,
+            listing,
+            service=service,
+            name=file.name,
+            prune=self.prune,
+            dry_run_chains=self.dry_run_chains,
+            effective_statuses=self.effective_statuses,
+            rejected_statuses=self.rejected_statuses,
+            accept_fields=self.accept_fields,
+        )
+
+
+@dataclass(frozen=True)
+class Applied:
+    """
+    What became of a plan.
+
+    :param outcome: what became of the rows that are created, by their keys.
+    :param requests: what each of them asks for, by its key.
+    :param deleted: the ids of the requests that were deleted.
+    :param not_deleted: why others were not, by their id.
+    :param left: the ids of requests that are to be deleted, and were not.
+    :param stopped: what ended the deletions before all were done; None if nothing did.
+    """
+
+    outcome: Outcome
+    requests: Mapping[str, WhitelistRequest]
+    deleted: Sequence[str] = ()
+    not_deleted: Mapping[str, str] = field(default_factory=dict)
+    left: Sequence[str] = ()
+    stopped: CustodyError | None = None
+
+
+class PlanChangedError(CustodyConflictError):
+    """
+    Raised when what is to be done is not what was approved; this try sent nothing.
+
+    :param operations: what is to be done now.
+    :param plan: the plan as it is now.
+    :param applied: what earlier tries of the task have created.
+    """
+
+    def __init__(self, operations: Collection[str], plan: WhitelistPlan, applied: Applied) -> None:
+        super().__init__("the plan is not the one that was approved; nothing was sent")
+        self.operations = operations
+        self.plan = plan
+        self.applied = applied
+
+
+class ApplyPlan:
+    """
+    Carries out a plan.
+
+    :param context: the task's context.
+    :param client: the client.
+    :param log: the task's log.
+    :param settings: what the plan was made with.
+    :param comment: why requests are deleted, for the service's history.
+    :param max_parallel: maximum number of requests at once. Default 4.
+    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
+    :param timing: clocks and bounds.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        client: CustodyClient,
+        log: logging.Logger,
+        settings: PlanSettings,
+        *,
+        comment: str,
+        max_parallel: int = 4,
+        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        timing: Timing | None = None,
+    ) -> None:
+        self._client = client
+        self._log = log
+        self._settings = settings
+        self._comment = comment
+        self._max_parallel = max_parallel
+        self._lookup_wait = lookup_wait
+        self._timing = timing or Timing()
+        self._store = RowStore(context)
+        self._creating: CreateRows | None = None
+        self._is_stopped = False
+        # What an earlier try has sent may be on its way for so long, or not be listed yet.
+        self._under_way = self._timing.fence + client.settings.timeout + lookup_wait
+        self._turn = Turn(context, client.settings.base_url, log, under_way=self._under_way)
+
+    def run(self, file: WhitelistFile, plan_hash: str) -> Applied:
+        """
+        Plan again, and do what the plan says, if it is what was approved.
+
+        :param file: the file.
+        :param plan_hash: the hash of the plan that was approved.
+        :return: what became of it.
+        :raises PlanChangedError: if what is to be done has changed.
+        :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
+        """
+        requests = {row_key(row.request): row.request for row in file.rows}
+        service = service_name(self._client)
+        with self._turn.taken():
+            earlier = self._store.read()
+            if earlier is None and isinstance(self._store.task.read(), Untracked):
+                self._wait_for_earlier_try()
+            if earlier is not None and earlier.plan != plan_hash:
+                self._settle(earlier, requests)
+            listing = self._settings.fetch(self._client)
+            creation = WhitelistRowsCreation(self._client, requests, listing)
+            creator, done = None, {}
+            if earlier is not None and earlier.plan == plan_hash:
+                self._store.begin(plan_hash, earlier.total, earlier)
+                creator = self._creator(creation)
+                creator.lost.only(requests)
+                creator.lost.adopt(creation.found_in(creation.listed_before, creator.lost.open))
+                creator.lost.follow_overrides()
+                done = {key: row for key, (_, row) in earlier.rows().items()}
+                self._log.info("An earlier try has done %d of %d rows: going on.", earlier.done, earlier.total)
+            plan = self._plan(file, listing, done, service)
+            operations = {*_new_operations(plan, done), *_operations(done, requests, listing)}
+            if hash_operations(operations, service) != plan_hash:
+                created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
+                raise PlanChangedError(operations, plan, Applied(Outcome(created=created), requests))
+            self._store.begin(plan_hash, len(operations), earlier)
+            creator = creator or self._creator(creation)
+            return self._carry_out(creator, creation, plan, done, requests)
+
+    def stop(self) -> None:
+        """Send nothing more that has not left yet; may be called from a signal handler."""
+        self._is_stopped = True
+        if self._creating is not None:
+            self._creating.stop()
+
+    def _carry_out(
+        self,
+        creator: CreateRows,
+        creation: WhitelistRowsCreation,
+        plan: WhitelistPlan,
+        done: Mapping[str, Row],
+        requests: Mapping[str, WhitelistRequest],
+    ) -> Applied:
+        creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
+        keys = [key for key in requests if key in creates]
+        outcome = creator.run(keys)
+        is_listed = self._check_listed(outcome, requests, done)
+        if is_listed is None:
+            # Their own requests are there as well, and can be found.
+            creator = self._creator(creation)
+            outcome = creator.run(keys)
+            is_listed = self._check_listed(outcome, requests, done)
+        self._turn.is_settled = bool(is_listed) and creator.lost.failure is None
+        self._add_earlier_plans(outcome, requests, plan)
+        operations = {each.operation for each in plan.with_action("delete")}
+        deleted = [
+            key.removeprefix(_DELETE)
+            for key, row in done.items()
+            if row.state == "deleted" or (row.state == "deleting" and row.detail not in operations)
+        ]
+        # The service may list for some time, or for good, what was deleted.
+        deletes = {row.request_id: row.operation for row in plan.with_action("delete") if row.request_id not in deleted}
+        applied = Applied(outcome, requests, deleted)
+        if outcome.stopped is not None:
+            applied = replace(applied, left=[*deletes])
+        elif deletes:
+            applied = self._delete(deletes, applied)
+        self._store.finish()
+        return applied
+
+    def _creator(self, creation: WhitelistRowsCreation) -> CreateRows:
+        self._creating = CreateRows(
+            self._store,
+            creation,
+            self._log,
+            max_parallel=self._max_parallel,
+            lookup_wait=self._lookup_wait,
+            check=self._turn.keep,
+            timing=self._timing,
+        )
+        if self._is_stopped:
+            self._creating.stop()
+        return self._creating
+
+    def _wait_for_earlier_try(self) -> None:
+        self._log.warning(
+            "An earlier try of this task may have sent requests, and this Airflow has no record of it. Waiting %.0f s "
+            "until the service shows them.",
+            self._under_way,
+        )
+        time.sleep(self._under_way)
+
+    def _settle(self, earlier: RowLog, requests: Mapping[str, WhitelistRequest]) -> None:
+        """Find out what became of the rows of another plan that this task was carrying out before."""
+        self._fetch_listed([row.detail for _, row in earlier.rows().values() if row.state == "created"])
+        sent = earlier.with_state("sent").keys()
+        known = sent & requests.keys()
+        if sent - known:
+            self._log.info(
+                "Waiting %.0f s until the service shows what this task may have created under another plan.",
+                self._under_way,
+            )
+            time.sleep(self._under_way)
+        if not known:
+            return
+        self._store.begin(earlier.plan, earlier.total, earlier)
+        creation = WhitelistRowsCreation(self._client, {key: requests[key] for key in known}, Listing([]))
+        outcome = self._creator(creation).settle(known)
+        if outcome.stopped is not None:
+            raise outcome.stopped
+        if outcome.unknown:
+            lines = "; ".join(f"{creation.which(key)}: {why}" for key, why in outcome.unknown.items())
+            raise CustodyOutcomeUnknownError(
+                "it cannot be known what became of rows of another plan that this task was carrying out before; "
+                f"nothing was sent: {lines}"
+            )
+
+    def _plan(self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str) -> WhitelistPlan:
+        """Return the plan without what this task has created."""
+        own = {row.detail for row in done.values() if row.state in ("created", "found")}
+        # What is for a row whose outcome is unknown, or that was refused, belongs to that row all the same.
+        settled = {key for key, row in done.items() if row.state in ("created", "found")}
+        rows = tuple(row for row in file.rows if row_key(row.request) not in settled)
+        return self._settings.plan(replace(file, rows=rows), listing.without(own), service)
+
+    def _add_earlier_plans(
+        self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan
+    ) -> None:
+        """Count what this task has created under an earlier plan: it is to be signed, too, if the file asks for it."""
+        pending = {row.request_id for row in plan.rows if row.state == "pending"}
+        for key, request_id in self._store.created_before().items():
+            if key in requests and request_id in pending and key not in outcome.created:
+                self._log.info("Request %s was created by this task under an earlier plan.", request_id)
+                outcome.created[key] = request_id
+
+    def _check_listed(
+        self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], done: Mapping[str, Row]
+    ) -> bool | None:
+        """
+        Check that each id is that of its row's request.
+
+        A response to another request, on a connection that others share, would give a row the wrong id.
+
+        :return: whether the service lists all of them; None if a row has the id of something else. Then its outcome is
+            recorded as unknown.
+        """
+        listed, is_complete = self._fetch_listed([*outcome.created.values()])
+        wrong: list[tuple[Window, str, Row | None]] = []
+        for key, request_id in list(outcome.created.items()):
+            if request_id in listed:
+                fields = self._differing(requests[key], listed[request_id])
+            elif listed and key in done:
+                # What the service shows of this task's requests was complete after an earlier try.
+                outcome.unknown[key] = f"request {request_id}, which this task has created, is not listed any more"
+                del outcome.created[key]
+                continue
+            else:
+                continue
+            if "address" in fields:
+                outcome.unknown[key] = (
+                    f"the service named {request_id} as its id, and shows something else there ({', '.join(fields)})"
+                )
+                del outcome.created[key]
+                if known := self._store.log.row(key):
+                    wrong.append((known[0], key, Row("sent")))
+            elif fields:
+                self._log.warning("Request %s is not quite what was asked for: %s.", request_id, ", ".join(fields))
+        self._store.record(wrong)
+        return None if wrong else is_complete
+
+    def _differing(self, request: WhitelistRequest, envelope: WhitelistEnvelope) -> list[str]:
+        try:
+            return differing_fields(request, envelope)
+        except CustodyError as error:
+            self._log.warning("%s", error)
+            return []
+
+    def _fetch_listed(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], bool]:
+        """
+        Wait until the service lists what was created: whoever plans next must see it.
+
+        :return: what it lists, by id, and whether that is all of it.
+        """
+        listed: dict[str, WhitelistEnvelope] = {}
+        missing, deadline, intervals = list(ids), time.monotonic() + self._lookup_wait, lookup_intervals()
+        while missing:
+            try:
+                for start in range(0, len(missing), MAX_PAGE_SIZE):
+                    batch = missing[start : start + MAX_PAGE_SIZE]
+                    listed |= {each.id: each for each in self._client.find_whitelist_requests(ids=batch)}
+            except CustodyError as error:
+                self._log.warning("Whether the service lists what was created cannot be seen: %s", error)
+                return listed, False
+            missing = [each for each in missing if each not in listed]
+            if not missing or time.monotonic() >= deadline:
+                break
+            time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
+        if missing:
+            self._log.warning("The service does not list yet: %s.", _some(missing))
+        return listed, not missing
+
+    # --- deleting ------------------------------------------------------------------------------------------
+
+    def _delete(self, deletes: Mapping[str, str], applied: Applied) -> Applied:
+        """
+        Delete requests, which may be repeated: one that does not exist is deleted.
+
+        :param deletes: the operation of each, by the request's id.
+        """
+        deleted, failed = list(applied.deleted), dict(applied.not_deleted)
+        stopped: CustodyError | None = None
+        left, is_settled = list(deletes), self._turn.is_settled
+        pool = ThreadPoolExecutor(self._max_parallel, thread_name_prefix="custody-apply")
+        try:
+            while left and stopped is None and not self._is_stopped:
+                batch, left = left[:WINDOW], left[WINDOW:]
+                self._turn.keep()
+                rows = {f"{_DELETE}{each}": Row("deleting", deletes[each]) for each in batch}
+                window = self._store.open(rows, datetime.now(timezone.utc))
+                errors = dict(zip(batch, pool.map(self._delete_one, batch), strict=True))
+                for each, error in errors.items():
+                    if error is None:
+                        deleted.append(each)
+                        rows[f"{_DELETE}{each}"] = Row("deleted", deletes[each])
+                    else:
+                        failed[each] = error.reason
+                self._store.record((window, key, row) for key, row in rows.items())
+                stopped = next((each for each in errors.values() if each is not None and _ends(each)), None)
+        finally:
+            # After an exception, nothing that has not left yet may leave any more.
+            pool.shutdown(cancel_futures=True)
+        # Deleting what is deleted does no harm: others need not wait for this.
+        self._turn.is_settled = is_settled
+        return replace(applied, deleted=deleted, not_deleted=failed, left=left, stopped=stopped)
+
+    def _delete_one(self, request_id: str) -> CustodyError | None:
+        try:
+            self._client.delete_whitelist_request(request_id, self._comment)
+        except CustodyNotFoundError:
+            self._log.info("Whitelisting request %s does not exist any more.", request_id)
+        except CustodyError as error:
+            self._log.warning("Whitelisting request %s was not deleted: %s", request_id, error)
+            return error
+        else:
+            self._log.info("Whitelisting request %s is deleted.", request_id)
+        return None
+
+
+def _ends(error: CustodyError) -> bool:
+    """Tell whether the next deletions would fail as well."""
+    return error.transient or error.status in (401, 403)
+
+
+def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row]) -> Iterable[str]:
+    """Yield what a plan does, without what this task has done already."""
+    for row in plan.rows:
+        key = row_key(row.request) if row.action == "create" and row.request else f"{_DELETE}{row.request_id}"
+        if row.operation and (key not in done or done[key].state in ("refused", "deleting")):
+            yield row.operation
+
+
+def _operations(done: Mapping[str, Row], requests: Mapping[str, WhitelistRequest], listing: Listing) -> Iterable[str]:
+    """
+    Yield what this task has done already, as the plan's hash covers it.
+
+    What was refused, or is still to be deleted, is not done: the plan of now says whether it is still to be.
+    """
+    listed = {each.id for each in listing.envelopes}
+    for key, row in done.items():
+        if row.state == "deleted" or (row.state == "deleting" and key.removeprefix(_DELETE) not in listed):
+            yield row.detail
+        elif row.state in ("sent", "created", "found") and key in requests:
+            yield create_operation(requests[key])
+
+
+def row_key(request: WhitelistRequest) -> str:
+    """Return what names a row in the record: the same for the same request."""
+    return digest(create_operation(request))[:20]
+
+
+def _some(texts: Sequence[str], limit: int = 10) -> str:
+    more = f" and {count(len(texts) - limit, 'other')}" if len(texts) > limit else ""
+    return ", ".join(sanitize(each, 60) for each in texts[:limit]) + more
+
+
+def shorten_operation(operation: str) -> str:
+    """Return what names an operation in XCom."""
+    return digest(operation)[:12]

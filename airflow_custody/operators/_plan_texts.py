@@ -1,0 +1,158 @@
+"""What the operators that plan and apply say about a plan, and about what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.errors import (
+    CustodyConflictError,
+    CustodyError,
+    CustodyOutcomeUnknownError,
+    CustodyRequestError,
+)
+from airflow_custody.client.text import count, sanitize
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.file import FileRow, WhitelistFile
+    from airflow_custody.client.whitelist.plan import State, WhitelistPlan
+    from airflow_custody.idempotency.apply_plan import Applied, PlanChangedError
+
+_MAX_NAMED = 10
+_MAX_LINES = 100
+
+
+def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
+    """Return how many rows are in these states, and which the first are."""
+    numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
+    rows = [row for row in plan.rows if row.state in states]
+    names = []
+    for row in rows:
+        fields = f" ({', '.join(row.fields)})" if row.fields else ""
+        names.append(f"{row.where or 'request ' + row.request_id} {row.state}{fields}")
+    return f"{numbers}: {some(names)}"
+
+
+def to_result(plan_hash: str, applied: Applied) -> dict[str, Any]:
+    outcome = applied.outcome
+    return {
+        "plan_hash": plan_hash,
+        "counts": {
+            "created": len(outcome.created),
+            "deleted": len(applied.deleted),
+            "found": len(outcome.found),
+            "refused": len(outcome.refused) + len(applied.not_deleted),
+            "unknown": len(outcome.unknown),
+            "left": len(outcome.left) + len(applied.left),
+        },
+        "request_ids": list(outcome.created.values()),
+    }
+
+
+def counts_text(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "nothing to do"
+
+
+def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> CustodyError | None:
+    """
+    Return the error that the task ends with; None if all was done.
+
+    :param applied: what became of the plan.
+    :param file: the file.
+    :param can_go_on: whether a later try finds a record of this one.
+    """
+    from airflow_custody.idempotency.apply_plan import row_key
+
+    outcome = applied.outcome
+    problems = [*outcome.unknown.items(), *outcome.refused.items()]
+    stopped = outcome.stopped or applied.stopped
+    if not problems and not applied.not_deleted and not outcome.left and stopped is None:
+        return None
+    places = {row_key(row.request): row for row in file.rows}
+    lines = [
+        f"{places[key].where}, {sanitize(places[key].request.label, 60)}: "
+        f"{'unknown' if key in outcome.unknown else 'refused'}: {why}"
+        for key, why in problems
+    ]
+    lines += [f"request {request_id}: not deleted: {why}" for request_id, why in applied.not_deleted.items()]
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more, which the log has"]
+    counts = counts_text(to_result("", applied)["counts"])
+    table = "".join(f"\n  {each}" for each in lines)
+    text = f"not all of the plan was carried out ({counts}){': ' + stopped.reason if stopped else ''}{table}"
+    advice = [stopped.advice] if stopped is not None and stopped.advice else []
+    advice += ["Nothing of what is unknown is sent again by itself."] if outcome.unknown else []
+    if not can_go_on and (outcome.created or outcome.unknown or applied.deleted):
+        # A later try would find that the plan has changed.
+        only_refused = not outcome.left and stopped is None
+        error_type = (
+            CustodyOutcomeUnknownError
+            if outcome.unknown
+            else CustodyRequestError
+            if only_refused
+            else CustodyConflictError
+        )
+        return error_type(text, advice=" ".join([*advice, "Plan again: this Airflow keeps no record for a later try."]))
+    if stopped is not None and stopped.retryable:
+        # The next try finds out more, and sends what is left.
+        return CustodyConflictError(
+            text,
+            retryable=True,
+            status=stopped.status,
+            retry_after=stopped.retry_after,
+            advice=" ".join(advice) or None,
+        )
+    if outcome.left and stopped is None:
+        advice += ["The rows that are left had no effect."]
+        return CustodyConflictError(text, retryable=True, advice=" ".join(advice))
+    if outcome.unknown:
+        return CustodyOutcomeUnknownError(text, advice=" ".join([*advice, "Then clear this task."]))
+    if stopped is not None:
+        return type(stopped)(text, retryable=False, status=stopped.status, advice=stopped.advice)
+    return CustodyRequestError(
+        text,
+        advice="Mend the service, and clear this task; or mend the rows in the file, and clear the task that plans, "
+        "with all that follows.",
+    )
+
+
+def what_changed(file: WhitelistFile, error: PlanChangedError, planned: Collection[str] | None) -> str:
+    """
+    Return what has changed since a plan was approved, as far as it is known.
+
+    :param file: the file as it is now.
+    :param error: what is to be done now.
+    :param planned: what the plan would do, as :func:`shorten_operation` names it; None if that is not known.
+    """
+    from airflow_custody.client.whitelist.plan import create_operation
+    from airflow_custody.idempotency.apply_plan import shorten_operation
+
+    creates, deletes = len(error.plan.with_action("create")), len(error.plan.with_action("delete"))
+    if planned is None:
+        return f"Now it would create {creates} and delete {deletes}: the file or the service has changed"
+    now = {shorten_operation(each) for each in error.operations}
+    rows = {shorten_operation(create_operation(row.request)): row for row in file.rows}
+    states = {row.where: row for row in error.plan.rows if row.where}
+    lines = []
+    for each in [each for each in rows if each in planned and each not in now]:
+        state = states.get(rows[each].where)
+        was_found = f" ({state.request_id})" if state and state.request_id else ""
+        lines.append(f"{_row_name(rows[each])} is {state.state if state else 'done'} now{was_found}")
+    lines += [f"{_row_name(row)} is new or was changed" for each, row in rows.items() if each in now - set(planned)]
+    if gone := [each for each in planned if each not in now and each not in rows]:
+        lines.append(f"{count(len(gone), 'planned change')} to rows or requests that are not there any more")
+    if more := len(now - set(planned) - rows.keys()):
+        lines.append(f"{count(more, 'deletion')} more")
+    if not lines:
+        return "It is for another service or tenant, or was made with other settings"
+    return f"Since then: {some(lines)}"
+
+
+def _row_name(row: FileRow) -> str:
+    return f"{row.where} ({sanitize(row.request.label, 60)})"
+
+
+def some(texts: Collection[str]) -> str:
+    shown = list(texts)[:_MAX_NAMED]
+    more = f"; and {len(texts) - len(shown)} more" if len(texts) > len(shown) else ""
+    return "; ".join(shown) + more

@@ -1,0 +1,407 @@
+"""The operators that plan and apply a whitelist that is kept as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowSkipException
+
+from airflow_custody.client.arguments import check_names, check_settings, check_text
+from airflow_custody.client.errors import (
+    CustodyConflictError,
+    CustodyRequestError,
+)
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator
+from airflow_custody.operators._files import resolve_path
+from airflow_custody.operators._plan_arguments import check_hash, check_limits
+from airflow_custody.operators._plan_texts import changes_text, counts_text, to_failure, to_result, what_changed
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_custody.client.whitelist.file import WhitelistFile
+    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan, PlanSettings
+
+# XCom keeps what the plan does, so that applying can say what has changed, for plans of this size.
+_MAX_OPERATIONS = 5000
+
+
+class _WhitelistFileTask(CustodyOperator):
+    """What planning and applying share: the file, and what a plan depends on besides."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        prune: bool = False,
+        dry_run_chains: Iterable[str] = (),
+        check_address: bool = True,
+        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        accept_fields: Iterable[str] = (),
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        check_settings(flags={"prune": prune, "check_address": check_address})
+        self.path = path
+        self.prune = prune
+        self.dry_run_chains = dry_run_chains
+        self.check_address = check_address
+        self.effective_statuses = effective_statuses
+        self.rejected_statuses = rejected_statuses
+        self.accept_fields = accept_fields
+        # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
+        self.multiple_outputs = True
+
+    def _push(self, context: Context, result: dict[str, Any]) -> None:
+        """Push to XCom what the task would return, before it fails or is skipped."""
+        for key, value in {**result, "return_value": result}.items():
+            context["ti"].xcom_push(key=key, value=value)
+
+    def _read_file(self, context: Context) -> WhitelistFile:
+        from airflow_custody.client.whitelist.addresses import is_installed
+        from airflow_custody.client.whitelist.file import read_whitelist_file
+
+        path = resolve_path(check_text("path", self.path), self, context)
+        file = read_whitelist_file(path, check_addresses=self.check_address)
+        self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), path, file.sha256)
+        if file.unverified:
+            log = self.log.info if is_installed() else self.log.warning
+            log("%s: %s.", path, file.unverified_text)
+        return file
+
+    def _settings(self) -> PlanSettings:
+        from airflow_custody.idempotency.apply_plan import PlanSettings
+
+        return PlanSettings(
+            prune=self.prune,
+            dry_run_chains=check_names("dry_run_chains", self.dry_run_chains, may_be_empty=True) or (),
+            effective_statuses=check_names("effective_statuses", self.effective_statuses),
+            rejected_statuses=check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or (),
+            accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or (),
+        )
+
+
+class CustodyPlanWhitelistOperator(_WhitelistFileTask):
+    """
+    Plan what must be done so that the service has what a whitelist file says. Changes nothing.
+
+    Reads the file and all that the service lists, verifies each payload against its hash, and finds for each row of the
+    file, and for each request that is in no file, one of these states: ``create`` (nobody has asked for it),
+    ``pending`` (asked for, and pending approval: never asked for again), ``unchanged`` (in effect), ``differs``,
+    ``undeclared`` (at the service and not in the file), ``rejected``, ``unreadable`` (its payload cannot be verified).
+    The log has the whole plan. If the file has a fault, or one page of the listing cannot be read, nothing is planned.
+
+    The plan's hash covers what applying would do, and where: the creations, and with ``prune`` the deletions. What is
+    merely observed does not change it. Needs the role ``TPUser``. The listing is undocumented.
+
+    :param path: the file, in YAML, JSON or CSV. A relative path begins in the folder of the DAG's file, and must not
+        lead out of the DAG's bundle. (templated)
+    :param prune: whether requests that the file does not have are to be deleted. Default False.
+    :param fail_on_changes: whether the task fails if the service does not have what the file says, which makes it a
+        reconciliation: ``create``, ``differs``, ``undeclared``, ``rejected`` and ``unreadable`` are changes, also
+        without ``prune``; ``pending`` and ``unchanged`` are none. Default False.
+    :param fail_on_pending: whether the task also fails if a row of the file is ``pending``: after all was signed, it
+        should be in effect. Default False.
+    :param skip_if_nothing_to_do: whether the task, and with it what depends on it, is skipped if applying would do
+        nothing. Default False.
+    :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. Default None: no
+        limit.
+    :param max_create_percent: maximum number of creations, in per cent of the rows of the file. Default None: no limit.
+    :param max_deletes: maximum number of deletions. Default 10; None: no limit.
+    :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service, from ten
+        requests up. Default 30; None: no limit.
+    :param must_keep: addresses or labels that must be in the file. Default: none. (templated)
+    :param dry_run_chains: chains, by any name, that are planned, and about which applying does nothing. One that
+        neither the file nor the service has fails the task. Default: none. (templated)
+    :param check_address: whether an address that is certainly wrong for its chain is a fault of the file. It takes the
+        extra ``addresses``; without it nothing is checked. Default True.
+    :param effective_statuses: status words, compared without case, of requests in effect. Default ``approved``. None:
+        not being listed as pending is enough, which takes a second listing. (templated)
+    :param rejected_statuses: status words, compared without case, of rejected requests. Default ``rejected``,
+        ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
+    :param accept_fields: keys of a payload, as a plan names them, that may have a value although the file says nothing
+        about them, such as one that the service fills in; and ``envelope.action``, which accepts a word for the
+        request's action that is not known to mean a creation. Without it, a request with any of them ``differs``.
+        Default: none. (templated)
+    :param custody_conn_id: id of the Airflow connection. (templated)
+    :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
+        approves. XCom has it also if the task fails over its changes or over a limit, or is skipped, and each of the
+        three under its own key (``plan.output["report"]``).
+    :raises AirflowFailException: if the file has faults, a limit is exceeded, or ``fail_on_changes`` finds changes.
+    :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
+    """
+
+    template_fields: Sequence[str] = (
+        "path",
+        "must_keep",
+        "dry_run_chains",
+        "effective_statuses",
+        "rejected_statuses",
+        "accept_fields",
+        "custody_conn_id",
+    )
+    ui_color = "#dce6f5"
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        prune: bool = False,
+        fail_on_changes: bool = False,
+        fail_on_pending: bool = False,
+        skip_if_nothing_to_do: bool = False,
+        max_creates: int | None = None,
+        max_create_percent: float | None = None,
+        max_deletes: int | None = 10,
+        max_delete_percent: float | None = 30,
+        must_keep: Iterable[str] = (),
+        dry_run_chains: Iterable[str] = (),
+        check_address: bool = True,
+        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        accept_fields: Iterable[str] = (),
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            path=path,
+            prune=prune,
+            dry_run_chains=dry_run_chains,
+            check_address=check_address,
+            effective_statuses=effective_statuses,
+            rejected_statuses=rejected_statuses,
+            accept_fields=accept_fields,
+            custody_conn_id=custody_conn_id,
+            **kwargs,
+        )
+        check_settings(
+            flags={
+                "fail_on_changes": fail_on_changes,
+                "fail_on_pending": fail_on_pending,
+                "skip_if_nothing_to_do": skip_if_nothing_to_do,
+            },
+        )
+        check_limits(
+            max_creates=max_creates,
+            max_create_percent=max_create_percent,
+            max_deletes=max_deletes,
+            max_delete_percent=max_delete_percent,
+        )
+        self.fail_on_changes = fail_on_changes
+        self.fail_on_pending = fail_on_pending
+        self.skip_if_nothing_to_do = skip_if_nothing_to_do
+        self.max_creates = max_creates
+        self.max_create_percent = max_create_percent
+        self.max_deletes = max_deletes
+        self.max_delete_percent = max_delete_percent
+        self.must_keep = must_keep
+
+    def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.whitelist.listing import service_name
+        from airflow_custody.client.whitelist.plan import CHANGES
+        from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
+        from airflow_custody.idempotency.apply_plan import shorten_operation
+
+        settings = self._settings()
+        limits = self._limits()
+        file = self._read_file(context)
+        client = hook.get_conn()
+        plan = settings.plan(file, settings.fetch(client), service_name(client))
+        self.log.info("%s", plan_to_table(plan))
+        result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": plan_to_markdown(plan)}
+        ti = context["ti"]
+        if len(plan.operations) <= _MAX_OPERATIONS:
+            ti.xcom_push(key="operations", value=[shorten_operation(each) for each in plan.operations])
+        if faults := limits.faults(plan):
+            self._push(context, result)
+            raise CustodyRequestError(
+                f"the plan is over its limits, and nothing was sent: {'; '.join(faults)}",
+                advice="The log has the whole plan. If it is meant, raise the limit in the DAG.",
+            )
+        pending = plan.counts["pending"]
+        if pending:
+            self.log.warning(
+                "%s of the file %s pending: applying asks for none of them again, and does not hand them to whoever "
+                "signs. If an earlier run has created them, clear its failed tasks, or sign at the service.",
+                count(pending, "row"),
+                "is" if pending == 1 else "are",
+            )
+        is_pending = self.fail_on_pending and pending
+        if is_pending or (self.fail_on_changes and plan.has_changes):
+            self._push(context, result)
+            states = (*(CHANGES if self.fail_on_changes else ()), *(("pending",) if is_pending else ()))
+            raise CustodyConflictError(
+                f"the service does not have what {sanitize(file.name, 200)} says: {changes_text(plan, states)}",
+                advice="The log has the whole plan.",
+            )
+        if self.skip_if_nothing_to_do and not plan.operations:
+            self._push(context, result)
+            raise AirflowSkipException("there is nothing to do: applying the plan would change nothing")
+        return result
+
+    def _limits(self) -> Any:
+        from airflow_custody.client.whitelist.plan import PlanLimits
+
+        return PlanLimits(
+            max_creates=self.max_creates,
+            max_create_percent=self.max_create_percent,
+            max_deletes=self.max_deletes,
+            max_delete_percent=self.max_delete_percent,
+            must_keep=check_names("must_keep", self.must_keep, may_be_empty=True) or (),
+        )
+
+
+class CustodyApplyWhitelistPlanOperator(_WhitelistFileTask, CustodyCreateOperator):
+    """
+    Apply a plan that was approved: create what the file has and the service does not, each row at most once.
+
+    Plans again first, and refuses if the hash is another: the file or the service has changed since the approval. What
+    this task's own record says that it has created is no change. Rows are written down before they are sent, 50 at a
+    time, sent by a few threads, and written down after: a task that was retried, killed at any point or cleared goes on
+    where it was (Airflow 3.3, in the task state store; before, a later try does nothing unless nothing was sent). A row
+    that the service refuses stops nothing else: the task fails at the end, with a table. After a lost response the
+    service is searched before the row is sent again; a row of which nobody can know is left to a person, and the log
+    says how to decide. Tasks that apply at the same base URL take turns.
+
+    The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
+    Killing the task does not take requests back. Listing and deleting are undocumented.
+
+    :param path: the file, as for :class:`CustodyPlanWhitelistOperator`. (templated)
+    :param plan_hash: the hash of the plan that was approved. (templated)
+    :param prune: as it was for the plan. Default False.
+    :param max_parallel: maximum number of requests at once, from 1 to 32. Default 4.
+    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
+    :param comment: why requests are deleted, for the service's history. (templated)
+    :param dry_run_chains: as it was for the plan. Default: none. (templated)
+    :param check_address: as for the plan. Default True.
+    :param effective_statuses: as it was for the plan. (templated)
+    :param rejected_statuses: as it was for the plan. (templated)
+    :param accept_fields: as it was for the plan. Default: none. (templated)
+    :param custody_conn_id: id of the Airflow connection. (templated)
+    :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
+        ..., "left": ...}, "request_ids": [...]}``: the ids of what was created. XCom also gets, under the key
+        ``requests``, what each of them asks for, which approving takes as ``expected``. XCom has all also if the task
+        fails, each under its own key (``apply.output["request_ids"]``).
+    :raises AirflowFailException: if the plan is not the one that was approved, a row was refused, or it cannot be known
+        whether one was created.
+    :raises CustodyError: if rows are left to be sent, and trying again may help; Airflow's retries apply.
+    """
+
+    template_fields: Sequence[str] = (
+        "path",
+        "plan_hash",
+        "comment",
+        "dry_run_chains",
+        "effective_statuses",
+        "rejected_statuses",
+        "accept_fields",
+        "custody_conn_id",
+    )
+    ui_color = "#e3f0dc"
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        plan_hash: str,
+        prune: bool = False,
+        max_parallel: int = 4,
+        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        comment: str = "not in the whitelist file any more: {{ dag.dag_id }}, {{ run_id }}",
+        dry_run_chains: Iterable[str] = (),
+        check_address: bool = True,
+        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        accept_fields: Iterable[str] = (),
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        # What an earlier run creates must be seen by the next.
+        if kwargs.get("max_active_tis_per_dag") is None:
+            kwargs["max_active_tis_per_dag"] = 1
+        super().__init__(
+            path=path,
+            prune=prune,
+            dry_run_chains=dry_run_chains,
+            check_address=check_address,
+            effective_statuses=effective_statuses,
+            rejected_statuses=rejected_statuses,
+            accept_fields=accept_fields,
+            custody_conn_id=custody_conn_id,
+            **kwargs,
+        )
+        check_settings(durations={"lookup_wait": lookup_wait})
+        if not isinstance(max_parallel, int) or isinstance(max_parallel, bool) or not 1 <= max_parallel <= 32:
+            raise ValueError(f"max_parallel must be a whole number from 1 to 32, not {max_parallel!r}")
+        self.plan_hash = plan_hash
+        self.max_parallel = max_parallel
+        self.lookup_wait = lookup_wait
+        self.comment = comment
+        self._apply: ApplyPlan | None = None
+
+    def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError
+
+        plan_hash = check_hash(self.plan_hash)
+        apply = self._apply = ApplyPlan(
+            context,
+            hook.get_conn(),
+            self.log,  # type: ignore[arg-type]
+            self._settings(),
+            comment=check_text("comment", self.comment),
+            max_parallel=self.max_parallel,
+            lookup_wait=self.lookup_wait,
+            timing=self.create_timing,
+        )
+        file = self._read_file(context)
+        try:
+            applied = apply.run(file, plan_hash)
+        except PlanChangedError as error:
+            error.message = f"{error.message}. {what_changed(file, error, self._planned_operations(context))}"
+            error.advice = "Plan again, and have the new plan approved."
+            self._push_applied(context, plan_hash, error.applied)
+            raise
+        finally:
+            self._apply = None
+        result = self._push_applied(context, plan_hash, applied)
+        if failure := to_failure(applied, file, can_go_on=context.get("task_state_store") is not None):
+            raise failure
+        self.log.info("Applied: %s.", counts_text(result["counts"]))
+        return result
+
+    def on_kill(self) -> None:
+        """Send no row that has not left yet; what was sent is written down."""
+        if self._apply is not None:
+            self._apply.stop()
+
+    def _push_applied(self, context: Context, plan_hash: str, applied: Applied) -> dict[str, Any]:
+        """Push to XCom what was created, whatever the task ends with."""
+        result = to_result(plan_hash, applied)
+        # What was asked for, so that whoever approves can compare it with what the service shows.
+        requests = [
+            {"id": request_id, **applied.requests[key].model_dump(exclude_none=True)}
+            for key, request_id in applied.outcome.created.items()
+        ]
+        context["ti"].xcom_push(key="requests", value=requests)
+        self._push(context, result)
+        return result
+
+    def _planned_operations(self, context: Context) -> set[str] | None:
+        """Return what the plan before this task would do; None if that is not known."""
+        if not self.has_dag():  # type: ignore[no-untyped-call]
+            return None
+        planners = [
+            each for each in self.get_flat_relatives(upstream=True) if isinstance(each, CustodyPlanWhitelistOperator)
+        ]
+        for each in planners:
+            operations = context["ti"].xcom_pull(task_ids=each.task_id, key="operations")
+            if isinstance(operations, (list, tuple)):
+                return {str(operation) for operation in operations}
+        return None

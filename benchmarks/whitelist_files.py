@@ -1,0 +1,238 @@
+"""
+Whitelists kept as files: planning and applying, beside the least code that does the same.
+
+Run as a program it carries out one plan, for the benchmark that kills it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from side_by_side import HOME, certificates, report, service
+
+if TYPE_CHECKING:
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan
+
+CREATES = "/whitelists/addresses"
+log = logging.getLogger("bench")
+# That nothing keeps turns here is known.
+log.setLevel(logging.ERROR)
+_MEBIBYTE = 2**20
+
+
+class Store:
+    """A task state store in a folder; a process that is killed leaves it as it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(exist_ok=True)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        path = self._folder / key
+        return json.loads(path.read_text()) if path.exists() else default
+
+    def set(self, key: str, value: Any, **_: Any) -> None:
+        new = self._folder / "new"
+        new.write_text(json.dumps(value))
+        new.replace(self._folder / key)
+
+
+class Task:
+    """A task instance, as far as applying needs one."""
+
+    dag_id, run_id, task_id, map_index, try_number, max_tries = "bench", "run", "apply", -1, 1, 3
+
+
+def write_file(rows: int, path: Path, *, first: int = 0) -> Path:
+    """Write a whitelist of so many rows."""
+    lines = [
+        f"  - {{label: 'Label {number}', address: '0x{number:040x}', blockchain: ETH}}\n"
+        for number in range(first, first + rows)
+    ]
+    path.write_text("version: 1\naddresses:\n" + "".join(lines))
+    return path
+
+
+def applying(client: CustodyClient, store: Path, max_parallel: int, lookup_wait: float = 2.0) -> ApplyPlan:
+    """Return what carries out a plan as the operator does."""
+    from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanSettings
+
+    return ApplyPlan(
+        {"ti": Task(), "task_state_store": Store(store)},  # type: ignore[typeddict-item]
+        client,
+        log,
+        PlanSettings(),
+        comment="benchmark",
+        max_parallel=max_parallel,
+        lookup_wait=lookup_wait,
+    )
+
+
+def plan_hash(client: CustodyClient, path: Path) -> str:
+    """Plan a file, and return the plan's hash."""
+    from airflow_custody.client.whitelist.file import read_whitelist_file
+    from airflow_custody.client.whitelist.listing import service_name
+    from airflow_custody.idempotency.apply_plan import PlanSettings
+
+    settings = PlanSettings()
+    return settings.plan(read_whitelist_file(path), settings.fetch(client), service_name(client)).plan_hash
+
+
+def apply(client: CustodyClient, path: Path, hash_: str, store: Path, max_parallel: int) -> Applied:
+    """Read the file, plan again, and carry the plan out."""
+    from airflow_custody.client.whitelist.file import read_whitelist_file
+
+    return applying(client, store, max_parallel).run(read_whitelist_file(path), hash_)
+
+
+def over_tls(rounds: int, rows: int) -> None:
+    """Compare applying with posting the rows one after the other."""
+    import requests
+
+    from airflow_custody.client import CustodyClient
+
+    bundle, certificate = certificates()
+    print(f"\napply {rows:,} rows over TLS, beside a bare session that posts them one after the other")
+    ratios: dict[int, list[float]] = {1: [], 4: []}
+    calls = 0
+    number = 0
+    with service(certfile=certificate, keyfile=certificate) as (control, url, token):
+        headers = {"Authorization": f"Bearer {token}"}
+        for _ in range(rounds):
+            bodies = [
+                {"label": f"Label {each}", "address": f"0x{each:040x}", "blockchain": "ETH"} for each in range(rows)
+            ]
+            control.reset()
+            started = time.perf_counter()
+            with requests.Session() as session:
+                session.trust_env = False
+                for body in bodies:
+                    response = session.post(
+                        f"{url}/api/rest/v1{CREATES}", json=body, headers=headers, verify=bundle, timeout=30
+                    )
+                    assert response.json()["result"]["id"]
+            bare = time.perf_counter() - started
+            for max_parallel, found in ratios.items():
+                control.reset()
+                number += 1
+                path = write_file(rows, HOME / "rows.yaml")
+                with CustodyClient(url, token, verify=bundle) as client:
+                    hash_ = plan_hash(client, path)
+                    control.clear_request_log()
+                    started = time.perf_counter()
+                    applied = apply(client, path, hash_, HOME / f"store-{number}", max_parallel)
+                    found.append((time.perf_counter() - started) / bare)
+                assert len(applied.outcome.created) == rows
+                calls = len(control.request_log()) - rows
+    for max_parallel, aim in ((1, 1.5), (4, 1.0)):
+        report(
+            f"times as long as the session, max_parallel={max_parallel}", statistics.median(ratios[max_parallel]), aim
+        )
+    report("calls beside each creation", calls / rows, 0.1)
+
+
+def planning(rows: int) -> None:
+    """Measure planning a file against as many requests, in a process of its own."""
+    print(f"\nplan {rows:,} rows against {rows:,} requests at the service")
+    path = write_file(rows, HOME / "many.yaml")
+    with service() as (control, url, token):
+        control.add_whitelist_requests(
+            [
+                {"label": f"Label {each}", "address": f"0x{each:040x}", "blockchain": "ETH"}
+                for each in range(rows // 2, rows // 2 + rows)
+            ]
+        )
+        control.clear_request_log()
+        found = _program("plan", url, token, str(path))
+        pages = len(control.request_log())
+    report("seconds of processor time", found["seconds"], 5.0)
+    report("MiB that the process grows by", found["memory"], 200.0)
+    report("calls for each hundred requests, those for what is pending included", pages / (rows / 100), 1.1)
+
+
+def recovery(rows: int) -> None:
+    """Measure what a try needs to find out what one that was killed has done."""
+    print(f"\nrecover an apply of {rows:,} rows that was killed in the middle")
+    path = write_file(rows, HOME / "killed.yaml")
+    store = HOME / "killed"
+    from airflow_custody.client import CustodyClient
+
+    with service() as (control, url, token), CustodyClient(url, token) as client:
+        hash_ = plan_hash(client, path)
+        arguments = ("apply", url, token, str(path), hash_, str(store))
+        control.clear_request_log()
+        with _started(*arguments) as process:
+            while len(control.request_log("POST", CREATES)) < rows // 2 + 25:
+                time.sleep(0.01)
+            process.kill()
+        sent = len(control.request_log("POST", CREATES))
+        control.clear_request_log()
+        found = _program(*arguments)
+        calls = control.request_log()
+        again = sum(each["method"] == "POST" for each in calls)
+        windows = -(-again // 50)
+        listings = [each["query"] for each in calls if each["method"] == "GET" and each["path"].endswith(CREATES)]
+        # Each window that is sent has a look-up, and the plan a listing. What goes beyond that is the recovery.
+        searches = sum("ids" not in query and query.get("offset", ["0"]) == ["0"] for query in listings)
+        searches -= windows + 1
+        exist = len(control.whitelist_requests())
+    print(f"  {sent} sent before the kill, {again} after it, {found['seconds']:.1f} s; {exist} of {rows} exist")
+    report("requests that are missing or too many", abs(exist - rows), 0)
+    report("searches for the window that was open", searches, 1)
+
+
+def _started(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def _program(*arguments: str) -> dict[str, float]:
+    with _started(*arguments) as process:
+        output, _ = process.communicate(timeout=300)
+    if process.returncode:
+        raise RuntimeError(f"{arguments[0]} failed with exit code {process.returncode}")
+    found: dict[str, float] = json.loads(output.splitlines()[-1])
+    return found
+
+
+def _resident() -> float:
+    """Return the memory of this process in MiB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / _MEBIBYTE
+
+
+def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str = "") -> None:
+    """Plan or apply, and print how long it took and what memory it needed, as JSON."""
+    import resource
+
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.client.whitelist.file import read_whitelist_file
+    from airflow_custody.client.whitelist.listing import service_name
+    from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
+    from airflow_custody.idempotency.apply_plan import PlanSettings
+
+    gc.collect()
+    memory, started, own = _resident(), time.perf_counter(), time.process_time()
+    with CustodyClient(url, token) as client:
+        if what == "apply":
+            apply(client, Path(path), hash_, Path(store), 4)
+            print(json.dumps({"seconds": time.perf_counter() - started}))
+            return
+        settings = PlanSettings()
+        plan = settings.plan(read_whitelist_file(path), settings.fetch(client), service_name(client))
+        texts = plan.plan_hash, plan_to_markdown(plan), plan_to_table(plan)
+        assert all(texts)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": time.process_time() - own, "memory": peak - memory}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,156 @@
+"""
+Keep a whitelist as a file: plan, have a person approve that very plan, apply it, sign, wait for the effect, prove it.
+
+``custody_whitelist.yaml`` beside this file says which destination addresses should be at the service. Keep both where
+changes are reviewed, in a DAG bundle from Git, say. A run plans first: what the file has and the service does not. A
+person reads the plan in the Airflow UI (*Required Actions*) and approves or rejects it; no response in time is a
+rejection. Only the plan that was approved is applied: if the file or the service has changed since, nothing is sent.
+Each row is requested at most once, also if the task is killed, retried or cleared. Then two approvers sign, each with
+their own user and key, and only what was applied. When all of it has taken effect, the last task plans again, and fails
+unless the service has what the file says.
+
+Start a run when the file has changed. If there is nothing to do, only the proof runs. If the plan is rejected, the run
+ends there. To go on after a failure, clear the tasks that failed.
+
+What to change: the file, ``MAY_APPROVE``, the limit in ``plan``. Connections to create: the two approvers' users
+(``custody_first_approver``, ``custody_second_approver``), and for each approver's P-256 key a connection of any type
+with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``). The extra ``addresses`` of this package
+finds mistyped addresses before anything is sent.
+
+Approving in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, a run only
+plans: read the plan in the log of ``plan``, and approve it by starting another run with
+``{"approved_plan": "<its hash>"}``.
+
+Listing, approving and deleting are undocumented operations of the service.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.providers.common.compat.sdk import (
+    DAG,
+    AirflowFailException,
+    AirflowOptionalProviderFeatureException,
+    Param,
+    task,
+)
+
+from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.signers import ConnectionSigner
+
+try:
+    from airflow.providers.standard.operators.hitl import ApprovalOperator
+except (ImportError, AirflowOptionalProviderFeatureException):
+    ApprovalOperator = None
+
+#: The file, in the folder of this one.
+FILE = "custody_whitelist.yaml"
+#: The users who may approve a plan. What an id is, is a matter of your auth manager.
+MAY_APPROVE = [{"id": "alice", "name": "alice"}, {"id": "dave", "name": "dave"}]
+
+params = {}
+if ApprovalOperator is None:
+    params["approved_plan"] = Param(
+        None,
+        type=["null", "string"],
+        title="Approved plan",
+        description="Hash of the plan that you have read and approve; without it, the run only plans",
+    )
+
+with DAG(
+    dag_id="custody_whitelist_as_code",
+    schedule=None,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    params=params,
+    tags=["custody", "example"],
+    doc_md=__doc__,
+) as dag:
+    wait_until_healthy = CustodyHealthSensor(
+        task_id="wait_until_healthy", deferrable=True, poke_interval=5, timeout=30 * 60
+    )
+
+    # [START howto_operator_custody_plan_whitelist]
+    plan = CustodyPlanWhitelistOperator(
+        task_id="plan",
+        path=FILE,
+        # A plan that creates more than this fails before anybody is asked.
+        max_creates=500,
+        skip_if_nothing_to_do=True,
+    )
+    # [END howto_operator_custody_plan_whitelist]
+
+    if ApprovalOperator is not None:
+        # [START howto_custody_approve_plan]
+        approve = ApprovalOperator(
+            task_id="approve",
+            subject="Apply whitelist plan {{ ti.xcom_pull(task_ids='plan', key='plan_hash')[:12] }}?",
+            body=plan.output["report"],
+            assigned_users=MAY_APPROVE,
+            # No response in time is a rejection.
+            defaults="Reject",
+            response_timeout=timedelta(hours=8),
+            # A rejection skips all that follows, the proof as well.
+            ignore_downstream_trigger_rules=True,
+        )
+        # [END howto_custody_approve_plan]
+    else:
+
+        @task.short_circuit(task_id="approve", retries=0)
+        def approve_in_advance(plan_hash: str, params: dict | None = None) -> bool:
+            """Go on only if whoever started the run has approved this very plan."""
+            approved = params["approved_plan"]
+            if approved not in (None, plan_hash):
+                raise AirflowFailException(f"The approved plan is another one. The plan is now {plan_hash}.")
+            return approved is not None
+
+        approve = approve_in_advance(plan.output["plan_hash"])
+
+    # [START howto_operator_custody_apply_whitelist_plan]
+    apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=plan.output["plan_hash"])
+    # [END howto_operator_custody_apply_whitelist_plan]
+
+    # [START howto_custody_sign_plan]
+    signatures = [
+        CustodyApproveWhitelistRequestsOperator(
+            task_id=f"sign_{name}",
+            custody_conn_id=f"custody_{name}_approver",
+            signer=ConnectionSigner(f"custody_{name}_key"),
+            request_ids=apply.output["request_ids"],
+            # What was applied: a request that differs from it is not signed.
+            expected=apply.output["requests"],
+            # A plan may only delete.
+            skip_if_empty=True,
+        )
+        for name in ("first", "second")
+    ]
+    # [END howto_custody_sign_plan]
+
+    wait_until_effective = CustodyWhitelistRequestSensor(
+        task_id="wait_until_effective",
+        request_id=apply.output["request_ids"],
+        skip_if_empty=True,
+        deferrable=True,
+        poke_interval=5,
+        timeout=24 * 60 * 60,
+    )
+
+    # [START howto_custody_prove_whitelist]
+    prove = CustodyPlanWhitelistOperator(
+        task_id="prove",
+        path=FILE,
+        # Also fails over what no plan changes by itself: rows that differ, and requests that the file does not have.
+        fail_on_changes=True,
+        # And over requests that an earlier run has created and nobody has signed: clear the failed tasks of that run.
+        fail_on_pending=True,
+        # If there was nothing to do, what is in between is skipped, and this runs.
+        trigger_rule="none_failed",
+    )
+    # [END howto_custody_prove_whitelist]
+
+    wait_until_healthy >> plan >> approve >> apply
+    apply >> signatures[0] >> signatures[1] >> wait_until_effective >> prove

@@ -1,0 +1,110 @@
+"""A task instance that applies a plan, try by try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow_runs import AIRFLOW, FakeTaskInstance, execute
+from task_tries import RowsStore
+
+from airflow_custody.client import CustodyError
+from airflow_custody.idempotency import turn
+from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.retry_policy import CustodyFailException
+from airflow_custody.sandbox import Sandbox
+
+
+class QuickApply(CustodyApplyWhitelistPlanOperator):
+    """The operator with a fence so short that no test has to wait for it."""
+
+    create_timing = Timing(fence=0.2)
+
+
+def address(number: int) -> str:
+    return f"0x{number:040x}"
+
+
+def write_rows(path: Path, numbers: Iterable[int], **fields: str) -> str:
+    """Write a whitelist file with a row for each number, and return its path."""
+    more = "".join(f", {name}: {value!r}" for name, value in fields.items())
+    rows = "".join(
+        f"  - {{label: 'Label {each}', address: '{address(each)}', blockchain: ETH{more}}}\n" for each in numbers
+    )
+    path.write_text(f"version: 1\naddresses:\n{rows}")
+    return str(path)
+
+
+def plan(path: str, **arguments: Any) -> dict[str, Any]:
+    """Plan, and return the XCom."""
+    result: dict[str, Any] = execute(lambda: CustodyPlanWhitelistOperator(task_id="plan", path=path, **arguments))
+    return result
+
+
+class ApplyTask:
+    """A task instance over several tries."""
+
+    def __init__(self, path: str, plan_hash: str, store: RowsStore | None, **arguments: Any) -> None:
+        # Airflow 2 has none, and keeps its variables in the database.
+        self.store = store if AIRFLOW >= (3, 3) else None
+        self.tries = 0
+        self.max_tries = 3
+        self.run = SimpleNamespace(clear_number=0, start_date=datetime.now(timezone.utc))
+        self.arguments = {"path": path, "plan_hash": plan_hash, "lookup_wait": 0.3, "retries": 3, **arguments}
+        self.ti = FakeTaskInstance()
+
+    def attempt(self, **changes: Any) -> dict[str, Any]:
+        """Run a try, and return the XCom."""
+        self.tries += 1
+        self.ti = FakeTaskInstance(self.tries, self.max_tries)
+        context: dict[str, Any] = {"ti": self.ti, "dag_run": self.run}
+        if self.store is not None:
+            context["task_state_store"] = self.store
+        arguments = {**self.arguments, **changes}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(turn, "SETTLE", 0.01)
+            result: dict[str, Any] = execute(lambda: QuickApply(task_id="apply", **arguments), **context)
+        return result
+
+    def fails(self, **changes: Any) -> CustodyError:
+        """Let a try fail, and return what it failed with."""
+        with pytest.raises((CustodyError, CustodyFailException)) as caught:
+            self.attempt(**changes)
+        error = getattr(caught.value, "error", caught.value)
+        assert isinstance(error, CustodyError)
+        return error
+
+    def clear(self) -> None:
+        self.max_tries = self.tries + 3
+        self.run.clear_number += 1
+
+    def dies_at(self, write: int, *, before: bool = True) -> None:
+        """Let a try end at a certain write to its store."""
+        assert self.store is not None
+        self.store.writes, self.store.dies_at, self.store.dies_before = 0, write, before
+        with pytest.raises(RuntimeError, match="killed"):
+            self.attempt()
+        self.store.dies_at = None
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """What the last try pushed for whoever approves."""
+        requests: list[dict[str, Any]] = self.ti.pushed["requests"]
+        return requests
+
+
+def check_exactly(sandbox: Sandbox, numbers: Iterable[int], requests: list[dict[str, Any]] | None = None) -> None:
+    """Check that there is exactly one request for each number, and that each id is in its place."""
+    made = {each["id"]: each for each in sandbox.control.whitelist_requests()}
+    found = sorted(each["address"] for each in made.values())
+    assert found == sorted(address(each) for each in numbers)
+    for each in requests or ():
+        assert made[each["id"]]["address"] == each["address"]
+        assert made[each["id"]]["label"] == each["label"]
+    if requests is not None:
+        assert len({each["id"] for each in requests}) == len(requests)

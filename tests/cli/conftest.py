@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from cli_runs import Ran, Run
+
+from airflow_custody.cli.main import main
+from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.sandbox import Sandbox
+
+VARIABLES = ("TOKEN", "USER", "PASSWORD", "API_KEY_ID", "API_KEY_SECRET")
+
+
+@pytest.fixture
+def plain(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return what runs a command in this process, without any credentials."""
+    for name in VARIABLES:
+        monkeypatch.delenv(f"CUSTODY_{name}", raising=False)
+
+    def run(*arguments: str, stdin: str | io.StringIO = "") -> Ran:
+        capsys.readouterr()
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin) if isinstance(stdin, str) else stdin)
+        code = main(arguments)
+        return Ran(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def custody(plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return what runs a command against the sandbox, with its token."""
+
+    def run(*arguments: str, stdin: str = "") -> Ran:
+        return plain(*arguments, "--base-url", sandbox.url, "--max-retries", "0", "--timeout", "5", stdin=stdin)
+
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.token)
+    return run
+
+
+@pytest.fixture
+def create(sandbox: Sandbox) -> Callable[..., str]:
+    """Return what creates a request, in effect unless its status is given, and returns its id."""
+
+    def create(number: int, *, status: str = "APPROVED", **fields: str) -> str:
+        request = WhitelistRequest(
+            **{"label": f"L{number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}  # type: ignore[arg-type]
+        )
+        with CustodyClient(sandbox.url, sandbox.token) as client:
+            identifier = client.create_whitelist_request(request)
+        if status != "pending":
+            sandbox.control.set_whitelist_status(identifier, status)
+        return identifier
+
+    return create

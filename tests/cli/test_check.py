@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from authorities import Authority
+from cli_runs import Ran, Run
+
+from airflow_custody.cli.check import CHECKS, _clock_difference
+from airflow_custody.client.http.observation import Observation
+from airflow_custody.sandbox import Sandbox
+
+NOW = datetime(2026, 7, 1, 12, 0, 0, 300_000, tzinfo=timezone.utc)
+
+
+def states(ran: Ran) -> dict[str, str]:
+    return {each["check"]: each["state"] for each in json.loads(ran.out)["checks"]}
+
+
+def detail(ran: Ran, name: str) -> str:
+    (found,) = [each for each in json.loads(ran.out)["checks"] if each["check"] == name]
+    return f"{found['detail']} | {found['advice']}"
+
+
+def test_all_is_well(custody: Run) -> None:
+    ran = custody("check")
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.split("  ")[0] for line in ran.out.splitlines()] == ["CHECK", *CHECKS]
+    assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin." in ran.out
+    found = custody("check", "-o", "json")
+    assert json.loads(found.out)["ok"] is True
+    unknown = {"tls", "version"}
+    assert states(found) == {name: "unknown" if name in unknown else "ok" for name in CHECKS}
+
+
+def test_wrong_settings_leave_the_rest_unchecked(plain: Run) -> None:
+    ran = plain("check", "--base-url", "https://custody.example.com", "-o", "json")
+    assert ran.code == 1
+    assert states(ran) == {name: "failed" if name == "settings" else "not checked" for name in CHECKS}
+    assert "CUSTODY_TOKEN" in detail(ran, "settings")
+    assert plain("check", "--base-url", "https://custody.example.com").out.count("not checked") == len(CHECKS) - 1
+
+
+def test_a_service_that_is_not_there(plain: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        ran = plain("check", "--base-url", url, "--max-retries", "0", "-o", "json")
+    assert ran.code == 1
+    ok = {"settings": "ok", "reachable": "failed"}
+    assert states(ran) == {name: ok.get(name, "not checked") for name in CHECKS}
+    assert "cannot be reached" in detail(ran, "reachable")
+
+
+def test_tls_is_shown_with_the_end_of_the_certificate(
+    plain: Run, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, bundle, certificate = authority
+    with Sandbox(certfile=certificate) as server:
+        monkeypatch.setenv("CUSTODY_TOKEN", server.token)
+        arguments = ["check", "--base-url", server.url, "--max-retries", "0", "-o", "json"]
+        ran = plain(*arguments, "--verify", bundle)
+        assert ran.code == 0
+        assert states(ran)["tls"] == "ok"
+        assert "TLSv1.3; the certificate is accepted, and ends on 3000-01-01 " in detail(ran, "tls")
+        seen = Observation.of
+        soon = datetime.now(timezone.utc) + timedelta(days=3, hours=1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Observation, "of", lambda response: replace(seen(response), certificate_ends=soon))
+            assert "It ends in 3 days" in detail(plain(*arguments, "--verify", bundle, "-o", "json"), "tls")
+        ran = plain(*arguments, "--verify", "false")
+        assert states(ran)["tls"] == "unknown"
+        assert "TLSv1.3; the certificate is not verified" in detail(ran, "tls")
+        ran = plain(*arguments)
+        assert ran.code == 1
+        assert "TLS: the certificate of" in detail(ran, "reachable")
+
+
+@pytest.mark.parametrize("kind", ["token", "password"])
+def test_credentials_that_are_refused(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if kind == "token":
+        monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
+    else:
+        monkeypatch.delenv("CUSTODY_TOKEN")
+        monkeypatch.setenv("CUSTODY_USER", "nobody")
+        monkeypatch.setenv("CUSTODY_PASSWORD", "password-of-nobody")
+    ran = custody("check", "-o", "json")
+    assert ran.code == 1
+    found = states(ran)
+    assert (found["reachable"], found["credentials"], found["clock"]) == ("ok", "failed", "ok")
+    assert {found[name] for name in ("user", "roles", "health listing", "version")} == {"not checked"}
+    assert "of-nobody" not in ran.out + ran.err
+
+
+def test_a_token_that_has_expired_sends_nothing(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"], expires_in=-5, jwt=True))
+    ran = custody("check", "-o", "json")
+    assert (states(ran)["credentials"], states(ran)["reachable"]) == ("failed", "not checked")
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"], expires_in=500, jwt=True))
+    assert "the token expires at" in detail(custody("check", "-o", "json"), "credentials")
+
+
+def test_roles_that_are_missing_are_named_with_what_they_are_for(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = sandbox.control.add_user("ann", ["TPUser"])
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"], user_id=user))
+    ran = custody("check", "-o", "json")
+    # Nobody needs all roles: who creates should not approve.
+    assert (ran.code, states(ran)["roles"]) == (0, "ok")
+    text = detail(ran, "roles")
+    assert "create whitelisting request, delete whitelisting request (lacks WhitelistedAddressCreator)" in text
+    assert "list webhooks" in text
+    ran = custody("check", "--role", "admin", "-o", "json")
+    assert (ran.code, states(ran)["roles"]) == (1, "failed")
+    assert "Give the user admin" in detail(ran, "roles")
+
+
+def test_a_user_who_may_read_nothing(custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = sandbox.control.add_user("ann", ["Admin"])
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["Admin"], user_id=user))
+    ran = custody("check", "-o", "json")
+    assert ran.code == 1
+    found = states(ran)
+    assert [found[name] for name in ("credentials", "roles", "health listing")] == ["ok", "failed", "failed"]
+
+
+def test_an_old_service(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.set_version("3.13")
+    ran = custody("check", "-o", "json")
+    assert (ran.code, states(ran)["health listing"]) == (1, "failed")
+    assert "before 3.14" in detail(ran, "version")
+
+
+def test_a_service_that_tells_nothing_of_the_user(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("status", status=200, body={"result": {"id": "1"}}, method="GET", path="/users/me")
+    ran = custody("check", "-o", "json")
+    assert (ran.code, states(ran)["user"], states(ran)["roles"]) == (0, "ok", "unknown")
+
+
+def test_a_gateway_that_fails_leaves_the_credentials_unknown(custody: Run, sandbox: Sandbox) -> None:
+    for path in ("/users/me", "/health"):
+        sandbox.control.add_fault("status", status=502, method="GET", path=path)
+    ran = custody("check", "-o", "json")
+    assert ran.code == 1
+    assert (states(ran)["reachable"], states(ran)["credentials"]) == ("ok", "unknown")
+
+
+# --- clocks -------------------------------------------------------------------------------------------------
+
+
+def seen(date: datetime | None) -> Observation:
+    return Observation(200, NOW, date)
+
+
+@pytest.mark.parametrize(
+    ("date", "seconds"),
+    [
+        (NOW.replace(microsecond=0), 0),
+        (NOW.replace(microsecond=0) - timedelta(seconds=1), 0),
+        (NOW.replace(microsecond=0) + timedelta(seconds=90), 90),
+        (NOW.replace(microsecond=0) - timedelta(seconds=90), -89),
+    ],
+)
+def test_the_difference_of_the_clocks(date: datetime, seconds: int) -> None:
+    difference = _clock_difference([seen(None), seen(date)])
+    assert difference is not None
+    assert round(difference.total_seconds()) == seconds
+
+
+def test_no_date_tells_no_difference() -> None:
+    assert _clock_difference([]) is None
+    assert _clock_difference([seen(None)]) is None
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(20, "ok"), (300, "failed"), (-300, "failed")])
+def test_clocks_that_differ(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, state: str) -> None:
+    monkeypatch.setattr(
+        Observation,
+        "of",
+        lambda response: Observation(200, NOW, NOW + timedelta(seconds=seconds)),
+    )
+    ran = custody("check", "-o", "json")
+    assert states(ran)["clock"] == state
+    assert ("behind" if seconds > 0 else "ahead of") in detail(ran, "clock")

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+import yaml
+from cli_runs import Run
+
+from airflow_custody.sandbox import Sandbox
+
+
+def test_healthy_is_0_and_unhealthy_is_2(custody: Run, sandbox: Sandbox) -> None:
+    ran = custody("health")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith("the service is healthy: 9 checks, none of them unhealthy\n")
+    sandbox.control.update_health(status="failed\x1b[2J", group="hsm")
+    ran = custody("health")
+    assert (ran.code, ran.err) == (2, "")
+    assert "NOT HEALTHY: hsm / " in ran.out
+    assert "\x1b" not in ran.out
+
+
+def test_a_service_that_cannot_be_asked_is_1(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("status", status=503, method="GET", path="/health")
+    ran = custody("health", "-o", "json")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("custody: list health checks failed: ")
+
+
+def test_data_for_programs(custody: Run) -> None:
+    data = json.loads(custody("health", "--output", "json").out)
+    assert (data["healthy"], data["total"], data["groups"]["hsm"]) == (True, 9, {"total": 3, "unhealthy": 0})
+    assert yaml.safe_load(custody("health", "-o", "yaml").out)["healthy"] is True
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--group", "hsm", "--group", "database"], 0),
+        (["--group", "nothing"], 2),
+        (["--component", "nothing"], 2),
+        (["--check", "nothing"], 2),
+        (["--require-results", "nothing"], 2),
+        (["--healthy-status", "fine"], 2),
+        (["--healthy-status", "fine", "--healthy-status", "SUCCESS"], 0),
+        (["--no-require-fresh"], 0),
+        (["--tenant-id", "1"], 0),
+        (["--tenant-id", "99"], 2),
+    ],
+)
+def test_criteria(custody: Run, options: list[str], code: int) -> None:
+    assert custody("health", *options).code == code
+
+
+def test_a_result_that_has_expired(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.update_health(group="hsm", validUntilDate="2020-01-01T00:00:00Z")
+    assert custody("health").code == 2
+    assert custody("health", "--no-require-fresh").code == 0
+
+
+Turn = Callable[[], None]
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Return what sets what happens while a watch sleeps; after the last of it comes Ctrl-C."""
+
+    def install(*turns: Turn) -> list[float]:
+        left, slept = list(turns), []
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            if not left:
+                raise KeyboardInterrupt
+            left.pop(0)()
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        return slept
+
+    return install
+
+
+def test_watching_goes_on_through_outages_until_ctrl_c(
+    custody: Run, sandbox: Sandbox, between: Callable[..., list[float]]
+) -> None:
+    slept = between(
+        lambda: sandbox.control.add_fault("status", status=503, method="GET", path="/health"),
+        lambda: sandbox.control.update_health(status="failed", group="hsm"),
+    )
+    ran = custody("health", "--watch", "7")
+    assert (ran.code, ran.err) == (130, "")
+    words = [line.split("UTC  ")[1].split("  ")[0] for line in ran.out.splitlines()]
+    assert words == ["healthy", "unknown", "NOT HEALTHY"]
+    assert slept == [7, 7, 7]
+
+
+def test_watching_prints_json_by_the_line(custody: Run, sandbox: Sandbox, between: Callable[..., list[float]]) -> None:
+    slept = between(lambda: sandbox.control.add_fault("status", status=503, method="GET", path="/health"))
+    lines = [json.loads(line) for line in custody("health", "--watch", "-o", "json").out.splitlines()]
+    assert [line["healthy"] for line in lines] == [True, None]
+    assert slept == [30, 30]
+    assert [each["healthy"] for each in yaml.safe_load_all(custody("health", "--watch", "-o", "yaml").out)] == [True]
+
+
+def test_watching_ends_with_what_does_not_pass(
+    custody: Run, sandbox: Sandbox, between: Callable[..., list[float]]
+) -> None:
+    between(lambda: sandbox.control.add_fault("status", status=401, method="GET", path="/health"))
+    ran = custody("health", "--watch")
+    assert ran.code == 1
+    assert len(ran.out.splitlines()) == 1
+    assert "status 401" in ran.err

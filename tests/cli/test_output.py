@@ -1,0 +1,156 @@
+"""How commands end that do not end well: Ctrl-C, a reader that goes, what nobody expected."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_runs import Create, Run
+
+from airflow_custody.cli.output import Output, keep_clean, message
+from airflow_custody.client import CustodyClient
+from airflow_custody.sandbox import Sandbox
+
+CUSTODY = [sys.executable, "-m", "airflow_custody.cli"]
+
+
+def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Create, tmp_path: Path) -> None:
+    create(1)
+    file = tmp_path / "list.yaml"
+    file.write_text("version: 1\naddresses:\n- {label: a, address: b, blockchain: BTC}\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [*CUSTODY, "whitelist", "plan", str(file), "--no-check-addresses", "--base-url", sandbox.url],
+        env={**os.environ, "CUSTODY_TOKEN": sandbox.token},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (2, "")
+
+
+def test_help_for_a_reader_that_has_gone() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([*CUSTODY, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("how", ["the reader goes", "Ctrl-C"])
+def test_watching_ends_quietly(sandbox: Sandbox, how: str) -> None:
+    process = subprocess.Popen(
+        [*CUSTODY, "health", "--watch", "0.1", "--base-url", sandbox.url],
+        env={**os.environ, "CUSTODY_TOKEN": sandbox.token},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        assert "healthy" in process.stdout.readline()
+        if how == "Ctrl-C":
+            process.send_signal(signal.SIGINT)
+        else:
+            process.stdout.close()
+        assert process.wait(timeout=60) == (130 if how == "Ctrl-C" else 0)
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: object, *args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CustodyClient, "list_health_checks", interrupt)
+    assert custody("health") == (130, "", "")
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_nobody_expected_is_told_without_secrets(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, debug: bool
+) -> None:
+    def fail(self: object, *args: object) -> None:
+        raise RuntimeError(f"not expected: {sandbox.token}\x1b[2J")
+
+    monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
+    ran = custody("health", *(["--debug"] if debug else []))
+    assert (ran.code, ran.out) == (1, "")
+    assert "RuntimeError: not expected: ***" in ran.err
+    assert ("Traceback" in ran.err) is debug
+    assert sandbox.token not in ran.err
+    assert "\x1b" not in ran.err
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_before_there_are_credentials_only_debugging_quotes_an_error(
+    custody: Run, monkeypatch: pytest.MonkeyPatch, debug: bool
+) -> None:
+    def fail(args: object) -> None:
+        raise RuntimeError("what may be a secret")
+
+    monkeypatch.setattr("airflow_custody.cli.connection._authentication", fail)
+    ran = custody("health", *(["--debug"] if debug else []))
+    assert ran.code == 1
+    assert "RuntimeError" in ran.err
+    assert ("what may be a secret" in ran.err) is debug
+
+
+def test_a_message_is_one_line_without_terminal_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    message("red \x1b[31m\nand more")
+    assert capsys.readouterr().err == "custody: red [31m and more\n"
+
+
+def test_characters_that_the_terminal_lacks_are_printed_as_utf_8() -> None:
+    bytes_ = io.BytesIO()
+    stream = io.TextIOWrapper(bytes_, encoding="ascii")
+    Output("table", stream).text("Zürich")
+    assert bytes_.getvalue() == "Zürich\n".encode()
+
+
+def test_logs_never_get_between_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("test_logs_never_get_between_the_data")
+    handler = logging.StreamHandler(sys.stdout)
+    log.addHandler(handler)
+    try:
+        with keep_clean(sys.stdout):
+            log.warning("one")
+            print("two")
+        log.warning("three")
+    finally:
+        log.removeHandler(handler)
+    assert capsys.readouterr() == ("three\n", "one\ntwo\n")
+
+
+def run_in_shell(command: str, end: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with its standard output or input as a shell makes them."""
+    # Unbuffered output fails where it is written, and argparse does not say so.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    line = f"{sys.executable} -m airflow_custody.cli {command} {end}"
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, env=env)
+
+
+@pytest.mark.parametrize(
+    ("command", "end", "message"),
+    [
+        ("whitelist schema", ">&-", "standard output cannot be written: it is closed"),
+        ("whitelist schema", ">/dev/full", "standard output cannot be written: No space left on device"),
+        ("--help", ">/dev/full", "standard output cannot be written: No space left on device"),
+        ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&-", "standard input is closed"),
+        ("whitelist nothing", "2>&-", ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(command: str, end: str, message: str) -> None:
+    ran = run_in_shell(command, end)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert message in ran.stderr
+    assert ran.stderr.count("\n") == bool(message)

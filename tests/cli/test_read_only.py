@@ -1,0 +1,61 @@
+"""No command changes anything at the service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runs import Create, Run
+
+from airflow_custody.cli.commands import Command, Group
+from airflow_custody.cli.main import COMMANDS
+from airflow_custody.sandbox import Sandbox
+
+SIGN_IN = "/authentication/token"
+
+
+def names() -> set[str]:
+    found = set()
+    for each in COMMANDS:
+        found |= {f"{each.name} {one.name}" for one in each.commands} if isinstance(each, Group) else {each.name}
+    return found
+
+
+def connects(name: str) -> bool:
+    commands: dict[str, Command] = {}
+    for each in COMMANDS:
+        commands |= (
+            {f"{each.name} {one.name}": one for one in each.commands} if isinstance(each, Group) else {each.name: each}
+        )
+    return any("--base-url" in option.flags for option in commands[name].options)
+
+
+def test_no_command_sends_anything_but_reads(
+    custody: Run, plain: Run, create: Create, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    roles = ["TPUser", "Admin", "WhitelistedAddressCreator", "WhitelistedAddressApprover"]
+    sandbox.control.add_user("ann", roles, password="pass-of-ann")
+    sandbox.control.add_webhook()
+    identifier = create(1)
+    create(2)
+    file = tmp_path / "list.json"
+    row = {"label": "L9", "address": f"0x{9:040x}", "blockchain": "ETH"}
+    file.write_text(json.dumps({"version": 1, "addresses": [row]}))
+    arguments = {
+        "whitelist validate": [str(file)],
+        "whitelist plan": [str(file), "--prune"],
+        "whitelist show": [identifier],
+    }
+    monkeypatch.delenv("CUSTODY_TOKEN")
+    monkeypatch.setenv("CUSTODY_USER", "ann")
+    monkeypatch.setenv("CUSTODY_PASSWORD", "pass-of-ann")
+    before = sandbox.control.whitelist_requests()
+    sandbox.control.clear_request_log()
+    for name in sorted(names()):
+        run = custody if connects(name) else plain
+        ran = run(*name.split(), *arguments.get(name, []))
+        assert ran.code == (2 if name == "whitelist plan" else 0), (name, ran)
+    log = sandbox.control.request_log()
+    assert {(each["method"], each["path"].endswith(SIGN_IN)) for each in log} == {("GET", False), ("POST", True)}
+    assert sandbox.control.whitelist_requests() == before

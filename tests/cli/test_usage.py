@@ -1,0 +1,192 @@
+"""Usage: names, exit codes, help. What is documented is what happens."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from cli_runs import Run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_custody import __version__
+from airflow_custody.cli import main as cli
+from airflow_custody.cli.commands import Command, Group, Parser, fill_parser
+from airflow_custody.cli.connection import SETTINGS
+from airflow_custody.cli.whitelist import LIMITS
+from airflow_custody.client import ClientSettings
+from airflow_custody.client.health.verdict import HealthCriteria
+from airflow_custody.client.whitelist.plan import PlanLimits
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PROJECT = Path(__file__).parents[2]
+
+
+def all_commands() -> Iterator[tuple[str, Command]]:
+    for each in cli.COMMANDS:
+        if isinstance(each, Group):
+            yield from ((f"{each.name} {command.name}", command) for command in each.commands)
+        else:
+            yield each.name, each
+
+
+COMMANDS = dict(all_commands())
+
+
+def options_of(command: Command) -> set[str]:
+    names = set()
+    for each in command.options:
+        flag = each.flags[-1].removeprefix("--").replace("-", "_")
+        names.add(str(each.keywords.get("dest", flag)))
+    return names
+
+
+def test_the_console_script_is_this_one() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    module, _, name = project["scripts"]["custody"].partition(":")
+    assert (module, getattr(sys.modules[module], name)) == (cli.__name__, cli.main)
+
+
+def test_all_commands_are_there() -> None:
+    assert sorted(COMMANDS) == [
+        "check",
+        "health",
+        "webhooks list",
+        "whitelist dump",
+        "whitelist plan",
+        "whitelist schema",
+        "whitelist show",
+        "whitelist validate",
+    ]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_says_what_it_does_and_its_exit_codes(plain: Run, name: str) -> None:
+    ran = plain(*name.split(), "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Exit codes: 0 " in ran.out
+    assert ("JSON: " in ran.out) is bool(COMMANDS[name].outputs)
+    assert ("CUSTODY_TOKEN" in ran.out) is ("--base-url" in ran.out)
+
+
+def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run) -> None:
+    ran = plain("--help")
+    assert ran.code == 0
+    assert re.search(r"^ +0 +nothing to do.*^ +2 .*^ +1 +error", ran.out, re.MULTILINE | re.DOTALL)
+    examples = re.findall(r"custody ((?:check|health|whitelist).*?)(?:  |>|$)", ran.out, re.MULTILINE)
+    assert len(examples) == 5
+    for example in examples:
+        parser = Parser()
+        fill_parser(parser, cli.COMMANDS)
+        assert parser.parse_args(example.split()).custody_run
+
+
+def test_it_tells_its_version(plain: Run) -> None:
+    assert plain("--version") == (0, f"custody {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "nothing",
+        "whitelist",
+        "whitelist nothing",
+        "whitelist plan",
+        "whitelist plan one.yaml two.yaml",
+        "whitelist plan file.yaml --max-creates many",
+        "whitelist plan file.yaml --max-creates -1",
+        "whitelist plan file.yaml --max-create-percent nan",
+        "whitelist validate",
+        "whitelist show",
+        "whitelist schema --output json",
+        "health --output foo",
+        "health --outp json",
+        "health --output",
+        "health --unknown",
+        "health --watch never",
+        "health --watch 0",
+        "check --conn x",
+        "check --output markdown",
+        "webhooks list --prune",
+        "--unknown check",
+    ],
+)
+def test_wrong_usage_is_an_error_and_never_a_change(plain: Run, arguments: str) -> None:
+    ran = plain(*arguments.split())
+    assert (ran.code, ran.out) == (1, "")
+    assert re.search(r"\Ausage: custody.*^custody: .+ --help\n\Z", ran.err, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("option", ["--conn-id", "--base-url", "--timeout", "--verify", "--group"])
+def test_what_an_unset_variable_of_a_shell_leaves_is_refused(plain: Run, option: str) -> None:
+    ran = plain("health", option, "")
+    assert ran.code == 1
+    assert "is empty" in ran.err
+
+
+@pytest.mark.parametrize("arguments", [["--token", "s3cret-token"], ["--token=s3cret-token"], ["s3cret-token"]])
+def test_a_secret_in_an_argument_is_refused_and_not_shown(plain: Run, arguments: list[str]) -> None:
+    ran = plain("health", *arguments)
+    assert ran.code == 1
+    assert "s3cret" not in ran.out + ran.err
+    assert ("CUSTODY_TOKEN" in ran.err) is arguments[0].startswith("--")
+
+
+WORDS = st.sampled_from(
+    [
+        *" ".join(COMMANDS).split(),
+        "file",
+        "-o",
+        "json",
+        "--output=foo",
+        "--watch",
+        "--prune",
+        "--max-deletes",
+        "1",
+        "--",
+    ]
+)
+
+
+@given(st.lists(WORDS, max_size=6))
+def test_no_usage_whatever_exits_with_2(words: list[str]) -> None:
+    parser = Parser()
+    fill_parser(parser, cli.COMMANDS)
+    code: object = None
+    with redirect_stderr(io.StringIO()) as printed:
+        try:
+            parser.parse_args(words)
+        except SystemExit as ended:
+            code = ended.code
+    assert code in (None, 1)
+    assert ("custody: " in printed.getvalue()) is (code == 1)
+
+
+# --- what is said in one place ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, each in COMMANDS.items() if "base_url" in options_of(each)])
+def test_each_setting_of_a_client_is_an_option(name: str) -> None:
+    own = {"base_url", "user_agent", "source"}
+    assert {each.name for each in fields(ClientSettings)} - own == set(SETTINGS)
+    assert {*SETTINGS, "base_url", "conn_id", "token_stdin"} <= options_of(COMMANDS[name])
+
+
+def test_each_criterion_of_health_is_an_option() -> None:
+    assert {each.name for each in fields(HealthCriteria)} <= options_of(COMMANDS["health"])
+
+
+def test_each_limit_of_a_plan_is_an_option() -> None:
+    assert {each.name for each in fields(PlanLimits)} == set(LIMITS)
+    assert set(LIMITS) <= options_of(COMMANDS["whitelist plan"])

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli_runs import Create, Run
+
+from airflow_custody.sandbox import Sandbox
+
+ROW = {"label": "L1", "address": f"0x{1:040x}", "blockchain": "ETH"}
+
+
+def row(number: int, **fields: Any) -> dict[str, Any]:
+    return {**ROW, "label": f"L{number}", "address": f"0x{number:040x}", **fields}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return a file with two rows."""
+    path = tmp_path / "list.json"
+    path.write_text(json.dumps({"version": 1, "addresses": [row(1), row(2)]}))
+    return path
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def test_a_valid_file(plain: Run, file: Path) -> None:
+    ran = plain("whitelist", "validate", str(file))
+    assert (ran.code, ran.err) == (0, "")
+    assert "list.json: 2 rows, nothing is wrong (SHA-256 " in ran.out
+    data = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
+    assert (data["valid"], data["rows"], data["faults"], len(data["sha256"])) == (True, 2, [], 64)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_addresses_that_could_not_be_verified_are_told(
+    plain: Run, custody: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    unverified, text = 1, "addresses: 1 of 2 could not be verified (XYZ)"
+    if installed:
+        pytest.importorskip("bip_utils")
+    else:
+        unverified, text = 2, "addresses were not checked: the extra 'addresses' is not installed"
+        monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps({"version": 1, "addresses": [row(1), row(2, address="abc", blockchain="XYZ")]}))
+    ran = plain("whitelist", "validate", str(file))
+    assert (ran.code, ran.err) == (0, f"custody: {text}\n")
+    assert ran.out.endswith(f"); {text}\n")
+    assert json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)["unverified"] == unverified
+    assert plain("whitelist", "validate", str(file), "--no-check-addresses").err == ""
+    ran = custody("whitelist", "plan", str(file))
+    assert (ran.code, ran.err) == (2, f"custody: {text}\n")
+    assert custody("whitelist", "plan", str(file), "--no-check-addresses").err == ""
+
+
+def test_every_fault_of_a_file_is_printed(plain: Run, tmp_path: Path) -> None:
+    file = tmp_path / "list.yaml"
+    rows = "".join(f"- {{label: L{number}, adress: x}}\n" for number in range(300))
+    file.write_text(f"version: 1\naddresses:\n{rows}")
+    ran = plain("whitelist", "validate", str(file))
+    assert ran.code == 1
+    assert all(f"line {number + 3}: " in ran.out for number in range(300))
+    assert ran.err == f"custody: {file}: {len(ran.out.splitlines())} faults\n"
+    data = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
+    assert (data["valid"], len(data["faults"])) == (False, len(ran.out.splitlines()))
+    assert yaml.safe_load(plain("whitelist", "validate", str(file), "-o", "yaml").out) == data
+
+
+def test_a_file_that_is_not_there(plain: Run, tmp_path: Path) -> None:
+    ran = plain("whitelist", "validate", str(tmp_path / "none.yaml"))
+    assert ran.code == 1
+    assert "there is no such file" in ran.out
+
+
+def test_the_schema_is_json(plain: Run) -> None:
+    ran = plain("whitelist", "schema")
+    assert (ran.code, ran.err) == (0, "")
+    assert json.loads(ran.out)["properties"]["addresses"]
+
+
+# --- the plan -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_to_do_is_0(custody: Run, create: Create, file: Path) -> None:
+    create(1)
+    create(2, status="pending")
+    ran = custody("whitelist", "plan", str(file))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("0 create, 1 pending, 1 unchanged, ")
+    assert "L1" not in ran.out
+    assert "L1" in custody("whitelist", "plan", str(file), "--all").out
+
+
+def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
+    create(1)
+    create(3)
+    ran = custody("whitelist", "plan", str(file), "-o", "json")
+    assert (ran.code, ran.err) == (2, "")
+    data = json.loads(ran.out)
+    assert (data["counts"]["create"], data["counts"]["undeclared"], data["over_limits"]) == (1, 1, [])
+    assert (data["service"], data["file"], data["has_changes"]) == (f"{sandbox.url} (tenant 1)", str(file), True)
+    assert yaml.safe_load(custody("whitelist", "plan", str(file), "-o", "yaml").out) == data
+    for form in ("table", "markdown"):
+        ran = custody("whitelist", "plan", str(file), "--output", form)
+        assert ran.code == 2
+        assert data["plan_hash"] in ran.out
+
+
+def test_prune_plans_deletions(custody: Run, create: Create, file: Path) -> None:
+    create(3)
+    data = json.loads(custody("whitelist", "plan", str(file), "--prune", "-o", "json").out)
+    assert [each["action"] for each in data["rows"]] == ["create", "create", "delete"]
+    other = json.loads(custody("whitelist", "plan", str(file), "-o", "json").out)
+    assert other["rows"][2]["action"] is None
+    assert other["plan_hash"] != data["plan_hash"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (["--max-creates", "1"], "it creates 2, and max_creates is 1"),
+        (["--max-create-percent", "99.5"], "max_create_percent is 99.5"),
+        (["--prune", "--max-deletes", "0"], "it deletes 1, and max_deletes is 0"),
+        (["--must-keep", "L1", "--must-keep", "other"], "must_keep names 'other'"),
+    ],
+)
+def test_a_plan_over_a_limit_is_1_and_shown_in_full(
+    custody: Run, create: Create, file: Path, limit: list[str], text: str
+) -> None:
+    create(3)
+    ran = custody("whitelist", "plan", str(file), *limit)
+    assert ran.code == 1
+    assert all(label in ran.out for label in ("L1", "L2", "L3"))
+    assert ran.err.startswith("custody: the plan is over a limit: ")
+    assert text in ran.err
+    data = json.loads(custody("whitelist", "plan", str(file), *limit, "-o", "json").out)
+    assert text in data["over_limits"][0]
+    assert len(data["over_limits"]) == 1
+
+
+def test_limits_can_be_lifted(custody: Run, create: Create, file: Path) -> None:
+    for number in range(3, 15):
+        create(number)
+    assert custody("whitelist", "plan", str(file), "--prune").code == 1
+    limits = ["--max-deletes", "none", "--max-delete-percent", "none"]
+    assert custody("whitelist", "plan", str(file), "--prune", *limits).code == 2
+
+
+def test_a_dry_run_of_a_chain(custody: Run, file: Path) -> None:
+    data = json.loads(custody("whitelist", "plan", str(file), "--dry-run-chain", "eth", "-o", "json").out)
+    assert [each["action"] for each in data["rows"]] == [None, None]
+
+
+def test_a_dry_run_of_a_chain_that_is_nowhere(custody: Run, file: Path) -> None:
+    ran = custody("whitelist", "plan", str(file), "--dry-run-chain", "ETC")
+    assert (ran.code, ran.out) == (1, "")
+    assert "dry_run_chains names 'ETC', and neither the file nor the service has such a chain" in ran.err
+
+
+def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
+    for number in (1, 2):
+        identifier = create(number)
+        text = json.dumps({"currency": "ETH", "address": f"0x{number:040x}", "label": f"L{number}", "tag": "99"})
+        sandbox.control.set_whitelist_metadata(
+            identifier, payloadAsString=text, hash=hashlib.sha256(text.encode()).hexdigest()
+        )
+        sandbox.control.set_whitelist_envelope(identifier, action="ARCHIVE")
+    ran = custody("whitelist", "plan", str(file))
+    assert ran.code == 2
+    assert "tag: file '', service '99'" in ran.out
+    accept = ["--accept-field", "tag", "--accept-field", "envelope.action"]
+    assert custody("whitelist", "plan", str(file), *accept).code == 0
+    ran = custody("whitelist", "dump")
+    assert ran.code == 1
+    assert "differs from this in tag, envelope.action" in ran.err
+    assert custody("whitelist", "dump", *accept).code == 0
+
+
+def test_status_words(custody: Run, create: Create, file: Path) -> None:
+    create(1, status="live")
+    create(2, status="live")
+
+    def plan(*options: str) -> dict[str, int]:
+        counts = json.loads(custody("whitelist", "plan", str(file), *options, "-o", "json").out)["counts"]
+        return {state: number for state, number in counts.items() if number}
+
+    assert plan() == {"differs": 2}
+    assert plan("--effective-status", "Live") == {"unchanged": 2}
+    assert plan("--any-status") == {"unchanged": 2}
+    assert plan("--rejected-status", "live") == {"rejected": 2}
+
+
+def test_status_words_that_contradict_each_other(custody: Run, file: Path) -> None:
+    ran = custody("whitelist", "plan", str(file), "--any-status", "--effective-status", "live")
+    assert ran.code == 1
+    assert "--any-status" in ran.err
+
+
+def test_a_wrong_file_asks_the_service_nothing(custody: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps({"version": 1, "addresses": [{"label": "L"}, {**ROW, "x\x1b[2J": 1}]}))
+    ran = custody("whitelist", "plan", str(file))
+    assert (ran.code, ran.out) == (1, "")
+    lines = ran.err.splitlines()
+    assert all(line.startswith(f"custody: {file}: ") for line in lines)
+    assert lines[-1].endswith(f"{len(lines) - 1} faults; the service was not asked")
+    assert "\x1b" not in ran.err
+    assert sandbox.control.request_log() == []
+
+
+def test_a_listing_that_cannot_be_read_is_no_plan(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
+    create(1)
+    sandbox.control.add_fault("status", status=500, method="GET", path="/whitelists/addresses")
+    ran = custody("whitelist", "plan", str(file), "-o", "json")
+    assert (ran.code, ran.out) == (1, "")
+
+
+# --- one request --------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_shown(custody: Run, create: Create, sandbox: Sandbox) -> None:
+    identifier = create(1, label="Zürich vault", memo="007")
+    ran = custody("whitelist", "show", identifier)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"id:                  {identifier}\n" in ran.out
+    assert "  label: Zürich vault\n" in ran.out
+    assert "as its hash says" in ran.out
+    data = json.loads(custody("whitelist", "show", identifier, "-o", "json").out)
+    assert (data["id"], data["verified"], data["payload"]["memo"], data["signatures"]) == (identifier, True, "007", [])
+    assert data["trail"][0]["action"]
+    assert list(data["trail"][0]) == ["date", "action", "user_id", "external_user_id", "comment"]
+
+
+def test_a_request_that_cannot_be_verified_is_shown_without_its_payload(
+    custody: Run, create: Create, sandbox: Sandbox
+) -> None:
+    identifier = create(1, label="not to be believed")
+    sandbox.control.set_whitelist_metadata(identifier, hash="0" * 64)
+    sandbox.control.set_whitelist_envelope(
+        identifier, status="\x1b[31mred", signedAddress={"signatures": [{"signature": {"userId": "ann"}}]}
+    )
+    ran = custody("whitelist", "show", identifier)
+    assert ran.code == 1
+    assert "CANNOT BE VERIFIED: " in ran.out
+    assert "not to be believed" not in ran.out
+    assert "ann" in ran.out
+    assert "\x1b" not in ran.out
+    assert "does not have the hash" in ran.err
+    data = json.loads(custody("whitelist", "show", identifier, "-o", "json").out)
+    assert (data["verified"], data["payload"]) == (False, None)
+
+
+@pytest.mark.parametrize("identifier", ["99999", "../1", "x"])
+def test_a_request_that_does_not_exist(custody: Run, identifier: str) -> None:
+    ran = custody("whitelist", "show", identifier)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("custody: ")

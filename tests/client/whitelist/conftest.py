@@ -1,0 +1,21 @@
+"""What the tests of whitelisting share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from approver import SignedInApprover
+from people import Person
+
+from airflow_custody.client import (
+    CustodyClient,
+)
+from airflow_custody.sandbox import Sandbox
+
+
+@pytest.fixture
+def approver(sandbox: Sandbox) -> Iterator[SignedInApprover]:
+    person = Person(sandbox, "ann", "approvers")
+    with CustodyClient(sandbox.url, person.token, timeout=2, max_retries=0) as client:
+        yield SignedInApprover(sandbox, person, client)

@@ -1,0 +1,253 @@
+"""Signers and keys: what they return is checked before it is sent."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from approver import SignedInApprover
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from hypothesis import given
+from hypothesis import strategies as st
+from people import Person, pem_of
+
+from airflow_custody.client import (
+    CustodyConfigurationError,
+    CustodyError,
+)
+from airflow_custody.client.signers import PemSigner, raw_signature
+from airflow_custody.sandbox import Sandbox
+
+
+class FailingSigner:
+    name = "a key"
+
+    def __init__(self, failure: Exception) -> None:
+        self._failure = failure
+
+    def sign(self, message: bytes) -> bytes:
+        raise self._failure
+
+
+@pytest.mark.parametrize("failure", [ValueError("no DER"), TypeError("None"), TimeoutError("KMS"), RuntimeError("HSM")])
+def test_what_a_signer_raises_is_an_error_of_ours(approver: SignedInApprover, failure: Exception) -> None:
+    approver.create()
+    approver.signer = FailingSigner(failure)
+    with pytest.raises(CustodyError, match=f"'a key' failed: {type(failure).__name__}") as caught:
+        approver.approve()
+    assert caught.value.retryable is not isinstance(failure, (ValueError, TypeError))
+    assert approver.sent == 0
+
+
+class FixedSigner:
+    name = "fixed"
+
+    def __init__(self, signature: bytes) -> None:
+        self._signature = signature
+
+    def sign(self, message: bytes) -> bytes:
+        return self._signature
+
+
+@pytest.mark.parametrize("signature", [bytes(64), b"\xff" * 64, bytes(32) + b"\x01" * 32], ids=str)
+def test_what_cannot_be_a_signature_is_not_sent(approver: SignedInApprover, signature: bytes) -> None:
+    approver.create()
+    approver.signer = FixedSigner(signature)
+    with pytest.raises(CustodyConfigurationError, match="no number of a P-256 signature"):
+        approver.approve()
+    assert approver.sent == 0
+
+
+class CheckedSigner(FixedSigner):
+    def check(self) -> None:
+        raise RuntimeError("HSM away")
+
+
+def test_what_a_check_raises_is_an_error_of_ours(approver: SignedInApprover) -> None:
+    approver.create()
+    approver.signer = CheckedSigner(b"")
+    with pytest.raises(CustodyError, match="'fixed' failed: RuntimeError: HSM away"):
+        approver.approve()
+
+
+class NamelessSigner:
+    def sign(self, message: bytes) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize("signer", [None, object(), NamelessSigner(), "key"], ids=lambda each: type(each).__name__)
+def test_what_is_no_signer_is_refused_before_anything_is_read(approver: SignedInApprover, signer: Any) -> None:
+    approver.create()
+    approver.sandbox.control.clear_request_log()
+    approver.signer = (
+        signer if signer is not FailingSigner else type("Nameless", (), {"sign": lambda self, message: b""})()
+    )
+    with pytest.raises(CustodyConfigurationError, match="must have a 'name' and a method 'sign'"):
+        approver.approve()
+    assert approver.sandbox.control.request_log() == []
+
+
+# --- a signature is verified before it is sent -------------------------------------------------------------
+
+
+def public_key(person: Person, encoding: Encoding = Encoding.PEM) -> bytes:
+    return person.key.public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
+
+
+class OddSigner:
+    """A signer that changes its signature, and gives its public key in one of many ways."""
+
+    name = "odd"
+
+    def __init__(self, person: Person, public_key: Any, change: Callable[[bytes], bytes] = bytes) -> None:
+        self._signer = PemSigner(lambda: person.pem, name="inner")
+        self._change = change
+        self.public_key = public_key
+
+    def sign(self, message: bytes) -> bytes:
+        return self._change(self._signer.sign(message))
+
+
+def test_a_public_key_can_be_given_in_many_ways(approver: SignedInApprover) -> None:
+    person = approver.person
+    pem = public_key(person)
+    given: list[Any] = [pem, pem.decode(), public_key(person, Encoding.DER), person.key.public_key(), None]
+    for each in (*given, *[lambda each=each: each for each in given]):
+        approver.expected.clear()
+        approver.create()
+        approver.signer = OddSigner(person, each)
+        assert approver.approve() == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda raw: raw[32:] + raw[:32],
+        lambda raw: raw[:32][::-1] + raw[32:][::-1],
+        lambda raw: bytes(64),
+        lambda raw: b"\xff" * 64,
+        lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]),
+        lambda raw: encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))[:64],
+    ],
+)
+def test_a_signature_that_does_not_verify_is_not_sent(
+    approver: SignedInApprover, change: Callable[[bytes], bytes]
+) -> None:
+    approver.create()
+    approver.signer = OddSigner(approver.person, public_key(approver.person), change)
+    with pytest.raises(CustodyConfigurationError, match="does not verify it; it was not sent") as caught:
+        approver.approve()
+    assert caught.value.setting == "signer"
+    assert "nothing was signed" not in str(caught.value)
+    assert approver.sent == 0
+
+
+def test_a_signature_of_another_key_is_not_sent(approver: SignedInApprover, sandbox: Sandbox) -> None:
+    approver.create()
+    approver.signer = OddSigner(approver.person, public_key(Person(sandbox, "bob")))
+    with pytest.raises(CustodyConfigurationError, match="does not verify"):
+        approver.approve()
+    assert approver.sent == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("nonsense", "not a public key in PEM or DER"),
+        (b"", "not a public key in PEM or DER"),
+        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "not a public key in PEM or DER"),
+        (7, "not a P-256"),
+        (ec.generate_private_key(ec.SECP384R1()).public_key(), "not a P-256"),
+        (ed25519.Ed25519PrivateKey.generate().public_key(), "not a P-256"),
+        (ec.generate_private_key(ec.SECP256R1()), "not a P-256"),
+    ],
+)
+def test_an_unusable_public_key_is_refused_before_anything_is_read(
+    approver: SignedInApprover, given: Any, why: str
+) -> None:
+    number = approver.create()
+    approver.sandbox.control.clear_request_log()
+    approver.signer = OddSigner(approver.person, given)
+    with pytest.raises(CustodyConfigurationError, match=why):
+        approver.approve(number)
+    assert approver.sandbox.control.request_log() == []
+
+
+# --- keys --------------------------------------------------------------------------------------------------
+
+
+def pem_of_an_unknown_curve() -> str:
+    lines = pem_of(ec.generate_private_key(ec.SECP256R1())).strip().splitlines()
+    der = base64.b64decode("".join(lines[1:-1]))
+    other = der.replace(bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030106"))
+    return "\n".join([lines[0], base64.b64encode(other).decode(), lines[-1], ""])
+
+
+@pytest.mark.parametrize(
+    ("pem", "message"),
+    [
+        (lambda: pem_of(ec.generate_private_key(ec.SECP384R1())), "not a P-256"),
+        (lambda: pem_of(ec.generate_private_key(ec.SECP256K1())), "not a P-256"),
+        (lambda: pem_of(ed25519.Ed25519PrivateKey.generate()), "not a P-256"),
+        (pem_of_an_unknown_curve, "of a known type"),
+        (lambda: pem_of(rsa.generate_private_key(65537, 2048)), "not a P-256"),
+        (lambda: "-----BEGIN PRIVATE KEY-----\nsecretsecret\n-----END PRIVATE KEY-----", "not a private key in PEM"),
+        (lambda: pem_of(ec.generate_private_key(ec.SECP256R1()), "pw"), "password"),
+        (lambda: Path("/no/such/key.pem").read_text(), "cannot be read"),
+    ],
+)
+def test_an_unusable_key_is_refused_before_anything_is_read(
+    approver: SignedInApprover, pem: Callable[[], str], message: str
+) -> None:
+    number = approver.create()
+    approver.sandbox.control.clear_request_log()
+    approver.signer = PemSigner(pem, name="the key")
+    with pytest.raises(CustodyConfigurationError, match=message) as caught:
+        approver.approve(number)
+    assert "'the key'" in str(caught.value)
+    assert "secretsecret" not in str(caught.value)
+    assert approver.sandbox.control.request_log() == []
+
+
+def test_a_key_from_a_file_with_a_password(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    path = tmp_path / "key.pem"
+    path.write_text(pem_of(key, "open sesame"))
+    signer = PemSigner.from_file(path, password="open sesame")
+    signature = signer.sign(b"message")
+    assert len(signature) == 64
+    der = encode_dss_signature(int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:], "big"))
+    key.public_key().verify(der, b"message", ec.ECDSA(SHA256()))
+    assert "sesame" not in repr(signer)
+
+
+@given(st.integers(1, 2**256 - 1), st.integers(1, 2**256 - 1))
+def test_a_der_signature_becomes_a_raw_one(r: int, s: int) -> None:
+    assert raw_signature(encode_dss_signature(r, s)) == r.to_bytes(32, "big") + s.to_bytes(32, "big")
+
+
+@pytest.mark.parametrize("der", [b"", b"x" * 64, encode_dss_signature(2**300, 1)])
+def test_a_malformed_der_signature_is_refused(der: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the message is a library's
+        raw_signature(der)
+
+
+@pytest.mark.parametrize("signature", [b"", b"x" * 63, b"x" * 70, "x" * 64])
+def test_a_signer_that_returns_no_signature_signs_nothing(approver: SignedInApprover, signature: Any) -> None:
+    class Odd:
+        name = "odd"
+
+        def sign(self, message: bytes) -> Any:
+            return signature
+
+    approver.create()
+    approver.signer = Odd()
+    with pytest.raises(CustodyConfigurationError, match="64 bytes"):
+        approver.approve()
+    assert approver.sent == 0

@@ -1,0 +1,312 @@
+"""Whitelist files in JSON and CSV, their bytes, and where they lie."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_custody.client import WhitelistFileError, WhitelistRequest
+from airflow_custody.client.whitelist import file
+from airflow_custody.client.whitelist.file import WhitelistFile, parse_whitelist, read_whitelist_file
+from airflow_custody.client.whitelist.file_json import _trailing_comma
+
+HEAD = "version: 1\naddresses:\n"
+ROW = '- label: a\n  address: "0xab"\n  blockchain: ETH\n'
+NO_ADDRESSES = "there are no addresses"
+#: Of a JSON file: defaults, and a row.
+BAD_DEFAULTS = '{"memo": 7, "label": "x", "network": " ", "nwork": 1}'
+GOOD = '{"label": "a", "address": "0xab", "blockchain": "ETH"}'
+
+
+def parse(text: str | bytes, format: str) -> WhitelistFile:
+    data = text.encode() if isinstance(text, str) else text
+    return parse_whitelist(data, format, check_addresses=False)
+
+
+def check_faults(text: str | bytes, format: str, expected: list[str]) -> None:
+    """Check how each of a file's faults begins."""
+    with pytest.raises(WhitelistFileError) as caught:
+        parse(text, format)
+    found = caught.value.faults
+    assert [each[: len(fault)] for each, fault in zip(found, expected, strict=False)] == expected
+    assert len(found) == len(expected)
+
+
+# --- JSON --------------------------------------------------------------------------------------------------
+
+
+def test_json() -> None:
+    rows = [
+        {"label": "ä", "address": "x", "memo": "007", "linked_wallet_ids": [1, "02"]},
+        {"label": "b", "address": "y"},
+    ]
+    first, second = parse(json.dumps({"addresses": rows, "version": 1, "defaults": {"blockchain": "ETH"}}), "json").rows
+    assert first.request == WhitelistRequest(
+        label="ä", address="x", blockchain="ETH", memo="007", linked_wallet_ids=["1", "02"]
+    )
+    assert (second.request.chain, first.where, second.where) == ("ETH", "row 1", "row 2")
+
+
+def with_fields(fields: str) -> str:
+    return f'{{"version": 1, "addresses": [{GOOD}, {GOOD.replace("0xab", "y")[:-1]}, {fields}}}]}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("", [NO_ADDRESSES]),
+        ("[]", ["the file must be a mapping with the keys version and addresses, not a list"]),
+        ("null", ["the file must be a mapping with the keys version and addresses, not an empty value"]),
+        ("{}", ['version: is missing: write "version": 1 at the top', NO_ADDRESSES]),
+        ('{"version": 1, "addresses": []}', [NO_ADDRESSES]),
+        ('{"version": 1, "addresses": null}', [NO_ADDRESSES]),
+        (f'{{"version": 1.0, "addresses": [{GOOD}]}}', ["version: must be the number 1, not 1.0"]),
+        (f'{{"version": "1", "addresses": [{GOOD}]}}', ["version: must be the number 1, not the text '1'"]),
+        (f'{{"version": true, "addresses": [{GOOD}]}}', ["version: must be the number 1, not true"]),
+        (f'{{"version": 1, "version": 1, "addresses": [{GOOD}]}}', ["version: is given twice"]),
+        (f'{{"version": 1, "defaults": {{}}, "defaults": {{}}, "addresses": [{GOOD}]}}', ["defaults: is given twice"]),
+        ('{"version": 1, "addresses": [1, null, "a", [], true]}', [
+            f"row {n}: a row must be a mapping of fields, not " for n in range(1, 6)
+        ]),
+        (f'{{"version": 1, "addresses": [{GOOD}, {GOOD}]}}', ["row 2: address: the same destination as in row 1"]),
+        (with_fields('"memo": "a", "memo": "a"'), ["row 2: memo: is given twice"]),
+        (with_fields('"memo": 7'), ['row 2: memo: 7 is a number: quote it: "memo": "7"']),
+        (with_fields('"memo": true'), ['row 2: memo: true is a boolean: quote it: "memo": "true"']),
+        (with_fields('"memo": null'), ["row 2: memo: has no value: leave the key out"]),
+        (with_fields('"memo": NaN'), ["row 2: memo: NaN is not JSON"]),
+        (with_fields('"memo": -Infinity'), ["row 2: memo: -Infinity is not JSON"]),
+        (with_fields('"memo": "\\ud800"'), ["row 2: memo: contains a control or invisible character"]),
+        (with_fields('"memo": {"a": [[1]]}'), ["row 2: memo: must be text, not a mapping"]),
+        (with_fields('"exchange_account_id": -0'), ["row 2: exchange_account_id: -0 is a number"]),
+        (with_fields('"exchange_account_id": 1e2'), ["row 2: exchange_account_id: 1e2 is a number"]),
+        (with_fields('"exchange_account_id": 9223372036854775808'), ["row 2: exchange_account_id: must be an id"]),
+        (with_fields(f'"exchange_account_id": {"9" * 5000}'), ["row 2: exchange_account_id: 9999999"]),
+        (with_fields('"linked_wallet_ids": "1"'), ["row 2: linked_wallet_ids: must be a list, like [\"1\"]"]),
+        (with_fields('"linked_wallet_ids": null'), ["row 2: linked_wallet_ids: has no value: leave the key out"]),
+        (with_fields('"linked_wallet_ids": [1.0, -1, null, " 1", {}]'), [
+            'row 2: linked_wallet_ids[0]: 1.0 is a number: quote it: "1.0"',
+            "row 2: linked_wallet_ids[2]: has no value: remove the item",
+            "row 2: linked_wallet_ids[4]: must be text, not a mapping",
+            "row 2: linked_wallet_ids[1]: must be an id, not the int -1",
+            "row 2: linked_wallet_ids[3]: begins or ends with white space",
+        ]),
+        (with_fields('"linkedWalletIds": ["1"]'), [
+            "row 2: 'linkedWalletIds' is unknown; do you mean linked_wallet_ids?",
+        ]),
+        (f'{{"version": 1, "addresses": [{GOOD}], "defaults": {BAD_DEFAULTS}}}', [
+            'defaults: memo: 7 is a number: quote it: "memo": "7"',
+            "defaults: 'nwork' is unknown; do you mean network?",
+            "defaults: label: is of one address only", "defaults: network: is empty",
+        ]),
+        (f'{{"version": 1,\n "addresses": [\n{GOOD} , \n ]}}', [
+            f"line 3, column {len(GOOD) + 2}: remove this comma: what follows it is a closing bracket (not JSON: ",
+        ]),
+        (GOOD.replace("}", ",}"), [f"line 1, column {len(GOOD)}: remove this comma: "]),
+        ('{"version": 1, , "addresses": []}', ["line 1, column 16: not JSON: "]),
+        (with_fields('"linked_wallet_ids": [1, "2 3", " 4", "5;6"]'), [
+            "row 2: linked_wallet_ids[2]: begins or ends with white space",
+            "row 2: linked_wallet_ids[1]: '2 3' has a comma, a semicolon or white space in it: write each id as an ",
+            "row 2: linked_wallet_ids[3]: '5;6' has a comma",
+        ]),
+        ('{"version": 1,\n "addresses": [}', ["line 2, column 16: not JSON: "]),
+        ('{"version": 1, "addresses": [', ["line 1, column 30: not JSON: "]),
+        ('{"version": 1} {}', ["line 1, column 16: not JSON: Extra data"]),
+        ("[" * 100_000, ["the file is nested too deeply"]),
+        ('{"a":' * 100_000, ["the file is nested too deeply"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_json(text: str, faults: list[str]) -> None:
+    check_faults(text, "json", faults)
+
+
+@pytest.mark.parametrize("place", [2, 3, 4])
+def test_a_comma_too_much_is_found_wherever_python_puts_the_fault(place: int) -> None:
+    assert _trailing_comma("[1, ]", place) == 2
+    assert _trailing_comma("[1, 2", place) is None
+
+
+# --- CSV ---------------------------------------------------------------------------------------------------
+
+COLUMNS = "label,address,blockchain,linked_wallet_ids,memo\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv(end: str) -> None:
+    text = f'{COLUMNS}"Z, ""A""",x,ETH,1;02,\n\nb,y,BTC,,0013\n'.replace("\n", end)
+    first, second = parse(text, "csv").rows
+    assert first.request == WhitelistRequest(
+        label='Z, "A"', address="x", blockchain="ETH", linked_wallet_ids=["1", "02"]
+    )
+    assert second.request == WhitelistRequest(label="b", address="y", blockchain="BTC", memo="0013")
+    assert (first.where, second.where) == ("line 2", "line 4")
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("", [NO_ADDRESSES]),
+        ("\n\n", [NO_ADDRESSES]),
+        (COLUMNS, [NO_ADDRESSES]),
+        ("label;address;blockchain\na;b;c\n", [
+            "line 1: the columns are separated by semicolons: save the file with commas",
+        ]),
+        ("label\taddress\n", ["line 1: the columns are separated by tabs: save the file with commas"]),
+        ("label,adress,' network,,label,linkedWalletIds\n1,2,3,4,5,6\n", [
+            "line 1: column 2: 'adress' is unknown; do you mean address?",
+            'line 1: column 3: "\' network" is unknown; do you mean network?',
+            "line 1: column 4 has no name",
+            "line 1: column 5: label: is given twice",
+            "line 1: column 6: 'linkedWalletIds' is unknown; do you mean linked_wallet_ids?",
+            "line 1: address: the header has no such column",
+            "line 1: the header has neither a column blockchain nor currency",
+        ]),
+        (f"{COLUMNS}a,b\na,b,c,1,m,n\n,,,,\n,,ETH,,\n", [
+            "line 2: has 2 cells, and the header has 5", "line 3: has 6 cells, and the header has 5",
+            "line 4: all cells are empty: remove the row", "line 5: label: is missing", "line 5: address: is missing",
+        ]),
+        (f'{COLUMNS}"mul\nti",x,ETH,,\na,y,,1;;2,\nb, z,ETH,1; 2,m \n', [
+            "line 2: label: contains a control or invisible character",
+            "line 4: linked_wallet_ids[1]: is empty", "line 4: neither blockchain nor currency is given",
+            "line 5: address: begins or ends with white space", "line 5: memo: begins or ends with white space",
+            "line 5: linked_wallet_ids[1]: begins or ends with white space",
+        ]),
+        (f'{COLUMNS}a,b,ETH,"12,15",\na,c,ETH,1;2 3,\n', [
+            f"line {n}: {what} has a comma, a semicolon or white space in it: separate ids with ';'"
+            for n, what in ((2, "linked_wallet_ids[0]: '12,15'"), (3, "linked_wallet_ids[1]: '2 3'"))
+        ]),
+        (f"{COLUMNS}a,b,ETH,,1.23457E+11\na,c,ETH,,\"1,2E+17\"\n", [
+            f"line {n}: memo: {number} is a number that a spreadsheet has rounded: format its column as text"
+            for n, number in ((2, "1.23457E+11"), (3, "1,2E+17"))
+        ]),
+        (f"{COLUMNS}a,b,ETH,,\nc,b,eth,,\n", ["line 3: address: the same destination as in line 2"]),
+        (f'{COLUMNS}a,b,ETH,,"x\n\n', ["line 2: the row that begins here is not CSV: "]),
+        (f'{COLUMNS}a,b,ETH,,\n"c"d,b,ETH,,\n', ["line 3: the row that begins here is not CSV: "]),
+        ('"label', ["line 1: the row that begins here is not CSV: "]),
+        (f"{COLUMNS}{'a' * 200_000},b,ETH,,\n", ["line 2: the row that begins here is not CSV: field larger than"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_csv(text: str, faults: list[str]) -> None:
+    check_faults(text, "csv", faults)
+
+
+def test_after_a_quoting_fault_nothing_more_is_read_and_it_says_so() -> None:
+    with pytest.raises(WhitelistFileError) as raised:
+        file.parse_whitelist(f'{COLUMNS}a, b,ETH,,\n"c"d,b,ETH,,\ne, f,ETH,,\n'.encode(), "csv")
+    assert [each.partition(":")[0] for each in raised.value.faults] == ["line 2", "line 3"]
+    assert raised.value.faults[1].endswith("; the rest of the file was not read")
+
+
+# --- bytes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", file.FORMATS)
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-be"])
+def test_another_encoding_of_unicode_is_named(format: str, encoding: str) -> None:
+    check_faults(
+        (HEAD + ROW).encode(encoding),
+        format,
+        [f"the file is {encoding.upper()}: " if len(encoding) == 6 else "the file is UTF-16, UTF-32 or no text: "],
+    )
+
+
+GOOD_FILES = {
+    "yaml": HEAD + ROW,
+    "json": f'{{"version": 1, "addresses": [\n\n{GOOD}]}}',
+    "csv": "label,address,blockchain\n\na,0xab,ETH\n",
+}
+
+
+@pytest.mark.parametrize("format", file.FORMATS)
+def test_what_is_wrong_with_bytes_and_characters(format: str) -> None:
+    good = GOOD_FILES[format].encode()
+    assert len(parse(good, format).rows) == 1
+    check_faults(b"\xef\xbb\xbf" + good, format, ["the file begins with a byte order mark (BOM): save it as UTF-8"])
+    with pytest.raises(WhitelistFileError, match=r'Excel\'s "CSV UTF-8" always writes one: .* its first three bytes$'):
+        parse(b"\xef\xbb\xbf" + good, format)
+    # Both are the first letter of the label, in the third line.
+    line = good.splitlines()[2]
+    place = line.index(b"a", 5 if format != "csv" else 0) if format != "json" else line.index(b'"a"') + 1
+    if format == "yaml":
+        place = line.rindex(b"a")
+    before, after = b"\n".join([*good.splitlines()[:2], line[:place]]), good.split(line, 1)[1]
+    rest = line[place + 1 :] + after
+    check_faults(
+        before + b"\xfc" + rest, format, [f"line 3: byte {place + 1} is 0xFC, not UTF-8: save the file as UTF-8"]
+    )
+    for character in "\0\a\x7f\x85\u2028\ufeff\ufffe":
+        fault = f"line 3, column {place + 1}: U+{ord(character):04X} is a control or invisible character: remove it"
+        check_faults(before + character.encode() + rest, format, [fault])
+    # One is no reason to keep silent about the other.
+    check_faults(before + b"\xff\a" + rest, format, ["line 3: byte", "line 3, column"])
+
+
+def test_a_fault_in_each_line_of_another_encoding() -> None:
+    text = HEAD + "".join(ROW.replace("label: a", "label: ü").replace("0xab", str(n)) for n in range(3))
+    check_faults(text.encode("latin-1"), "yaml", [f"line {3 + 3 * n}: byte 10 is 0xFC" for n in range(3)])
+
+
+def test_a_format_that_is_unknown() -> None:
+    check_faults("", "xml", ["the format must be one of yaml, json, csv, not 'xml'"])
+
+
+def test_a_file_that_is_too_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "list.yaml"
+    path.write_text(HEAD + ROW)
+    monkeypatch.setattr(file, "MAX_FILE_BYTES", len(HEAD + ROW))
+    assert read_whitelist_file(path, check_addresses=False).rows
+    path.write_text(HEAD + ROW + "\n")
+    with pytest.raises(WhitelistFileError, match=r"the file is larger than \d+ bytes: split it"):
+        read_whitelist_file(path, check_addresses=False)
+
+
+# --- files -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["yaml", "yml", "json", "csv", "YAML"])
+def test_the_format_is_that_of_the_name(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"list.{suffix}"
+    path.write_text(GOOD_FILES.get(suffix, GOOD_FILES["yaml"]))
+    found = read_whitelist_file(path, check_addresses=False)
+    assert (found.name, len(found.rows)) == (str(path), 1)
+
+
+def unreadable(path: Any) -> str:
+    with pytest.raises(WhitelistFileError) as caught:
+        read_whitelist_file(path)
+    assert len(caught.value.faults) == 1
+    return caught.value.faults[0]
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert unreadable("a.yaml") == f"{tmp_path}/a.yaml: there is no such file"
+    (tmp_path / "b.yaml").mkdir()
+    assert unreadable("b.yaml") == f"{tmp_path}/b.yaml: it is a directory"
+    os.mkfifo(tmp_path / "c.yaml")
+    assert unreadable(tmp_path / "c.yaml") == f"{tmp_path}/c.yaml: it is not a regular file"
+    (tmp_path / "d.yaml").symlink_to(tmp_path / "d.yaml")
+    assert unreadable("d.yaml") == f"{tmp_path}/d.yaml: Too many levels of symbolic links"
+    assert unreadable("e\0.yaml").endswith("embedded null byte")
+    names = "the file's name must end in .yaml, .yml, .json, .csv"
+    assert [unreadable(name) for name in ("list.txt", "list", "", "yaml")] == [names] * 4
+    assert unreadable(None) == unreadable(None) == "the path must be text, not NoneType"
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="may read every file")
+def test_a_file_of_somebody_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.touch(mode=0)
+    assert unreadable(path) == f"{path}: it may not be read by this user"
+
+
+def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert unreadable(tmp_path / "a.csv") == f"{tmp_path}/a.csv: it may not be read by this user"

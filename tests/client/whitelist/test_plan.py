@@ -1,0 +1,118 @@
+"""What a plan's hash covers, and what a plan may do at most."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from whitelist_plans import ADDRESS, OTHER, PENDING, ask, listed, plan, rows_of, unreadable
+
+from airflow_custody.client.whitelist.listing import Listing
+from airflow_custody.client.whitelist.plan import PlanLimits, PlanRow, WhitelistPlan
+from airflow_custody.client.whitelist.planner import make_plan
+
+# --- the hash ----------------------------------------------------------------------------------------------
+
+
+def test_the_hash_covers_what_is_done_and_where() -> None:
+    requests = [ask(address=f"0x{number:040x}", linked_wallet_ids=["2", "1"]) for number in range(20)]
+    extra = listed(5, address=OTHER)
+    options: dict[str, Any] = {"service": "https://one.example.com", "prune": True}
+    found = plan(requests, extra, **options)
+    shuffled = random.Random(1).sample(requests, len(requests))
+    swapped = [each.model_copy(update={"linked_wallet_ids": ["1", "2"]}) for each in shuffled]
+    same = [
+        plan(swapped, extra, **options, name="other.yaml"),
+        # What is merely observed.
+        plan([*requests, ask()], [extra, listed()], **options),
+        plan([*requests, ask()], [extra, listed(wire=PENDING)], **options),
+        plan([*requests, ask(label="x")], [extra, listed()], **options),
+        plan(requests, [extra, unreadable('{"address":"x"}')], **options),
+        plan(requests, [listed(5, address=OTHER, wire={"status": "OTHER", "trails": []})], **options),
+    ]
+    assert {each.plan_hash for each in same} == {found.plan_hash}
+    other = [
+        plan(requests[1:], extra, **options),
+        plan([*requests, ask()], extra, **options),
+        plan([requests[0].model_copy(update={"label": "x"}), *requests[1:]], extra, **options),
+        plan([requests[0].model_copy(update={"memo": "1"}), *requests[1:]], extra, **options),
+        plan(requests, extra, service="https://two.example.com", prune=True),
+        plan(requests, extra, service="https://one.example.com"),
+        # Another one, and the same one with another content.
+        plan(requests, listed(6, address=OTHER), **options),
+        plan(requests, listed(5, address=OTHER, label="x"), **options),
+    ]
+    assert len({found.plan_hash, *(each.plan_hash for each in other)}) == len(other) + 1
+    assert len(found.plan_hash) == 64
+
+
+def test_a_listing_without_what_was_created_gives_the_plan_that_was_approved() -> None:
+    requests = [ask(), ask(address=OTHER)]
+    before, after = Listing([listed(1, label="x", memo="1")]), Listing([listed(1, label="x", memo="1"), listed(2)])
+    approved = make_plan(rows_of(*requests), before)
+    assert make_plan(rows_of(*requests), after).plan_hash != approved.plan_hash
+    assert make_plan(rows_of(*requests), after.without(["2"])).plan_hash == approved.plan_hash
+
+
+# --- limits ------------------------------------------------------------------------------------------------
+
+
+def sized_plan(creates: int = 0, deletes: int = 0, *, unchanged: int = 0) -> WhitelistPlan:
+    rows = [PlanRow("create", "create", ask(), where="line 2")] * creates
+    rows += [PlanRow("unchanged", None, ask(), where="line 3", request_id="1")] * unchanged
+    return WhitelistPlan([*rows, *[PlanRow("undeclared", "delete", ask(), request_id="2")] * deletes])
+
+
+@pytest.mark.parametrize(
+    ("limits", "found", "faults"),
+    [
+        (PlanLimits(), sized_plan(10_000, 10, unchanged=100), []),
+        (PlanLimits(), sized_plan(0, 11, unchanged=100), ["it deletes 11, and max_deletes is 10"]),
+        (PlanLimits(max_deletes=None), sized_plan(0, 30, unchanged=70), []),
+        (
+            PlanLimits(max_deletes=None),
+            sized_plan(0, 31, unchanged=69),
+            ["it deletes 31 of the 100 requests at the service, and max_delete_percent is 30"],
+        ),
+        (PlanLimits(), sized_plan(0, 9), []),
+        (
+            PlanLimits(),
+            sized_plan(0, 10),
+            ["it deletes 10 of the 10 requests at the service, and max_delete_percent is 30"],
+        ),
+        (PlanLimits(max_deletes=0), sized_plan(0, 1), ["it deletes 1, and max_deletes is 0"]),
+        (PlanLimits(max_deletes=None, max_delete_percent=None), sized_plan(0, 100), []),
+        (PlanLimits(max_creates=1), sized_plan(1), []),
+        (PlanLimits(max_creates=0), sized_plan(1), ["it creates 1, and max_creates is 0"]),
+        (PlanLimits(max_create_percent=50), sized_plan(1, unchanged=1), []),
+        (
+            PlanLimits(max_create_percent=49.5),
+            sized_plan(1, unchanged=1),
+            ["it creates 1 of the 2 rows of the file, and max_create_percent is 49.5"],
+        ),
+        (PlanLimits(max_create_percent=0), sized_plan(), []),
+        (PlanLimits(max_create_percent=100), sized_plan(3), []),
+        (
+            PlanLimits(max_create_percent=float("nan")),
+            sized_plan(1),
+            ["it creates 1 of the 1 row of the file, and max_create_percent is nan"],
+        ),
+        (PlanLimits(must_keep=["Treasury", ADDRESS.upper(), ADDRESS[2:]]), sized_plan(1), []),
+        (PlanLimits(must_keep=ADDRESS), sized_plan(unchanged=1), []),
+        (
+            PlanLimits(must_keep=["treasury"]),
+            sized_plan(1),
+            ["must_keep names 'treasury', which the file does not have"],
+        ),
+        (PlanLimits(must_keep=[OTHER]), sized_plan(1), [f"must_keep names '{OTHER}', which the file does not have"]),
+        # At the service, but not in the file.
+        (
+            PlanLimits(must_keep=["Treasury"]),
+            sized_plan(0, 1),
+            ["must_keep names 'Treasury', which the file does not have"],
+        ),
+    ],
+)
+def test_limits(limits: PlanLimits, found: WhitelistPlan, faults: list[str]) -> None:
+    assert list(limits.faults(found)) == faults

@@ -1,0 +1,294 @@
+"""A plan as Markdown, JSON and plain text."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from airflow_custody.client import WhitelistRequest
+from airflow_custody.client.text_table import format_table
+from airflow_custody.client.whitelist.plan import STATES, PlanRow, WhitelistPlan
+from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
+
+ADDRESS = "0x" + "ab" * 20
+REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
+CREATE = PlanRow("create", "create", REQUEST, where="line 3")
+DELETE = PlanRow("undeclared", "delete", REQUEST, request_id="3711", status="APPROVED", hash="ab")
+HOSTILE = [
+    "a|b",
+    "a\\|b\\",
+    "a\n\n# Heading\n\n| x |",
+    "`code`",
+    "``",
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "[x](javascript:alert(1))",
+    "![x](https://example.com/x.png)",
+    "<https://example.com>",
+    "https://example.com www.example.com someone@example.com",
+    "@someone #1",
+    "| --- |\n",
+    "{{ var.value.secret }} {% raw %} {# x #}",
+    "&lt;b&gt; &#124;",
+    "**bold** _it_ ~~gone~~",
+    "$`x`$ $y$",
+    " x",
+    "| a |",
+    "\u202egnp.exe\u200b\u2066",
+    "\x1b[31mred\x07\r",
+    "\ud800",
+]
+
+
+def plan(*rows: PlanRow) -> WhitelistPlan:
+    return WhitelistPlan(rows, "https://custody.example.com", "treasury.yaml")
+
+
+def hostile_row(text: str) -> PlanRow:
+    """Return a row that has a text in every place."""
+    names = [name for name in WhitelistRequest.model_fields if not name.startswith("linked")]
+    request = REQUEST.model_copy(update={**dict.fromkeys(names, text), "linked_wallet_ids": [text]})
+    fields = ("label", text)
+    return PlanRow(
+        "differs", None, request, text, text, text, text, fields, note=text, shown=dict.fromkeys(fields, text)
+    )
+
+
+def parse(text: str) -> list[Token]:
+    # GitHub's flavour, without the package that finds bare addresses: the test below has its own eye for them.
+    return MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(text)
+
+
+def tables(tokens: list[Token]) -> list[list[list[Token]]]:
+    """Return, for each table, its rows, and of each the inline token of each cell."""
+    found: list[list[list[Token]]] = []
+    in_table = False
+    for token in tokens:
+        if token.type == "table_open":
+            found.append([])
+            in_table = True
+        elif token.type == "table_close":
+            in_table = False
+        elif token.type == "tr_open":
+            found[-1].append([])
+        elif token.type == "inline" and in_table:
+            found[-1][-1].append(token)
+    return found
+
+
+def text_of(token: Token) -> str:
+    return "".join(each.content for each in token.children or ())
+
+
+def assert_harmless(text: str, rows: int) -> list[list[str]]:
+    """Check that a report has the tokens of its frame and no others; return the cells of its rows."""
+    tokens = parse(text)
+    assert [token.tag for token in tokens if token.type == "heading_open"] == ["h2"]
+    blocks = {token.type.removesuffix("_open").removesuffix("_close") for token in tokens}
+    assert blocks <= {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "inline"}
+    children = [child for token in tokens for child in token.children or ()]
+    assert {child.type for child in children} <= {"text", "text_special", "code_inline", "strong_open", "strong_close"}
+    # What finds links, mentions and the like in rendered text leaves code alone.
+    plain = " ".join(child.content for child in children if child.type == "text")
+    assert not any(each in plain for each in ("http", "www.", "@", "#", "\\"))
+    assert not any(unicodedata.category(each) in ("Cf", "Cs") for each in text)
+    assert not any(each in text for each in ("{{", "{%", "{#"))
+    counts, *others = tables(tokens)
+    assert [len(row) for row in counts] == [3] * (1 + len(STATES))
+    assert [len(table) for table in others] == ([rows + 1] if rows else [])
+    assert all(len(row) == 8 for table in others for row in table)
+    return [[text_of(cell) for cell in row] for table in others for row in table[1:]]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_value_breaks_out_of_its_cell(text: str) -> None:
+    hostile = replace(plan(hostile_row(text), CREATE), name=text, service=text)
+    cells = assert_harmless(plan_to_markdown(hostile), 2)
+    assert cells[0][:3] == ["create", "ETH", ADDRESS]
+    table = plan_to_table(hostile, all_rows=True)
+    assert len(table.splitlines()) == 5
+    assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs") for each in table.replace("\n", ""))
+    json.dumps(plan_to_json(hostile))
+
+
+@given(st.lists(st.text(max_size=40) | st.text("|`\\{}<>[]()!#@&$*_~-:/.\n ab", max_size=40), max_size=4))
+def test_a_report_has_exactly_its_rows(texts: list[str]) -> None:
+    cells = assert_harmless(plan_to_markdown(plan(*map(hostile_row, texts))), len(texts))
+    for row, text in zip(cells, texts, strict=True):
+        if text.isascii() and text.isprintable() and text == " ".join(text.split()) and "\\u" not in text:
+            assert row[1:5] == [f"{text} ({text})" if text else "", text, text, text]
+
+
+def test_shows_all_that_will_be_asked_for() -> None:
+    fields: dict[str, Any] = {
+        "label": "Trésor",
+        "address": ADDRESS,
+        "blockchain": "ETH",
+        "linked_internal_address_ids": ["12", "13"],
+        "linked_wallet_ids": ["7"],
+        "network": "mainnet",
+        "memo": "007",
+        "address_type": "exchange",
+        "contract_type": "ERC20",
+        "customer_id": "c-1",
+        "exchange_account_id": "9",
+        "visibility_group_id": "g-2",
+    }
+    assert {*fields, "currency"} == set(WhitelistRequest.model_fields)
+    row = replace(CREATE, request=WhitelistRequest(**fields))
+    (cells,) = assert_harmless(plan_to_markdown(plan(row)), 1)
+    assert cells == [
+        "create",
+        "ETH (mainnet)",
+        ADDRESS,
+        "007",
+        "Trésor",
+        "linked_internal_address_ids: 12, 13, linked_wallet_ids: 7, address_type: exchange, contract_type: ERC20, "
+        "customer_id: c-1, exchange_account_id: 9, visibility_group_id: g-2",
+        "",
+        "line 3",
+    ]
+    table = plan_to_table(plan(row))
+    (data,) = plan_to_json(plan(row))["rows"]
+    assert data["request"] == fields
+    for name, value in fields.items():
+        shown = ", ".join(value) if isinstance(value, list) else value
+        assert shown in table, name
+    assert "currency" not in data["request"]
+    by_currency = replace(CREATE, request=WhitelistRequest(label="x", address=ADDRESS, currency="BTC"))
+    assert assert_harmless(plan_to_markdown(plan(by_currency)), 1)[0][1] == "BTC"
+
+
+def test_reads_well() -> None:
+    differs = PlanRow(
+        "differs", None, REQUEST, "line 4", "3712", "APPROVED", fields=("label", "linked_wallet_ids", "envelope"),
+        note="its envelope's chain 'BTC' is not the chain in its payload, 'ETH'",
+        shown={"label": "Cold", "linked_wallet_ids": ""},
+    )  # fmt: skip
+    unreadable = PlanRow("unreadable", request_id="3713", note="its payload is not JSON.", shown={"address": "rX"})
+    rows = [PlanRow("unchanged", request=REQUEST, where="line 1"), differs, DELETE, CREATE, unreadable]
+    rows.append(PlanRow("pending", request=REQUEST, where="line 9", request_id="3714", note="asked for already"))
+    found = plan(*rows)
+    report = plan_to_markdown(found)
+    assert report.startswith(
+        "## Whitelist plan: `treasury.yaml`\n\n"
+        "Service: `https://custody.example.com`\n\n"
+        "**Creates 1 whitelisting request and deletes 1.**\n\n"
+        f"Plan hash: `{found.plan_hash}`\n\n| State | Rows | Meaning |\n"
+    )
+    assert "| unchanged | 1 |" in report
+    cells = assert_harmless(report, 5)
+    assert [row[0] for row in cells] == ["undeclared: delete", "create", "differs", "unreadable", "pending"]
+    assert cells[2][7] == (
+        "label: file Treasury, service Cold; linked_wallet_ids: file none, service none; envelope; "
+        "its envelope's chain 'BTC' is not the chain in its payload, 'ETH'; line 4"
+    )
+    assert cells[3][2:] == ["rX", "", "", "", "3713", "its payload is not JSON."]
+    table = plan_to_table(found).splitlines()
+    assert table[0] == "1 create, 1 pending, 1 unchanged, 1 differs, 1 undeclared, 0 rejected, 1 unreadable."
+    assert [line.split()[0] for line in table[2:-1]] == ["differs", "undeclared", "create", "unreadable", "pending"]
+    assert "label: file 'Treasury', service 'Cold'" in table[2]
+    assert table[-1] == f"Plan hash: {found.plan_hash}"
+    assert len(plan_to_table(found, all_rows=True).splitlines()) == len(table) + 1
+    data = plan_to_json(found)
+    assert {name: value for name, value in data.items() if name != "rows"} == {
+        "plan_hash": found.plan_hash,
+        "service": "https://custody.example.com",
+        "file": "treasury.yaml",
+        "counts": found.counts,
+        "has_changes": True,
+    }
+    assert data["rows"][1] == {
+        "state": "differs",
+        "action": None,
+        "where": "line 4",
+        "id": "3712",
+        "status": "APPROVED",
+        "fields": ["label", "linked_wallet_ids", "envelope"],
+        "shown": {"label": "Cold", "linked_wallet_ids": ""},
+        "note": "its envelope's chain 'BTC' is not the chain in its payload, 'ETH'",
+        "request": {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"},
+    }
+    assert data["rows"][4]["request"] is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([CREATE] * 3, "Creates 3 whitelisting requests and deletes none."),
+        ([CREATE] * 1234, "Creates 1,234 whitelisting requests and deletes none."),
+        ([DELETE] * 2, "Creates no whitelisting request and deletes 2."),
+        ([], "There is nothing to do."),
+        ([PlanRow("pending")], "There is nothing to do."),
+        ([PlanRow("undeclared")], "Creates and deletes nothing; 1 row differs from the service all the same."),
+        ([PlanRow("differs")] * 2, "Creates and deletes nothing; 2 rows differ from the service all the same."),
+    ],
+)
+def test_says_what_applying_does(rows: list[PlanRow], sentence: str) -> None:
+    assert f"\n**{sentence}**\n" in plan_to_markdown(plan(*rows))
+
+
+def test_shows_the_first_rows_and_says_how_many_there_are() -> None:
+    report = plan_to_markdown(plan(*[CREATE] * 5000, *[DELETE] * 3))
+    cells = assert_harmless(report, 100)
+    assert [row[0] for row in cells] == ["undeclared: delete"] * 3 + ["create"] * 97
+    assert report.endswith("\n\nAnd 4,903 more: see `custody whitelist plan`.\n")
+    assert assert_harmless(plan_to_markdown(plan(CREATE), limit=0), 0) == []
+    assert "\n1 more: see" in plan_to_markdown(plan(CREATE), limit=0)
+    assert "more: see" not in plan_to_markdown(plan(*[CREATE] * 100))
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "|" * 10_000, "\u202e" * 10_000, "é" * 10_000, "a b"])
+def test_a_report_of_any_size_is_bounded(text: str) -> None:
+    report = plan_to_markdown(plan(*[hostile_row(text)] * 10_000), limit=10_000)
+    assert 50_000 < len(report.encode()) < 100_000
+    shown = report.count("\n| **differs")
+    assert f"\nAnd {10_000 - shown:,} more: see" in report
+    assert_harmless(report, shown)
+
+
+def test_what_is_cut_says_so() -> None:
+    request = REQUEST.model_copy(update={"address": "a" * 512, "memo": "1" * 513, "label": "l" * 200})
+    report = plan_to_markdown(plan(replace(CREATE, request=request)))
+    assert f"| `{'a' * 512}` | `{'1' * 512}` (cut: it has 513 characters) |" in report
+    assert f"| `{'l' * 120}` (cut: it has 200 characters) |" in report
+    table = plan_to_table(plan(replace(CREATE, request=request)))
+    assert "a" * 512 in table
+    assert "1… (513 characters)" in table
+
+
+@pytest.mark.parametrize(
+    ("address", "label", "shown_address", "shown_label"),
+    [
+        # An o of the Cyrillic alphabet; a label in that alphabet is readable.
+        ("r\u043ex", "Tr\u043easury", "r\\u043ex", "Tr\\u043easury"),
+        ("rx", "\u041a\u0430\u0441\u0441\u0430", "rx", "\u041a\u0430\u0441\u0441\u0430"),
+        ("rx", "Trésor 金庫", "rx", "Trésor 金庫"),
+        ("rx", "a\u00a0b  c ", "rx", "a\\u00a0b \\u0020c\\u0020"),
+        ("\\u043e", "\\u0020", "\\u005cu043e", "\\u005cu0020"),
+    ],
+)
+def test_what_looks_alike_is_told_apart(address: str, label: str, shown_address: str, shown_label: str) -> None:
+    request = REQUEST.model_copy(update={"address": address, "label": label})
+    (cells,) = assert_harmless(plan_to_markdown(plan(replace(CREATE, request=request))), 1)
+    assert (cells[2], cells[4]) == (shown_address, shown_label)
+
+
+def test_a_table_is_aligned() -> None:
+    text = format_table(("NAME", "N"), [("a", 1), ("long", None), ("x\x1b[2J\ny", "é")], max_width=20)
+    assert text.splitlines() == [
+        "NAME               N",
+        "a                  1",
+        "long",
+        "x\\u001b[2J\\u000ay  é",
+    ]
+    assert format_table(("NAME",), []) == "NAME"
+    assert format_table(("N",), [("x" * 50,)], max_width=20).splitlines()[1] == "xxx… (50 characters)"

@@ -1,0 +1,450 @@
+"""How rows of a file and requests at the service are matched."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, listed, plan, rows_of, states, unreadable
+
+from airflow_custody.client import CustodyRequestError, WhitelistEnvelope
+from airflow_custody.client.whitelist.listing import Listing
+from airflow_custody.client.whitelist.matching import differing_fields
+from airflow_custody.client.whitelist.plan import CHANGES, STATES
+from airflow_custody.client.whitelist.planner import make_plan
+
+# --- one row, one request ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "state", "fields"),
+    [
+        ({}, {}, "unchanged", ()),
+        ({"blockchain": "eth"}, {}, "unchanged", ()),
+        ({"blockchain": None, "currency": "ETH"}, {}, "unchanged", ()),
+        ({}, {"wire": PENDING}, "pending", ()),
+        ({}, {"wire": {"status": None}}, "pending", ()),
+        ({}, {"wire": {"status": "Rejected"}}, "rejected", ()),
+        ({}, {"wire": {"status": "Rejected"}, "label": "Other"}, "rejected", ("label",)),
+        ({}, {"label": "Other"}, "differs", ("label",)),
+        ({}, {"label": "treasury"}, "differs", ("label",)),
+        ({}, {"wire": PENDING, "label": "Other"}, "differs", ("label",)),
+        # The same address in another spelling.
+        ({"address": ADDRESS.upper().replace("X", "x")}, {}, "unchanged", ()),
+        ({}, {"address": ADDRESS[2:].upper()}, "unchanged", ()),
+        ({"address": "bc1" + "q" * 39}, {"address": "BC1" + "Q" * 39}, "unchanged", ()),
+        ({"address": CASH}, {"address": CASH.partition(":")[2]}, "unchanged", ()),
+        ({"address": XRP}, {"address": XRP.lower()}, "differs", ("address",)),
+        ({"address": XRP}, {"address": XRP.swapcase()}, "differs", ("address",)),
+        ({}, {"address": f" {ADDRESS}\u200a"}, "differs", ("address",)),
+        ({"address": f"eth:{ADDRESS}"}, {"address": f"arb1:{ADDRESS}"}, "differs", ("address",)),
+        # The memo in the address; another form of it.
+        ({"address": XRP, "memo": "12345"}, {"address": f"{XRP}:12345"}, "differs", ("address", "memo")),
+        ({"address": XRP, "memo": "12345"}, {"address": f"ripple:{XRP}?dt=12345"}, "differs", ("address", "memo")),
+        ({"memo": "007"}, {"memo": "7"}, "differs", ("memo",)),
+        ({"memo": "7"}, {"memo": ""}, "differs", ("memo",)),
+        ({"address": CASH}, {"address": LEGACY}, "differs", ("address",)),
+        ({"address": "0x" + "ab" * 20}, {"address": "xdc" + "ab" * 20}, "differs", ("address",)),
+        ({"address": "nano_3" + "x1y" * 19}, {"address": "xrb_3" + "x1y" * 19}, "differs", ("address",)),
+        # A chain or a network by another name.
+        ({}, {"currency": "Ethereum"}, "unchanged", ()),
+        ({}, {"currency": "Ethereum", "label": "Other"}, "differs", ("label",)),
+        ({"blockchain": "Polygon"}, {"currency": "POL", "label": "Other"}, "differs", ("label",)),
+        ({"blockchain": "matic"}, {"currency": "Polygon"}, "unchanged", ()),
+        ({}, {"currency": "Ether"}, "differs", ("blockchain",)),
+        ({}, {"currency": "Ether", "label": "Treas"}, "differs", ("blockchain", "label")),
+        ({}, {"currency": None}, "differs", ("blockchain",)),
+        ({"network": "mainnet"}, {"network": "main"}, "unchanged", ()),
+        ({"network": "livenet"}, {"network": "Mainnet", "label": "Other"}, "differs", ("label",)),
+        ({"network": "main"}, {"wire": {"network": "ethereum-mainnet"}}, "unchanged", ()),
+        ({"network": "mainnet"}, {"network": "first"}, "differs", ("network",)),
+        ({"network": "testnet"}, {"network": "Testnet"}, "unchanged", ()),
+        # With and without the checksum of HIP-15; with that of another ledger.
+        ({"address": "0.0.123"}, {"address": "0.0.123-vfmkw", "label": "Other"}, "differs", ("label",)),
+        ({"address": "0.0.123-vfmkw"}, {"address": "0.0.123"}, "unchanged", ()),
+        ({"address": "0.0.123-vfmkw"}, {"address": "0.0.123-esxsf"}, "differs", ("address",)),
+        ({"network": "mainnet"}, {}, "differs", ("network",)),
+        ({"network": "mainnet"}, {"wire": {"network": "mainnet"}}, "unchanged", ()),
+        ({"network": "mainnet"}, {"network": "mainnet"}, "unchanged", ()),
+        ({"network": "mainnet"}, {"network": "mainnet", "wire": {"network": "testnet"}}, "differs", ("envelope",)),
+        # What the service fills in; what it leaves out.
+        ({}, {"network": "mainnet", "addressType": "individual", "tnParticipantID": "p", "x": ""}, "unchanged", ()),
+        ({}, {"tag": "99"}, "differs", ("tag",)),
+        ({}, {"copy": 0}, "differs", ("copy",)),
+        ({}, {"a.b": 1}, "differs", ("'a.b'",)),
+        ({}, {"customer_id": "c"}, "differs", ("customer_id",)),
+        (
+            {"linked_wallet_ids": ["7"]},
+            {"linkedWallets": [{"id": 7, "name": "Hot", "path": "m/1", "more": None}]},
+            "unchanged",
+            (),
+        ),
+        (
+            {"linked_wallet_ids": ["7"]},
+            {"linkedWallets": [{"id": 7, "limit": 9}]},
+            "differs",
+            ("linkedWallets.limit",),
+        ),
+        ({"address_type": "individual"}, {}, "unchanged", ()),
+        ({"address_type": "exchange"}, {"addressType": "individual"}, "differs", ("address_type",)),
+        ({}, {"customerId": "c"}, "differs", ("customer_id",)),
+        ({}, {"linkedWallets": [{"id": 7}]}, "differs", ("linked_wallet_ids",)),
+        ({"linked_wallet_ids": ["7", "8"]}, {"linkedWallets": [{"id": 8}, {"id": "7"}]}, "unchanged", ()),
+        ({"linked_wallet_ids": ["007"]}, {"linkedWallets": [{"id": 7}]}, "unchanged", ()),
+        ({"linked_wallet_ids": ["7"]}, {"linkedWallets": [{"id": 7}, {"id": 8}]}, "differs", ("linked_wallet_ids",)),
+        ({"linked_wallet_ids": ["7"]}, {"linkedWallets": [7]}, "differs", ("linked_wallet_ids",)),
+        ({"linked_wallet_ids": ["0"]}, {"linkedWallets": [{}]}, "differs", ("linked_wallet_ids",)),
+        ({"linked_wallet_ids": ["7"]}, {}, "differs", ("linked_wallet_ids",)),
+        ({}, {"linkedWallets": "all"}, "differs", ("linked_wallet_ids",)),
+        ({"exchange_account_id": "9"}, {"exchangeAccountId": 9}, "unchanged", ()),
+        ({"exchange_account_id": "1"}, {"exchangeAccountId": True}, "differs", ("exchange_account_id",)),
+        ({"visibility_group_id": "g"}, {"wire": {"visibilityGroupID": "g"}}, "unchanged", ()),
+        ({"visibility_group_id": "g"}, {}, "differs", ("envelope",)),
+        # An envelope that says something else, or nothing that anybody knows.
+        ({}, {"wire": {"action": "ARCHIVE"}}, "differs", ("envelope.action",)),
+        ({}, {"wire": {"action": "destroy", "blockchain": "BTC"}}, "differs", ("envelope", "envelope.action")),
+        ({}, {"wire": {"action": "withdraw", **PENDING}}, "differs", ("envelope.action",)),
+        ({}, {"wire": {"action": "delete"}}, "differs", ("envelope",)),
+        ({}, {"wire": {"blockchain": "BTC"}}, "differs", ("envelope",)),
+    ],
+)
+@pytest.mark.parametrize("prune", [False, True])
+def test_what_is_at_the_service_is_neither_created_nor_deleted(
+    asked: dict[str, Any], shown: dict[str, Any], state: str, fields: tuple[str, ...], prune: bool
+) -> None:
+    found = plan(ask(**asked), listed(**shown), prune=prune)
+    (row,) = found.rows
+    assert (row.state, row.action, row.request_id, row.where) == (state, None, "3711", "line 2")
+    assert sorted(row.fields) == sorted(fields)
+    assert set(row.shown) == {*fields} - {"envelope", "linkedWallets.limit", "'a.b'"}
+    assert row.hash == listed(**shown).hash
+    assert found.has_changes == (state in CHANGES)
+    assert found.counts == {each: int(each == state) for each in STATES}
+    assert found.operations == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({"address": OTHER}, {}),
+        ({"label": "Other", "address": OTHER}, {}),
+        ({"memo": "7"}, {"memo": "8"}),
+        ({}, {"memo": "8"}),
+        ({"label": "Other", "blockchain": "MATIC"}, {}),
+        ({"label": "Other", "network": "testnet"}, {"network": "mainnet"}),
+        ({"label": "Other", "address": CASH}, {"address": LEGACY}),
+        ({"address": LEGACY}, {"address": "1" + LEGACY[:0:-1]}),
+        ({"address": "bc1q" + "q" * 38}, {"address": "bc1p" + "p" * 58}),
+        ({"blockchain": "BTC", "address": LEGACY}, {}),
+        ({"address": "my_treasury.near"}, {"address": "our_treasury.near"}),
+    ],
+)
+def test_another_destination_is_another_row(asked: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert states(plan(ask(**asked), listed(**shown))) == [("create", "create", ""), ("undeclared", None, "3711")]
+    found = plan(ask(**asked), listed(**shown), prune=True)
+    assert states(found) == [("create", "create", ""), ("undeclared", "delete", "3711")]
+    assert found.has_changes
+
+
+def test_says_what_the_service_has_instead() -> None:
+    envelope = listed(
+        label="Cold",
+        customerId=None,
+        linkedWallets=[{"id": 8, "name": "x"}],
+        memo="７",
+        wire={"action": "delete"},
+    )
+    (row,) = plan(ask(customer_id="c", linked_wallet_ids=["7"], memo="7"), envelope).rows
+    assert row.shown == {"label": "Cold", "customer_id": "", "linked_wallet_ids": "8", "memo": "７"}
+    assert {*row.fields} == {*row.shown, "envelope"}
+    assert "its envelope's action 'delete' does not say that an address is created" in row.note
+    (row,) = plan(ask(), listed(network="mainnet", contractType="x")).rows
+    assert row.note == "filled in by the service: network, contractType"
+    (row,) = plan(ask(), listed(wire=PENDING)).rows
+    assert row.note == "asked for already, status PENDING"
+    (row,) = plan(ask(), listed(label="x" * 5000)).rows
+    assert len(row.shown["label"]) < 1100
+    (row,) = plan(ask(address=CASH), listed(address=LEGACY)).rows
+    assert "give the row another label" in row.note
+
+
+# --- pending or in effect ----------------------------------------------------------------------------------
+
+
+def test_what_is_pending_is_no_change_and_what_nobody_named_is_one() -> None:
+    envelope = listed(wire={"status": "FROZEN"})
+    rows = rows_of(ask())
+    (row,) = make_plan(rows, Listing([envelope])).rows
+    assert row.state == "pending"
+    # It is not pending, and not in effect either.
+    (row,) = make_plan(rows, Listing([envelope], settled_ids=frozenset({"3711"}))).rows
+    assert (row.state, row.fields, row.shown) == ("differs", ("status",), {"status": "FROZEN"})
+    assert "neither in effective_statuses nor in rejected_statuses" in row.note
+    (row,) = make_plan(rows, Listing([envelope], frozenset({"3711"}), frozenset({"3711"}))).rows
+    assert row.state == "pending"
+    (row,) = make_plan(rows, Listing([envelope]), effective_statuses=["frozen"]).rows
+    assert row.state == "unchanged"
+    (row,) = make_plan(rows, Listing([envelope]), rejected_statuses=["frozen"]).rows
+    assert row.state == "rejected"
+    (row,) = make_plan(rows, Listing([envelope]), effective_statuses=None).rows
+    assert row.state == "unchanged"
+    # Pending for this user, whatever its status says.
+    (row,) = make_plan(rows, Listing([listed()], frozenset({"3711"})), effective_statuses=None).rows
+    assert row.state == "pending"
+
+
+# --- several rows, several requests ------------------------------------------------------------------------
+
+
+def test_the_best_request_is_a_rows() -> None:
+    pending, other = listed(2, wire=PENDING), listed(3, label="Other")
+    rejected, effective, again = listed(1, wire={"status": "rejected"}), listed(10), listed(9)
+    assert states(plan(ask(), [rejected, other])) == [("differs", None, "3")]
+    assert states(plan(ask(), [rejected, other, pending])) == [("pending", None, "2"), ("undeclared", None, "3")]
+    found = plan(ask(), [rejected, pending, effective, again], prune=True)
+    assert states(found) == [("unchanged", None, "9"), ("undeclared", None, "2"), ("undeclared", None, "10")]
+    # A duplicate is a change, and deleting it is a person's decision: it may take the address with it.
+    assert found.rows[2].note == "may be for the same destination as line 2, so it is not deleted"
+    assert found.has_changes
+
+
+def test_a_request_that_is_a_rows_own_is_not_another_rows() -> None:
+    # The one without a memo is there; the one with a memo might be it, had the service lost the memo.
+    for requests in ([ask(memo="7"), ask()], [ask(), ask(memo="7")]):
+        found = plan(requests, listed())
+        assert {(row.request.memo, row.state) for row in found.rows if row.request} == {
+            ("7", "create"),
+            (None, "unchanged"),
+        }
+    # One that another row has taken, whose network may be spelled differently, hides behind one without a memo.
+    trading = [ask(label="Trading"), ask(label="Trading", memo="7", network="first")]
+    found = plan(
+        [ask(memo="7"), *trading],
+        [listed(1, label="Trading", network="main"), listed(2, label="Trading", memo="7", network="main")],
+    )
+    assert [row.state for row in found.rows] == ["differs", "unchanged", "differs"]
+    # The same if it differs in something else.
+    found = plan([ask(memo="7"), ask()], listed(label="Other"))
+    assert [row.state for row in found.rows] == ["create", "differs"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_network_that_is_the_services_affair(order: int) -> None:
+    named, unnamed = ask(network="testnet"), ask()
+
+    def found(*envelopes: WhitelistEnvelope) -> dict[str | None, str]:
+        rows = plan([named, unnamed][::order], envelopes, prune=True).rows
+        assert not any(row.action == "delete" for row in rows)
+        return {row.request.network: row.state for row in rows if row.request and row.where}
+
+    testnet, mainnet = listed(1, network="testnet"), listed(2, network="mainnet")
+    assert found(testnet, mainnet) == {"testnet": "unchanged", None: "unchanged"}
+    # With the same label, the service's network may be the file's by another name.
+    assert found(mainnet) == {"testnet": "differs", None: "unchanged"}
+    # It may be the row's that leaves the network to the service.
+    assert found(testnet) == {"testnet": "unchanged", None: "differs"}
+    # A service that shows no network.
+    assert found(listed()) == {"testnet": "differs", None: "unchanged"}
+    # Nothing is there: creating both would create the same twice, if the service's network is testnet.
+    assert found() == {"testnet": "create", None: "differs"}
+
+
+def test_thousands_of_memos_of_one_address() -> None:
+    requests = [ask(memo=str(number), label=f"Customer {number}") for number in range(1, 4001)]
+    envelopes = [listed(number, memo=str(number), label=f"Customer {number}") for number in range(2001, 6001)]
+    counts = plan(requests, envelopes, prune=True).counts
+    assert (counts["create"], counts["unchanged"], counts["undeclared"]) == (2000, 2000, 2000)
+    # At a service that shows no memo, anyone may be anyone's: nothing is created, and nothing is deleted.
+    for label in ("{}", "Customer {}", "Customer", "x{}"):
+        hidden = [listed(number, label=label.format(number)) for number in range(2001, 6001)]
+        assert plan(requests, hidden, prune=True).counts["differs"] == 4000
+    others: list[dict[str, Any]] = [{"currency": "MATIC"}, {"network": "first"}]
+    for other in others:
+        hidden = [listed(number, label=f"x{number}", **other) for number in range(2001, 6001)]
+        found = plan([ask(memo=each.memo, label=each.label, network="testnet") for each in requests], hidden)
+        assert (found.counts["create"], found.counts["undeclared"]) == (4000, 4000)
+
+
+def test_two_rows_for_one_destination_are_refused() -> None:
+    with pytest.raises(CustodyRequestError, match="line 2 and line 3 are for the same destination"):
+        plan([ask(), ask(address=ADDRESS.upper(), label="Other", blockchain="eth")], [])
+    with pytest.raises(CustodyRequestError, match=r"line 2 and line 3 are .*; line 4 and line 5 are"):
+        plan([ask(network="main"), ask(blockchain="Ethereum", network="mainnet"), *[ask(memo="7")] * 2], [])
+    assert [row.state for row in plan([ask(memo="1"), ask(memo="2"), ask(blockchain="MATIC")], []).rows] == [
+        "create"
+    ] * 3
+
+
+def test_a_chain_by_another_name_is_one_of_the_rows() -> None:
+    # Nobody knows whose.
+    requests = [ask(), ask(blockchain="MATIC"), ask(label="Other", blockchain="SOL")]
+    found = plan(requests, [listed(1, currency="Ether")], prune=True)
+    assert states(found) == [("differs", None, "1"), ("differs", None, ""), ("create", "create", "")]
+    assert "request 1 may be for this row or for line 2, so nothing is created" in found.rows[1].note
+    found = plan(requests[:2], [listed(1, currency="Ether"), listed(2, currency="Poly")])
+    assert [row.state for row in found.rows] == ["differs", "differs"]
+    assert [row.state for row in plan(requests[:2], [listed(1)]).rows] == ["unchanged", "create"]
+
+
+def test_an_address_in_another_form_is_one_of_the_rows() -> None:
+    new = [ask(blockchain="BCH", address=each) for each in (CASH, CASH[:-1] + "6")]
+    old = listed(1, currency="BCH", address=LEGACY), listed(2, currency="BCH", address=LEGACY[:-1] + "v")
+    assert states(plan(new, old[:1], prune=True)) == [("differs", None, ""), ("differs", None, "1")]
+    assert states(plan(new[:1], old, prune=True)) == [("differs", None, "1"), ("undeclared", None, "2")]
+    # A request that certainly is a row's own stops no other row.
+    rest = ask(blockchain="BCH", address=LEGACY)
+    for network in (None, "mainnet"):
+        envelope = listed(1, currency="BCH", address=LEGACY, network=network)
+        assert [row.state for row in plan([*new, rest], envelope).rows] == ["create", "create", "unchanged"]
+
+
+# --- what cannot be read -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("envelope", "blocked"),
+    [
+        (unreadable(None), ["ETH", "BTC"]),
+        (unreadable(None, blockchain="eth"), ["ETH"]),
+        (unreadable(None, blockchain="SOL"), []),
+        (unreadable("{"), ["ETH", "BTC"]),
+        (unreadable("[" * 100_000, blockchain="BTC"), ["BTC"]),
+        (unreadable('{"currency":"BTC"}'), ["BTC"]),
+        (unreadable(json.dumps({"address": ADDRESS.upper()})), ["ETH"]),
+        (unreadable(json.dumps({"address": ADDRESS}).replace("a", "\\u0061")), ["ETH"]),
+        (unreadable(json.dumps({"address": "x", "note": ADDRESS})), ["ETH"]),
+        (unreadable('{"address":"\\u0030x' + "ab" * 19 + '\\u0061b"}'), ["ETH"]),
+        (unreadable('{"address":"x","label":"cold \\u00e9"}'), ["BTC"]),
+        (unreadable('{"address":"x","label":"Cold"}'), []),
+        (unreadable(json.dumps({"address": "x" * 20_000})), ["ETH", "BTC"]),
+        (listed(3799, address=None), ["ETH"]),
+        (listed(3799, address=["x"], currency="BTC"), ["BTC"]),
+        (listed(3799, address=" "), ["ETH"]),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_stops_what_it_may_be(envelope: WhitelistEnvelope, blocked: list[str]) -> None:
+    requests = [
+        ask(),
+        ask(label="Cold é", address=LEGACY, blockchain="BTC"),
+        ask(label="Third", blockchain="XRP", address=XRP),
+    ]
+    blocked_lines = {"ETH": "line 2", "BTC": "line 3"}
+    found = plan(requests[:2] if "BTC" in blocked else requests, [envelope], prune=True)
+    *rows, last = found.rows
+    assert {row.where for row in rows if row.state == "unreadable"} == {blocked_lines[each] for each in blocked}
+    assert all(row.action == ("create" if row.state == "create" else None) for row in rows)
+    assert (last.state, last.action, last.request_id, last.where) == ("unreadable", None, "3799", "")
+    assert last.note
+    assert found.has_changes
+    # What is there is there.
+    assert plan(ask(), [envelope, listed()]).rows[0].state == "unchanged"
+
+
+def test_many_that_cannot_be_read_stop_everything() -> None:
+    envelopes = [listed(number, address=None, currency="SOL") for number in range(1, 102)]
+    assert plan(ask(), envelopes[1:]).rows[0].state == "create"
+    assert plan(ask(), envelopes).rows[0].state == "unreadable"
+
+
+# --- deleting ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("envelope", "state", "action"),
+    [
+        (listed(), "undeclared", "delete"),
+        (listed(wire=PENDING), "undeclared", "delete"),
+        (listed(wire={"action": "delete"}), "undeclared", None),
+        (listed(wire={"action": "ARCHIVE"}), "undeclared", None),
+        (listed(wire={"blockchain": "BTC"}), "undeclared", None),
+        (listed(label="\u200bx"), "undeclared", None),
+        (listed(customerId={"x": 1}), "undeclared", None),
+        (unreadable("{"), "unreadable", None),
+    ],
+)
+def test_deletes_only_what_is_in_no_file_and_contradicts_nothing(
+    envelope: WhitelistEnvelope, state: str, action: str | None
+) -> None:
+    found = plan([], envelope, prune=True)
+    assert states(found) == [(state, action, envelope.id)]
+    assert found.rows[0].where == ""
+    assert found.has_changes
+    assert states(plan([], envelope)) == [(state, None, envelope.id)]
+    assert len(found.operations) == (action is not None)
+    assert states(plan([], envelope, prune=True, dry_run_chains=["eth"])) == [(state, None, envelope.id)]
+
+
+def test_a_row_that_was_removed_is_deleted_beside_one_that_is_like_it() -> None:
+    for network in (None, "mainnet"):
+        envelopes = [
+            listed(1, network=network),
+            listed(2, currency="MATIC", network=network),
+            listed(3, address=OTHER, network=network),
+        ]
+        assert states(plan(ask(), envelopes, prune=True))[1:] == [("undeclared", "delete", each) for each in "23"]
+
+
+def test_what_was_rejected_and_is_in_no_file_is_nothing() -> None:
+    assert states(plan([], listed(wire={"status": "rejected"}), prune=True)) == []
+
+
+def test_what_cannot_be_asked_for_is_shown_all_the_same() -> None:
+    (row,) = plan([], listed(label="", memo="7", network="mainnet")).rows
+    assert row.request is None
+    assert row.shown == {"blockchain": "ETH", "network": "mainnet", "address": ADDRESS, "memo": "7", "label": ""}
+    assert "cannot be written in a file" in row.note
+
+
+def test_unknown_keys_and_words_are_accepted_by_name() -> None:
+    envelope = listed(tag="99", wire={"action": "ARCHIVE"})
+    (row,) = plan(ask(), envelope).rows
+    assert (row.state, row.fields) == ("differs", ("tag", "envelope.action"))
+    assert row.shown == {"tag": "99", "envelope.action": "ARCHIVE"}
+    assert "nobody asked for tag: 'accept_fields' accepts" in row.note
+    assert "'envelope.action' in 'accept_fields' accepts it" in row.note
+    (row,) = plan(ask(), envelope, accept_fields="tag").rows
+    assert row.fields == ("envelope.action",)
+    (row,) = plan(ask(), envelope, accept_fields=["tag", "envelope.action"]).rows
+    assert (row.state, row.note) == ("unchanged", "filled in by the service: tag")
+    # Words that say that something is taken away are not accepted at all.
+    (row,) = plan(ask(), listed(wire={"action": "revoke"}), accept_fields=["envelope.action"]).rows
+    assert row.state == "differs"
+    # What names the destination is compared all the same.
+    assert plan(ask(), listed(memo="7"), accept_fields=["memo"]).rows[0].state == "create"
+    accepted = plan([], listed(wire={"action": "ARCHIVE"}), prune=True, accept_fields=["envelope.action"])
+    assert states(accepted) == [("undeclared", "delete", "3711")]
+    # How the service looks for what a lost response created is not touched by what it adds.
+    assert differing_fields(ask(), envelope) == []
+
+
+def test_a_dry_run_for_a_chain_that_is_nowhere_is_refused() -> None:
+    for name in ("ETHEREUM", "polygon", "btc"):
+        plan([ask(), ask(blockchain="MATIC")], listed(currency="BTC", address=LEGACY), dry_run_chains=[name])
+    with pytest.raises(CustodyRequestError, match=r"names 'ETC', and neither .* there are: BTC, ETH, MATIC"):
+        plan([ask(), ask(blockchain="MATIC")], listed(currency="BTC"), dry_run_chains=["eth", "ETC"])
+    (row,) = plan(ask(), [], dry_run_chains=["Ethereum"]).rows
+    assert (row.state, row.action) == ("create", None)
+    # What cannot be read may be on it.
+    assert plan(ask(), unreadable(None), dry_run_chains=["ETC"]).counts["unreadable"] == 2
+
+
+def test_a_deletion_covers_the_content_and_not_how_links_are_described() -> None:
+    hashes = {
+        plan([], listed(linkedWallets=[{"id": 7, "name": name}]), prune=True).plan_hash for name in ("Hot", "Warm")
+    }
+    assert len(hashes) == 1
+    assert plan([], listed(linkedWallets=[{"id": 8, "name": "Hot"}]), prune=True).plan_hash not in hashes
+
+
+def test_nothing_is_done_for_a_dry_run_chain() -> None:
+    requests = [ask(), ask(blockchain="BTC", address=LEGACY)]
+    found = plan(requests, listed(address=OTHER), prune=True, dry_run_chains=["eth"])
+    assert [(row.state, row.action) for row in found.rows] == [
+        ("create", None),
+        ("create", "create"),
+        ("undeclared", None),
+    ]
+    assert found.rows[0].note == "dry run: nothing is done for this chain"
+    assert found.has_changes

@@ -1,0 +1,288 @@
+"""
+The main example, in real Airflow: who decides, when, and about which plan.
+
+On Airflow 3.3 a person responds through Airflow's API; before, whoever starts the run decides. That all of it works
+when it is approved on 3.3 is what the demo shows, which has a test of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.configuration import AIRFLOW_HOME
+from airflow_runs import AIRFLOW, Run, load, run_dag
+from conftest import TaskLog
+from people import connect_approvers
+
+from airflow_custody.client import CustodyClient
+from airflow_custody.client.whitelist.file import read_whitelist_file
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sandbox.whitelist.store import EFFECTIVE
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "example_dags"
+DAG_ID = "custody_whitelist_as_code"
+FILE = "custody_whitelist.yaml"
+ROWS = 4
+NEW_ROW = f'  - {{label: One more, address: "0x{"a" * 40}"}}\n'
+HAS_APPROVALS = AIRFLOW >= (3, 3)
+
+pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
+with_approvals = pytest.mark.skipif(not HAS_APPROVALS, reason="nobody is asked there")
+without_approvals = pytest.mark.skipif(AIRFLOW >= (3, 1), reason="people approve in the UI there")
+
+
+@pytest.fixture(autouse=True)
+def approvers(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Define the example's approvers, who sign one after the other."""
+    sandbox.control.set_approvers([{"sequential": connect_approvers(sandbox, monkeypatch)}])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a DAG bundle, before Airflow 3 the DAGs folder, with the examples and the file in it."""
+    for name in (f"{DAG_ID}.py", "custody_whitelist_reconciliation.py", FILE):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    bundle = {
+        "name": "treasury",
+        "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+        "kwargs": {"path": str(tmp_path)},
+    }
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps([bundle]))
+    if AIRFLOW < (3,):
+        monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
+    return tmp_path
+
+
+def dag_of(folder: Path, name: str = DAG_ID) -> Any:
+    """Import an example from a folder; its tasks are not tried again."""
+    dag = load(folder / f"{name}.py").dag
+    for each in dag.tasks:
+        each.retries = 0
+    return dag
+
+
+def signatures(sandbox: Sandbox) -> int:
+    return len(sandbox.control.request_log("POST", "/whitelists/addresses/approve"))
+
+
+def statuses(sandbox: Sandbox) -> list[str]:
+    return [request["status"] for request in sandbox.control.whitelist_requests()]
+
+
+def line_of(text: str, part: str) -> str:
+    return next(line for line in text.splitlines() if part in line)
+
+
+class Office:
+    """The people who respond to the approvals of this process's Airflow."""
+
+    def __init__(self, alice: Any, mallory: Any) -> None:
+        self.alice = alice
+        self.mallory = mallory
+        self.question: dict[str, Any] = {}
+
+    def run(self, dag: Any, respond: Callable[[], None]) -> Run:
+        """Run a DAG, and do something in a thread while it waits for the approval."""
+
+        ended = threading.Event()
+
+        def wait_and_respond() -> None:
+            while not (questions := self.alice.pending_approvals()):
+                if ended.wait(0.2):
+                    return
+            self.question = questions[0]
+            # dag.test() needs a moment to notice that the task is waiting.
+            time.sleep(1.5)
+            respond()
+
+        thread = threading.Thread(target=wait_and_respond, daemon=True)
+        thread.start()
+        try:
+            return run_dag(dag)
+        finally:
+            ended.set()
+            thread.join(timeout=10)
+
+    def approve_all(self, number: int, ended: Callable[[], bool]) -> None:
+        """Approve all plans, once so many wait for it."""
+        while not ended():
+            questions = self.alice.pending_approvals()
+            if len(questions) == number:
+                time.sleep(1.5)
+                for each in questions:
+                    assert self.alice.respond(each, "Approve") == 200
+                return
+            time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def office(airflow_db: None) -> Office:
+    sys.path.insert(0, str(ROOT / "demo"))
+    try:
+        from _airflow_api import serve_api
+    finally:
+        sys.path.remove(str(ROOT / "demo"))
+    return Office(*serve_api("alice", "mallory"))
+
+
+@with_approvals
+class TestApproval:
+    def test_a_rejected_plan_is_not_applied(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
+        responses: list[int] = []
+
+        def respond() -> None:
+            responses.append(office.mallory.respond(office.question, "Approve"))
+            responses.append(office.alice.respond(office.question, "Reject"))
+
+        run = office.run(dag_of(folder), respond)
+        assert responses == [403, 200]
+        assert run.state == "success", run.states
+        assert {run.state_of(each) for each in ("apply", "sign_first", "wait_until_effective", "prove")} == {"skipped"}
+        assert sandbox.control.request_log("POST") == []
+        assert [each["name"] for each in office.question["assigned_users"]] == ["alice", "dave"]
+        assert "Settlement, Bitcoin" in office.question["body"]
+        assert run.xcom("plan")["plan_hash"] in office.question["body"]
+        assert run.xcom("plan")["plan_hash"][:12] in office.question["subject"]
+
+    def test_no_response_in_time_is_a_rejection(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
+        from airflow.jobs.job import Job
+        from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
+
+        dag = dag_of(folder)
+        dag.get_task("approve").response_timeout = timedelta(seconds=1)
+        # What the scheduler does from time to time: a run of a DAG in a test has none.
+        job = Job()  # type: ignore[no-untyped-call]
+        run = office.run(dag, SchedulerJobRunner(job).check_awaiting_input_timeouts)
+        assert run.state == run.state_of("approve") == "success", run.states
+        assert run.state_of("apply") == run.state_of("prove") == "skipped"
+        assert sandbox.control.request_log("POST") == []
+
+    def test_a_plan_that_changed_after_the_approval_is_not_applied(
+        self, sandbox: Sandbox, folder: Path, office: Office, task_log: TaskLog
+    ) -> None:
+        def respond() -> None:
+            office.alice.respond(office.question, "Approve")
+            with (folder / FILE).open("a") as file:
+                file.write(NEW_ROW)
+            # Somebody else asks for the first row.
+            row = read_whitelist_file(EXAMPLES / FILE).rows[0]
+            with CustodyClient(sandbox.url, sandbox.token) as client:
+                client.create_whitelist_request(row.request)
+
+        run = office.run(dag_of(folder), respond)
+        assert run.state_of("apply") == "failed"
+        assert run.state_of("prove") == "upstream_failed"
+        assert len(statuses(sandbox)) == 1
+        reason = line_of(task_log.text, "the plan is not the one that was approved")
+        assert re.search(r"line \d+ \(.*?\) is pending now \(3711\); line \d+ \(.*?\) is new or was changed", reason)
+
+
+@without_approvals
+class TestApprovalInAdvance:
+    def test_a_plan_is_read_in_one_run_and_applied_by_another(
+        self, sandbox: Sandbox, folder: Path, task_log: TaskLog
+    ) -> None:
+        dag = dag_of(folder)
+        run = run_dag(dag)
+        assert run.state == "success", run.states
+        assert {run.state_of(each) for each in ("apply", "sign_first", "wait_until_effective", "prove")} == {"skipped"}
+        assert sandbox.control.request_log("POST") == []
+        approved = run.xcom("plan")["plan_hash"]
+        assert approved in task_log.text
+        text = (folder / FILE).read_text()
+        (folder / FILE).write_text(text + NEW_ROW)
+        run = run_dag(dag, run_conf={"approved_plan": approved})
+        assert run.state_of("approve") == "failed"
+        assert f"The plan is now {run.xcom('plan')['plan_hash']}" in task_log.text
+        assert statuses(sandbox) == []
+        (folder / FILE).write_text(text)
+        run = run_dag(dag, run_conf={"approved_plan": approved})
+        assert run.state == "success", run.states
+        assert run.xcom("prove")["counts"]["unchanged"] == ROWS
+        assert statuses(sandbox) == [EFFECTIVE] * ROWS
+        assert signatures(sandbox) == 2
+
+
+def test_without_anything_to_do_only_the_proof_runs(sandbox: Sandbox, folder: Path) -> None:
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        for row in read_whitelist_file(folder / FILE).rows:
+            sandbox.control.set_whitelist_status(client.create_whitelist_request(row.request), EFFECTIVE)
+    sandbox.control.clear_request_log()
+    run = run_dag(dag_of(folder))
+    assert run.state == "success", run.states
+    assert {state for (task_id, _), state in run.states.items() if task_id not in ("wait_until_healthy", "prove")} == {
+        "skipped"
+    }
+    assert run.xcom("prove")["counts"]["unchanged"] == ROWS
+    assert run_dag(dag_of(folder, "custody_whitelist_reconciliation")).state == "success"
+    # The reconciliation finds what the file does not have.
+    (folder / FILE).write_text((folder / FILE).read_text().partition("  - label: Exchange")[0])
+    run = run_dag(dag_of(folder, "custody_whitelist_reconciliation"))
+    assert run.state == "failed"
+    assert run.xcom("reconcile")["counts"]["undeclared"] == 1
+    assert sandbox.control.request_log("POST") == []
+
+
+def test_a_file_that_is_a_link_out_of_the_folder_is_refused(
+    sandbox: Sandbox, folder: Path, task_log: TaskLog, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / FILE
+    (folder / FILE).rename(elsewhere)
+    (folder / FILE).symlink_to(elsewhere)
+    run = run_dag(dag_of(folder))
+    assert run.state_of("plan") == "failed"
+    assert "leads out of the DAG's bundle" in task_log.text
+    assert sandbox.control.request_log("POST") == []
+
+
+_RUN = """
+import json
+import sys
+from datetime import datetime, timezone
+from custody_whitelist_as_code import dag
+day, conf = sys.argv[1:]
+run = dag.test(datetime(2026, 1, int(day), tzinfo=timezone.utc), run_conf=json.loads(conf))
+sys.exit(run.state != "success")
+"""
+
+
+def test_two_runs_at_once_request_each_row_once(sandbox: Sandbox, folder: Path, request: pytest.FixtureRequest) -> None:
+    conf = {} if HAS_APPROVALS else {"approved_plan": run_dag(dag_of(folder)).xcom("plan")["plan_hash"]}
+
+    def run(day: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", _RUN, str(day), json.dumps(conf)],
+            env={**os.environ, "AIRFLOW_HOME": AIRFLOW_HOME, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(run, day) for day in (1, 2)]
+        if HAS_APPROVALS:
+            office: Office = request.getfixturevalue("office")
+            office.approve_all(2, lambda: any(each.done() for each in runs))
+        done = [each.result() for each in runs]
+    outputs = [each.stdout + each.stderr for each in done]
+    assert sorted(each.returncode for each in done) == [0, 1], "\n".join(text[-3000:] for text in outputs)
+    assert statuses(sandbox) == [EFFECTIVE] * ROWS
+    assert signatures(sandbox) == 2
+    (failed,) = [text for each, text in zip(done, outputs, strict=True) if each.returncode]
+    reason = line_of(failed, "the plan is not the one that was approved")
+    assert re.search(r"line \d+ \(.*?\) is (pending|unchanged) now \(37\d\d\)", reason)

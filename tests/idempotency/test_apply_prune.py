@@ -1,0 +1,164 @@
+"""Applying deletions: of what was removed from the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from apply_tries import ApplyTask, address, check_exactly, plan, write_rows
+from conftest import connection_json
+from task_tries import RowsStore, needs_store, somebody_creates
+
+from airflow_custody.client import CustodyConflictError, CustodyPermissionError
+from airflow_custody.idempotency import apply_plan, create_rows
+from airflow_custody.sandbox import Sandbox
+
+ROWS = range(1, 13)
+DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
+ALL = {"prune": True, "max_deletes": None, "max_delete_percent": None}
+
+
+@pytest.fixture(autouse=True)
+def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    monkeypatch.setattr(apply_plan, "WINDOW", 5)
+
+
+@pytest.fixture
+def path(sandbox: Sandbox, tmp_path: Path) -> str:
+    """Return a file of which the last five rows are new, and without seven requests that exist."""
+    for number in ROWS[:7]:
+        somebody_creates(sandbox, label=f"Label {number}", address=address(number))
+    return write_rows(tmp_path / "whitelist.yaml", ROWS[7:])
+
+
+@pytest.fixture
+def task(path: str) -> ApplyTask:
+    return ApplyTask(path, plan(path, **ALL)["plan_hash"], RowsStore(), prune=True)
+
+
+def left(sandbox: Sandbox) -> list[str]:
+    """Return the addresses of the requests that are neither deleted nor removed."""
+    found = sandbox.control.whitelist_requests()
+    return sorted(each["address"] for each in found if each["status"] not in ("removed", "deleted"))
+
+
+def addresses(numbers: range) -> list[str]:
+    return [address(each) for each in numbers]
+
+
+def test_what_the_file_has_no_more_is_deleted(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
+    result = task.attempt()
+    assert result["counts"] == {"created": 5, "deleted": 7, "found": 0, "refused": 0, "unknown": 0, "left": 0}
+    assert left(sandbox) == addresses(ROWS[7:])
+    assert plan(path, **ALL)["counts"]["undeclared"] == 0
+
+
+def test_without_prune_nothing_is_deleted(sandbox: Sandbox, path: str) -> None:
+    result = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()
+    assert result["counts"]["deleted"] == 0
+    assert left(sandbox) == addresses(ROWS)
+
+
+def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask) -> None:
+    assert "is not the one that was approved" in str(task.fails(prune=False))
+    assert left(sandbox) == addresses(ROWS[:7])
+
+
+@needs_store
+@pytest.mark.parametrize("write", range(3, 9))
+@pytest.mark.parametrize("before", [True, False])
+def test_deletions_that_were_killed_go_on(sandbox: Sandbox, task: ApplyTask, write: int, before: bool) -> None:
+    task.dies_at(write, before=before)
+    result = task.attempt()
+    assert left(sandbox) == addresses(ROWS[7:])
+    assert result["counts"]["deleted"] == 7
+    assert result["counts"]["created"] == 5
+
+
+@needs_store
+def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that only marks what was deleted, and refuses to delete it once more."""
+    sandbox.control.add_fault("status", **DELETE, status=200, body={"result": {"id": "x"}}, times=7)
+    body = {"error": "FailedPrecondition", "message": "deleted already", "code": 409}
+    sandbox.control.add_fault("status", **DELETE, status=409, body=body, times=None)
+    monkeypatch.setattr("airflow_custody.client.CustodyClient.delete_whitelist_request", _delete)
+    first = task.attempt()
+    assert first["counts"]["deleted"] == 7
+    task.clear()
+    assert task.attempt() == first
+
+
+def _delete(client: object, request_id: str, comment: str) -> None:
+    """Say that a request is deleted, which the service goes on listing."""
+
+
+def test_what_is_gone_already_is_deleted(sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = sandbox.control.whitelist_requests()
+    normal = create_rows.CreateRows.run
+
+    def run(creator: create_rows.CreateRows, keys: list[str]) -> create_rows.Outcome:
+        sandbox.control.set_whitelist_status(made[2]["id"], "removed")
+        return normal(creator, keys)
+
+    monkeypatch.setattr(create_rows.CreateRows, "run", run)
+    assert task.attempt()["counts"]["deleted"] == 7
+    assert left(sandbox) == addresses(ROWS[7:])
+
+
+def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTask) -> None:
+    body = {"error": "FailedPrecondition", "message": "in use", "code": 409}
+    sandbox.control.add_fault("status", **DELETE, status=409, body=body, skip=2)
+    error = task.fails()
+    assert not error.retryable
+    assert "5 created, 6 deleted, 1 refused" in str(error)
+    assert "not deleted: delete whitelisting request failed: FailedPrecondition: in use" in str(error)
+    assert len(left(sandbox)) == 6
+
+
+@needs_store
+@pytest.mark.parametrize(("status", "retryable"), [(403, False), (503, True)])
+def test_a_service_that_deletes_nothing_any_more_ends_the_task(
+    sandbox: Sandbox, task: ApplyTask, status: int, retryable: bool
+) -> None:
+    body = {"error": "No", "message": "no", "code": status}
+    sandbox.control.add_fault("status", **DELETE, status=status, body=body, times=None)
+    error = task.fails()
+    assert error.retryable is retryable
+    assert "5 created, 5 refused, 2 left" in str(error)
+    if status == 403:
+        assert isinstance(error, CustodyPermissionError)
+    sandbox.control.clear_faults()
+    task.clear()
+    assert task.attempt()["counts"]["deleted"] == 7
+    assert left(sandbox) == addresses(ROWS[7:])
+
+
+@needs_store
+def test_a_row_that_is_unknown_is_never_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
+    sandbox.control.set_whitelist_behaviour(label_length=3)
+    sandbox.control.add_fault("drop", method="POST", path="/whitelists/addresses", work=True)
+    assert "4 created, 7 deleted, 1 unknown" in str(task.fails())
+    task.clear()
+    assert "4 created, 7 deleted, 1 unknown" in str(task.fails())
+    assert left(sandbox) == addresses(ROWS[7:])
+
+
+@needs_store
+def test_what_the_file_declares_again_is_not_deleted_by_the_next_try(sandbox: Sandbox, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.yaml", range(1, 6))
+    for number in range(1, 6):
+        somebody_creates(sandbox, label=f"Label {number}", address=address(number))
+    write_rows(tmp_path / "rows.yaml", [1])
+    hash_ = plan(path, prune=True, max_deletes=None, max_delete_percent=None)["plan_hash"]
+    task = ApplyTask(path, hash_, RowsStore(), prune=True)
+    sandbox.control.add_fault("status", method="POST", path="/whitelists/addresses/delete", status=503, times=None)
+    assert task.fails().retryable
+    sandbox.control.clear_faults()
+    write_rows(tmp_path / "rows.yaml", [1, 2])
+    assert isinstance(task.fails(), CustodyConflictError)
+    assert isinstance(task.fails(prune=False), CustodyConflictError)
+    check_exactly(sandbox, range(1, 6))

@@ -1,0 +1,385 @@
+"""Applying a plan over several tries: killed, superseded, stopped, cleared with another plan."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_runs import AIRFLOW, failing_at_once
+from apply_tries import ApplyTask, QuickApply, address, check_exactly, plan, write_rows
+from conftest import TaskLog, connection_json
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from task_tries import CREATE, RowsStore, needs_store, somebody_creates
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyConflictError,
+    CustodyError,
+    CustodyOutcomeUnknownError,
+    WhitelistRequest,
+)
+from airflow_custody.idempotency import create_rows
+from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.idempotency.gates import Fence, Pace
+from airflow_custody.sandbox import Sandbox
+
+ROWS = range(1, 13)
+
+
+@pytest.fixture(autouse=True)
+def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=0.5))
+    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    somebody_creates(sandbox, label="Earlier", address=address(0))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return write_rows(tmp_path / "whitelist.yaml", ROWS)
+
+
+@pytest.fixture
+def task(path: str) -> ApplyTask:
+    return ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+
+
+def check_all(sandbox: Sandbox, task: ApplyTask) -> None:
+    check_exactly(sandbox, [0, *ROWS], task.requests)
+    assert len(task.requests) == len(ROWS)
+
+
+# --- killed ---------------------------------------------------------------------------------------------------
+
+
+@needs_store
+@pytest.mark.parametrize("moments", [(3, 3, 3), (4, 2, 3), (3, 5, 2, 2)], ids=str)
+def test_a_task_that_is_killed_again_and_again(sandbox: Sandbox, task: ApplyTask, moments: tuple[int, ...]) -> None:
+    for skip in (2, 5):
+        sandbox.control.add_fault("drop", **CREATE, work=True, skip=skip)
+    for index, write in enumerate(moments):
+        task.dies_at(write, before=index % 2 == 0)
+    task.attempt()
+    check_all(sandbox, task)
+
+
+@needs_store
+def test_an_open_window_of_which_nothing_is_known_is_kept(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing of the first window can be told from what the service shows.
+    sandbox.control.set_whitelist_behaviour(label_length=3)
+    task.dies_at(4)
+    assert task.store is not None
+    first = json.loads(task.store.values["custody_apply"])["window"]["rows"]
+    for _ in range(2):
+        error = task.fails()
+        assert "7 created, 5 unknown" in str(error)
+        assert str(error).count("differs in: label") == 5
+    assert set(json.loads(task.store.values["custody_apply_0000"])["rows"]) == set(first)
+    assert len(sandbox.control.whitelist_requests()) == 13
+    text = str(error)
+    for row in sandbox.control.whitelist_requests():
+        if row["id"] in text:
+            line = next(each for each in text.splitlines() if f"{row['id']} is for the same" in each)
+            variable = line.split("airflow variables set ")[1].split()[0]
+            monkeypatch.setenv(f"AIRFLOW_VAR_{variable.upper()}", row["id"])
+    task.attempt()
+    made = {each["id"]: each["address"] for each in sandbox.control.whitelist_requests()}
+    assert len(made) == 13
+    assert all(made[each["id"]] == each["address"] for each in task.requests)
+
+
+@needs_store
+def test_a_try_that_was_superseded_sends_nothing_more(sandbox: Sandbox, task: ApplyTask) -> None:
+    store = task.store
+    assert store is not None
+    normal = store.set
+
+    def set_(key: str, value: Any, **options: Any) -> None:
+        if value["state"] != "window":
+            normal(key, value, **options)
+            return
+        # What this try writes is not there when it reads it again: another has written after it.
+        normal(key, {**value, "try": 99}, **options)
+
+    store.set = set_  # type: ignore[method-assign]
+    error = task.fails()
+    assert error.retryable
+    assert "another try of this task has taken over" in str(error)
+    assert len(sandbox.control.whitelist_requests()) == 1 + 5
+
+
+@needs_store
+def test_a_try_whose_store_says_nothing_sends_nothing(sandbox: Sandbox, task: ApplyTask) -> None:
+    store = task.store
+    assert store is not None
+    store.fails_at, store.failure = "applying", BrokenPipeError("the supervisor is gone")
+    with pytest.raises(BrokenPipeError):
+        task.attempt()
+    assert len(sandbox.control.whitelist_requests()) == 1
+
+
+@needs_store
+def test_a_process_that_was_stopped_asks_whether_it_still_may(sandbox: Sandbox, task: ApplyTask) -> None:
+    """A process that is stopped right before it sends, and resumed after the next try is done, sends nothing."""
+    store, stopped, resumed = task.store, threading.Event(), threading.Event()
+    assert store is not None
+
+    class Stopped(QuickApply):
+        create_timing = Timing(fence=0.2)
+
+    normal = CustodyClient.create_whitelist_request
+    first_thread: list[int] = []
+
+    def create(
+        client: CustodyClient, request: WhitelistRequest, *, before_send: Callable[[], None], **more: Any
+    ) -> str:
+        def wait_and_send() -> None:
+            if not first_thread or threading.get_ident() in first_thread:
+                first_thread.append(threading.get_ident())
+                stopped.set()
+                resumed.wait(10)
+            before_send()
+
+        return normal(client, request, before_send=wait_and_send, **more)
+
+    late: list[BaseException] = []
+
+    def first_try() -> None:
+        try:
+            task.attempt(max_parallel=1)
+        except BaseException as error:
+            late.append(error)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CustodyClient, "create_whitelist_request", create)
+        old = threading.Thread(target=first_try)
+        old.start()
+        assert stopped.wait(10)
+    # Airflow gives no old try access to the store any more.
+    other = ApplyTask(task.arguments["path"], task.arguments["plan_hash"], RowsStore())
+    assert other.store is not None
+    other.store.values, other.tries = dict(store.values), task.tries
+    store.failure = RuntimeError("this try is not current")
+    other.attempt()
+    resumed.set()
+    old.join(10)
+    assert not old.is_alive()
+    assert "this try is not current" in str(late)
+    check_all(sandbox, other)
+
+
+@needs_store
+@settings(max_examples=8)
+@given(data=st.data())
+def test_whatever_happens_nothing_is_created_twice_and_nothing_is_lost(
+    sandbox_server: Sandbox, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    sandbox = sandbox_server
+    sandbox.control.reset()
+    somebody_creates(sandbox, label="Earlier", address=address(0))
+    path = write_rows(tmp_path_factory.mktemp("rows") / "whitelist.yaml", ROWS)
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore(), max_parallel=data.draw(st.sampled_from([1, 4])))
+    for work, skip in data.draw(st.lists(st.tuples(st.booleans(), st.integers(0, 14)), max_size=5)):
+        sandbox.control.add_fault("drop", **CREATE, work=work, skip=skip)
+    for write, before in data.draw(st.lists(st.tuples(st.integers(1, 8), st.booleans()), max_size=3)):
+        assert task.store is not None
+        task.store.writes, task.store.dies_at, task.store.dies_before = 0, write, before
+        try:
+            task.attempt()
+        except RuntimeError as error:
+            assert str(error) == "killed"  # noqa: PT017
+        task.store.dies_at = None
+    task.attempt()
+    check_all(sandbox, task)
+
+
+# --- another plan, and no store -----------------------------------------------------------------------------------
+
+
+@needs_store
+@pytest.mark.parametrize("work", [True, False])
+def test_a_new_plan_in_the_same_run_while_rows_of_the_old_one_are_open(
+    sandbox: Sandbox, task: ApplyTask, path: str, work: bool
+) -> None:
+    sandbox.control.add_fault("drop", **CREATE, work=work, skip=1)
+    # Right before the outcome of the first window is written down.
+    task.dies_at(4)
+    write_rows(Path(path), [*ROWS, 99])
+    task.clear()
+    new = plan(path)
+    result = task.attempt(plan_hash=new["plan_hash"])
+    check_exactly(sandbox, [0, *ROWS, 99])
+    # What the task has created under the old plan is to be signed as well.
+    assert result["counts"]["created"] == len([*ROWS, 99])
+    check_exactly(sandbox, [0, *ROWS, 99], task.requests)
+
+
+@needs_store
+def test_what_was_approved_before_the_open_rows_were_listed_is_void(
+    sandbox: Sandbox, task: ApplyTask, path: str
+) -> None:
+    write_rows(Path(path), [*ROWS, 99])
+    new = plan(path)["plan_hash"]
+    write_rows(Path(path), ROWS)
+    task.dies_at(4)
+    write_rows(Path(path), [*ROWS, 99])
+    assert isinstance(task.fails(plan_hash=new), CustodyConflictError)
+    check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
+
+
+@needs_store
+def test_open_rows_that_a_new_file_has_no_more_are_waited_for(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
+    task.dies_at(4)
+    write_rows(Path(path), range(20, 23))
+    task.clear()
+    started = time.monotonic()
+    task.attempt(plan_hash=plan(path)["plan_hash"])
+    # The fence, the time-out and the look-up's time.
+    assert time.monotonic() - started > 0.2 + 0.5 + 0.3
+    check_exactly(sandbox, [0, 1, 2, 3, 4, 5, 20, 21, 22], task.requests)
+
+
+@needs_store
+def test_a_record_that_cannot_be_read_sends_nothing(sandbox: Sandbox, task: ApplyTask) -> None:
+    assert task.store is not None
+    task.store.values["custody_apply"] = json.dumps({"format": 2, "state": "applying"})
+    error = task.fails()
+    assert isinstance(error, CustodyOutcomeUnknownError)
+    assert "cannot be read, so nothing is sent" in str(error)
+    check_exactly(sandbox, [0])
+
+
+def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
+    sandbox: Sandbox, path: str, task_log: TaskLog
+) -> None:
+    task = ApplyTask(path, plan(path)["plan_hash"], None)
+    sandbox.control.add_fault("normal", **CREATE, times=6)
+    sandbox.control.add_fault("status", **CREATE, status=401, body={"error": "No", "message": "no"}, times=None)
+    task.fails()
+    sandbox.control.clear_faults()
+    started = time.monotonic()
+    assert "is not the one that was approved; nothing was sent" in str(task.fails())
+    assert time.monotonic() - started > 0.9
+    assert "this Airflow has no record of it" in task_log.text
+    # A new plan goes on.
+    task.attempt(plan_hash=plan(path)["plan_hash"])
+    check_exactly(sandbox, [0, *ROWS])
+
+
+def test_without_a_store_a_later_try_goes_on_if_nothing_was_sent(sandbox: Sandbox, path: str) -> None:
+    task = ApplyTask(path, plan(path)["plan_hash"], None)
+    sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", status=503, times=1)
+    assert task.fails().retryable
+    task.attempt()
+    check_all(sandbox, task)
+
+
+def test_an_empty_plan_is_done_at_once(sandbox: Sandbox, path: str) -> None:
+    for number in ROWS:
+        somebody_creates(sandbox, label=f"Label {number}", address=address(number))
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore() if AIRFLOW >= (3, 3) else None)
+    assert task.attempt()["request_ids"] == []
+    assert task.requests == []
+    check_exactly(sandbox, [0, *ROWS])
+
+
+@pytest.mark.parametrize("plan_hash", [10**63, 1e10, None, "", " "], ids=str)
+def test_a_hash_that_is_no_text_is_refused(sandbox: Sandbox, path: str, plan_hash: Any) -> None:
+    with failing_at_once("plan_hash"):
+        ApplyTask(path, plan_hash, None).attempt()
+    check_exactly(sandbox, [0])
+
+
+# --- what ends the main thread --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, TimeoutError])
+def test_an_interrupted_task_ends_soon_and_sends_nothing_more(
+    sandbox: Sandbox, task: ApplyTask, interrupt: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {"error": "ResourceExhausted", "message": "slow down", "code": 429}
+    sandbox.control.add_fault("status", **CREATE, status=429, body=body, retry_after="30", times=None)
+
+    def serve(fence: Fence, renew: Callable[[], None]) -> None:
+        if len(sandbox.control.request_log("POST")) > 1:
+            raise interrupt("enough")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fence, "serve", serve)
+        started = time.monotonic()
+        with pytest.raises(interrupt):
+            task.attempt()
+    assert time.monotonic() - started < 5
+    number = len(sandbox.control.request_log("POST"))
+    time.sleep(0.2)
+    assert len(sandbox.control.request_log("POST")) == number
+    if AIRFLOW >= (3, 3):
+        sandbox.control.clear_faults()
+        task.attempt()
+        check_all(sandbox, task)
+
+
+def test_a_fence_that_cannot_be_renewed_in_time_lets_nothing_pass() -> None:
+    now = [0.0]
+    fence = Fence(Timing(fence=1.0, clocks=lambda: (now[0],)))
+    fence.start()
+    now[0] = 2.0
+    passed: list[BaseException | None] = []
+
+    def pass_() -> None:
+        try:
+            fence.pass_()
+            passed.append(None)
+        except BaseException as error:
+            passed.append(error)
+
+    thread = threading.Thread(target=pass_)
+    thread.start()
+
+    def slow() -> None:
+        now[0] += 1.5
+
+    def serve() -> None:
+        while True:
+            fence.serve(slow)
+            time.sleep(0.01)
+
+    with pytest.raises(CustodyError, match="took longer than 1 s, 3 times in a row"):
+        serve()
+    fence.close()
+    thread.join(5)
+    assert "has ended" in str(passed)
+
+
+def test_a_clock_that_is_set_back_or_ahead_renews_the_fence() -> None:
+    clocks = [(0.0, 1000.0)]
+    fence = Fence(Timing(fence=1.0, clocks=lambda: clocks[-1]))
+    fence.start()
+    clocks.append((0.5, 10.0))
+    fence.pass_()
+    clocks.append((0.6, 5000.0))
+    thread = threading.Thread(target=fence.pass_)
+    thread.start()
+    renewed: list[int] = []
+    while thread.is_alive():
+        fence.serve(lambda: renewed.append(1))
+        time.sleep(0.01)
+    assert renewed == [1]
+
+
+def test_a_pace_that_has_stopped_lets_nobody_wait() -> None:
+    pace = Pace()
+    pace.pause(60)
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(pace.wait()))
+    thread.start()
+    pace.stop()
+    thread.join(5)
+    assert found == [False]

@@ -1,0 +1,69 @@
+"""The DAGs of the scale suite: one plan and apply for each file, and sensors of which each waits for one request."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG
+from airflow.triggers.base import StartTriggerArgs
+
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+
+FOLDER = Path(os.environ["SCALE_FOLDER"])
+START = datetime(2024, 1, 1, tzinfo=timezone.utc)
+SENSORS_OF_A_DAG = 20
+
+
+class MeasuredApplyOperator(CustodyApplyWhitelistPlanOperator):
+    """The apply operator; says which process runs it, and how much memory that took."""
+
+    def execute(self, context: Any) -> Any:
+        name = f"{self.dag_id}.{context['ti'].try_number}"
+        (FOLDER / f"{name}.pid").write_text(str(os.getpid()))
+        try:
+            return super().execute(context)
+        finally:
+            (FOLDER / f"{name}.memory").write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+
+
+class DeferredSensor(CustodyWhitelistRequestSensor):
+    """
+    The sensor, deferred by the scheduler.
+
+    A worker would take a second for each, and this is about the triggerer.
+    """
+
+    start_from_trigger = True
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(deferrable=True, **kwargs)
+        path, arguments = self._trigger(None).serialize()
+        self.start_trigger_args = StartTriggerArgs(path, "execute_complete", arguments, None, timedelta(hours=1))
+
+
+for path in sorted(FOLDER.glob("file*.csv")):
+    with DAG(f"apply_{path.stem}", start_date=START, schedule=None) as dag:
+        plan = CustodyPlanWhitelistOperator(task_id="plan", path=str(path))
+        apply = MeasuredApplyOperator(
+            task_id="apply",
+            path=str(path),
+            plan_hash="{{ ti.xcom_pull(task_ids='plan')['plan_hash'] }}",
+            lookup_wait=4.0,
+            retries=3,
+            retry_delay=timedelta(seconds=1),
+        )
+        plan >> apply
+    globals()[dag.dag_id] = dag
+
+ids = json.loads((FOLDER / "ids.json").read_text())
+for number, first in enumerate(range(0, len(ids), SENSORS_OF_A_DAG)):
+    with DAG(f"wait_{number:03}", start_date=START, schedule=None) as dag:
+        for request_id in ids[first : first + SENSORS_OF_A_DAG]:
+            DeferredSensor(task_id=f"wait_{request_id}", request_id=request_id, poke_interval=10)
+    globals()[dag.dag_id] = dag
