@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
@@ -227,3 +230,39 @@ def test_only_a_whole_hash_will_do(sandbox: Sandbox, path: str, given: Any) -> N
     error = ApplyTask(path, given, RowsStore()).fails()
     assert isinstance(error, CustodyRequestError)
     assert "plan_hash must be" in str(error)
+
+
+def test_the_plan_of_another_tenant_is_refused(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = sandbox.control.add_user("eve", ["TPUser", "WhitelistedAddressCreator"], tenant_id="2")
+    token = sandbox.control.add_token(roles=["TPUser", "WhitelistedAddressCreator"], user_id=user, tenant_id="2")
+    connection = json.loads(connection_json(sandbox))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps({**connection, "password": token}))
+    assert isinstance(task.fails(), CustodyConflictError)
+    check_exactly(sandbox, [])
+
+
+@needs_store
+def test_what_was_sent_before_a_time_out_is_not_forgotten(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [0]
+
+    def timed_out(*given: Any, **options: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 1:
+            time.sleep(0.3)
+            raise RuntimeError("the task's time-out")
+        return wait(*given, **options)
+
+    monkeypatch.setattr("airflow_custody.idempotency.create_rows.wait", timed_out)
+    with pytest.raises(RuntimeError, match="time-out"):
+        task.attempt()
+    sent = len(sandbox.control.whitelist_requests())
+    assert sent > 0
+    started = time.monotonic()
+    task.attempt(lookup_wait=20)
+    # Nothing had to be waited for.
+    assert time.monotonic() - started < 15
+    check_exactly(sandbox, ROWS, task.requests)
