@@ -19,6 +19,9 @@ from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOp
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
+#: The rows of the file that most tests apply.
+ROWS = range(1, 13)
+
 
 class QuickApply(CustodyApplyWhitelistPlanOperator):
     """The operator with a fence so short that no test has to wait for it."""
@@ -108,3 +111,9 @@ def check_exactly(sandbox: Sandbox, numbers: Iterable[int], requests: list[dict[
         assert made[each["id"]]["label"] == each["label"]
     if requests is not None:
         assert len({each["id"] for each in requests}) == len(requests)
+
+
+def check_all(sandbox: Sandbox, task: ApplyTask) -> None:
+    """Check that there is one request for each row beside the one that was there, and each id is in its place."""
+    check_exactly(sandbox, [0, *ROWS], task.requests)
+    assert len(task.requests) == len(ROWS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apply_tries import ApplyTask, address, check_exactly, plan, write_rows
+from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan
 from conftest import TaskLog, connection_json
 from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates, variable_in
 
@@ -22,7 +22,6 @@ from airflow_custody.client import (
 from airflow_custody.idempotency import create_rows
 from airflow_custody.sandbox import Sandbox
 
-ROWS = range(1, 13)
 PAGE = {"body": "<html>no</html>", "content_type": "text/html"}
 
 
@@ -34,23 +33,8 @@ def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return write_rows(tmp_path / "whitelist.yaml", ROWS)
-
-
-@pytest.fixture
-def task(path: str) -> ApplyTask:
-    return ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-
-
 def body(code: int) -> dict[str, Any]:
     return {"error": "No", "message": "no", "code": code}
-
-
-def check_all(sandbox: Sandbox, task: ApplyTask) -> None:
-    check_exactly(sandbox, [0, *ROWS], task.requests)
-    assert len(task.requests) == len(ROWS)
 
 
 # --- the service goes away ----------------------------------------------------------------------------------

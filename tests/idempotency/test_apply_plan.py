@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW
-from apply_tries import ApplyTask, QuickApply, address, check_exactly, plan, write_rows
+from apply_tries import ROWS, ApplyTask, QuickApply, address, check_exactly, plan, write_rows
 from conftest import connection_json
 from task_tries import CREATE, RowsStore, needs_store, somebody_creates
 
@@ -23,24 +23,12 @@ from airflow_custody.client import (
 from airflow_custody.idempotency import create_rows
 from airflow_custody.sandbox import Sandbox
 
-ROWS = range(1, 13)
-
 
 @pytest.fixture(autouse=True)
 def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
     # Several windows although there are few rows.
     monkeypatch.setattr(create_rows, "WINDOW", 5)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return write_rows(tmp_path / "whitelist.yaml", ROWS)
-
-
-@pytest.fixture
-def task(path: str) -> ApplyTask:
-    return ApplyTask(path, plan(path)["plan_hash"], RowsStore())
 
 
 def test_each_row_is_created(sandbox: Sandbox, task: ApplyTask, path: str) -> None:

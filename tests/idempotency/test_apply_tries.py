@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW, failing_at_once
-from apply_tries import ApplyTask, QuickApply, address, check_exactly, plan, write_rows
+from apply_tries import ROWS, ApplyTask, QuickApply, address, check_all, check_exactly, plan, write_rows
 from conftest import TaskLog, connection_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,29 +29,12 @@ from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.idempotency.gates import Fence, Pace
 from airflow_custody.sandbox import Sandbox
 
-ROWS = range(1, 13)
-
 
 @pytest.fixture(autouse=True)
 def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=0.5))
     monkeypatch.setattr(create_rows, "WINDOW", 5)
     somebody_creates(sandbox, label="Earlier", address=address(0))
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return write_rows(tmp_path / "whitelist.yaml", ROWS)
-
-
-@pytest.fixture
-def task(path: str) -> ApplyTask:
-    return ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-
-
-def check_all(sandbox: Sandbox, task: ApplyTask) -> None:
-    check_exactly(sandbox, [0, *ROWS], task.requests)
-    assert len(task.requests) == len(ROWS)
 
 
 # --- killed ---------------------------------------------------------------------------------------------------
