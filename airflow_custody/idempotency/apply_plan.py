@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -188,7 +189,7 @@ class ApplyPlan:
                 done = {key: row for key, (_, row) in earlier.rows().items()}
                 self._log.info("An earlier try has done %d of %d rows: going on.", earlier.done, earlier.total)
             plan = self._plan(file, listing, done, service)
-            operations = {*_new_operations(plan, done), *_operations(done, requests, listing)}
+            operations = {*_new_operations(plan, done), *_operations(done, requests, listing, plan)}
             if hash_operations(operations, service) != plan_hash:
                 created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
                 raise PlanChangedError(operations, plan, Applied(Outcome(created=created), requests))
@@ -296,9 +297,13 @@ class ApplyPlan:
         self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan
     ) -> None:
         """Count what this task has created under an earlier plan: it is to be signed, too, if the file asks for it."""
-        pending = {row.request_id for row in plan.rows if row.state == "pending"}
+        pending = {
+            row.request_id: row_key(row.request)
+            for row in plan.rows
+            if row.state == "pending" and row.request is not None
+        }
         for key, request_id in self._store.created_before().items():
-            if key in requests and request_id in pending and key not in outcome.created:
+            if key in requests and pending.get(request_id) == key and key not in outcome.created:
                 self._log.info("Request %s was created by this task under an earlier plan.", request_id)
                 outcome.created[key] = request_id
 
@@ -315,6 +320,14 @@ class ApplyPlan:
         """
         listed, is_complete = self._fetch_listed([*outcome.created.values()])
         wrong: list[tuple[Window, str, Row | None]] = []
+        by_address: dict[str, list[WhitelistRequest]] = defaultdict(list)
+        for each in requests.values():
+            by_address[each.address].append(each)
+        missing = [each for each in outcome.created.values() if each not in listed]
+        if listed and missing:
+            outcome.stopped = outcome.stopped or CustodyConflictError(
+                f"the service does not list what it said that it created: {_some(missing)}", retryable=True
+            )
         for key, request_id in list(outcome.created.items()):
             if request_id in listed:
                 fields = self._differing(requests[key], listed[request_id])
@@ -325,7 +338,8 @@ class ApplyPlan:
                 continue
             else:
                 continue
-            if "address" in fields:
+            others = [each for each in by_address[requests[key].address] if fields and each != requests[key]]
+            if "address" in fields or any(not self._differing(each, listed[request_id]) for each in others):
                 outcome.unknown[key] = (
                     f"the service named {request_id} as its id, and shows something else there ({', '.join(fields)})"
                 )
@@ -428,17 +442,20 @@ def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row]) -> Iterable[st
             yield row.operation
 
 
-def _operations(done: Mapping[str, Row], requests: Mapping[str, WhitelistRequest], listing: Listing) -> Iterable[str]:
+def _operations(
+    done: Mapping[str, Row], requests: Mapping[str, WhitelistRequest], listing: Listing, plan: WhitelistPlan
+) -> Iterable[str]:
     """
     Yield what this task has done already, as the plan's hash covers it.
 
     What was refused, or is still to be deleted, is not done: the plan of now says whether it is still to be.
     """
     listed = {each.id for each in listing.envelopes}
+    dry = {row_key(row.request) for row in plan.rows if row.state == "create" and not row.action and row.request}
     for key, row in done.items():
         if row.state == "deleted" or (row.state == "deleting" and key.removeprefix(_DELETE) not in listed):
             yield row.detail
-        elif row.state in ("sent", "created", "found") and key in requests:
+        elif row.state in ("sent", "created", "found") and key in requests and key not in dry:
             yield create_operation(requests[key])
 
 

@@ -254,3 +254,13 @@ def test_what_was_sent_before_a_time_out_is_not_forgotten(
     # Nothing had to be waited for.
     assert time.monotonic() - started < 15
     check_exactly(sandbox, ROWS, task.requests)
+
+
+def test_an_id_that_the_service_does_not_list_is_no_success(sandbox: Sandbox, task: ApplyTask) -> None:
+    sandbox.control.add_fault(
+        "status", **CREATE, skip=2, status=200, body={"result": {"id": "99999"}}, work=True, times=1
+    )
+    error = task.fails()
+    assert error.retryable
+    assert "does not list what it said that it created: 99999" in str(error)
+    check_exactly(sandbox, ROWS)
