@@ -261,6 +261,33 @@ def test_an_id_that_the_service_does_not_list_is_no_success(sandbox: Sandbox, ta
         "status", **CREATE, skip=2, status=200, body={"result": {"id": "99999"}}, work=True, times=1
     )
     error = task.fails()
-    assert error.retryable
+    assert error.retryable is (AIRFLOW >= (3, 3))
     assert "does not list what it said that it created: 99999" in str(error)
     check_exactly(sandbox, ROWS)
+
+
+def test_rows_of_one_address_do_not_take_each_others_ids(sandbox: Sandbox, tmp_path: Path) -> None:
+    rows = "".join(
+        f"  - {{label: L{memo}, address: rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh, blockchain: XRP, memo: '{memo}'}}\n"
+        for memo in (1, 2, 3)
+    )
+    path = tmp_path / "memos.yaml"
+    path.write_text(f"version: 1\naddresses:\n{rows}")
+    first = int(somebody_creates(sandbox, label="Before", address=address(77)))
+    task = ApplyTask(str(path), plan(str(path))["plan_hash"], RowsStore())
+    for offset in (2, 1):
+        body = {"result": {"id": str(first + offset)}}
+        sandbox.control.add_fault("status", **CREATE, status=200, body=body, work=True, times=1)
+    task.attempt(max_parallel=1)
+    made = {each["id"]: each.get("memo") for each in sandbox.control.whitelist_requests()}
+    assert [made[each["id"]] for each in task.requests] == [each["memo"] for each in task.requests]
+    assert len(made) == 4
+
+
+@needs_store
+def test_an_unknown_row_is_not_sent_once_its_chain_is_only_planned(sandbox: Sandbox, task: ApplyTask) -> None:
+    sandbox.control.add_fault("drop", **CREATE, work=False, times=None)
+    task.dies_at(3, before=False)
+    sandbox.control.clear_faults()
+    assert isinstance(task.fails(dry_run_chains=["ETH"]), CustodyConflictError)
+    check_exactly(sandbox, [])
