@@ -40,6 +40,8 @@ class Service:
         #: Seconds between the last response and the end.
         self.pause = 0.0
         self.headers = ""
+        #: Set when a connection has ended.
+        self.ended = threading.Event()
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
@@ -61,6 +63,8 @@ class Service:
                     stream.sendall(self._create(label))
                 time.sleep(self.pause)
                 self._end(stream)
+            if self.ending == "close":
+                self.ended.set()
 
     def _create(self, label: str) -> bytes:
         with self._lock:
@@ -75,9 +79,11 @@ class Service:
     def _end(self, stream: socket.socket) -> None:
         if self.ending == "half close":
             stream.shutdown(socket.SHUT_WR)
+            self.ended.set()
             time.sleep(0.3)
         elif self.ending == "stray":
             stream.sendall(self._response(666))
+            self.ended.set()
             time.sleep(0.3)
         elif self.ending == "close on request":
             _read_label(stream)
@@ -163,8 +169,11 @@ def test_a_connection_that_ends_is_replaced(
     made: list[str] = []
     for number in range(6):
         made.append(create(client, number))
-        # Until it has ended; the race is below.
-        time.sleep(pause + 0.02 if (number + 1) % responses == 0 else 0.0)
+        if (number + 1) % responses == 0:
+            # Until the end has arrived, too; the race is below.
+            assert server.ended.wait(10)
+            server.ended.clear()
+            time.sleep(0.02)
     assert made == [str(number + 1) for number in range(6)]
     assert server.created == [f"L{number}" for number in range(6)]
 

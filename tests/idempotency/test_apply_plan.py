@@ -202,10 +202,14 @@ def test_a_task_that_is_stopped_sends_no_further_row(sandbox: Sandbox, path: str
             operators.append(self)
             return super()._run(context, hook)
 
+    def stop_once_a_row_has_left() -> None:
+        while not sandbox.control.whitelist_requests():
+            time.sleep(0.05)
+        operators[0].on_kill()
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("apply_tries.QuickApply", Noted)
-        timer = threading.Timer(0.5, lambda: operators[0].on_kill())
-        timer.start()
+        threading.Thread(target=stop_once_a_row_has_left, daemon=True).start()
         error = task.fails(max_parallel=1)
     # Without a record, a later try would only find that the plan has changed.
     assert error.retryable is (AIRFLOW >= (3, 3))
