@@ -123,6 +123,32 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Send the token unencrypted to another machine. Default: no.",
                         "schema": {"type": ["boolean", "null"]},
                     },
+                    "superadmin_keys": {
+                        "label": "Super-administrators' public keys",
+                        "description": "PEM, or the absolute path of a file: addresses must be signed under rules that "
+                        "they have signed. Get them from the people, not from the service. Default: not verified.",
+                        "schema": {"type": ["string", "null"], "format": "multiline"},
+                    },
+                    "superadmin_minimum": {
+                        "label": "Super-administrators' signatures",
+                        "description": "How many of the keys must have signed the rules. Required with the keys.",
+                        "schema": {"type": ["integer", "null"], "minimum": 1},
+                    },
+                    "networks": {
+                        "label": "Networks",
+                        "description": "Names of the networks that are accepted, comma-separated. Default: any.",
+                        "schema": {"type": ["string", "null"]},
+                    },
+                    "allow_legacy_signatures": {
+                        "label": "Allow legacy signatures",
+                        "description": "Accept addresses that were signed in an older form. Default: no.",
+                        "schema": {"type": ["boolean", "null"]},
+                    },
+                    "rules_not_before": {
+                        "label": "Rules not before",
+                        "description": "Date, such as 2026-01-31, before which no rules count. Default: any rules.",
+                        "schema": {"type": ["string", "null"]},
+                    },
                 },
             }
         ],

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # First: it sets Airflow's home.
 from mapped_tasks import mapped_tasks
 from side_by_side import certificates, compare, service, timed
+from verification import verification
 from whitelist_files import over_tls, planning, recovery
 
 ADDRESS = "0x" + "ab" * 20
@@ -258,6 +259,8 @@ def main() -> None:
         "mapped": lambda: mapped_tasks((1_000, 5_000), 40),
         "plan": lambda: planning(10_000),
         "recovery": lambda: recovery(1_000),
+        "verification": lambda: verification(few),
+        "batches": lambda: verification(few, rows_of_signature=100),
     }
     if unknown := set(options.names) - comparisons.keys():
         parser.error(f"{', '.join(unknown)}: there are {', '.join(comparisons)}")

@@ -14,10 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
-
-from airflow_custody.sandbox import SandboxControl
+from airflow_custody.sandbox import SandboxControl, connection_variables
 
 DEMO = Path(__file__).resolve().parent
 PROJECT = DEMO.parent
@@ -82,6 +79,8 @@ class SandboxProcess:
     """
     The sandbox in a separate process, so that Airflow talks to it over real HTTP; a context manager.
 
+    Its connection has the super-administrators' public keys, so that signatures are verified.
+
     :param home: folder for its state and its log.
     """
 
@@ -109,6 +108,7 @@ class SandboxProcess:
             self.stop()
             raise RuntimeError(f"the sandbox did not start: {log.read_text().strip() or 'it printed no error'}")
         self.control = SandboxControl(self.url)
+        self.connection = json.dumps({**json.loads(self.connection), "extra": self.control.pins()})
         return self
 
     def __exit__(
@@ -143,22 +143,6 @@ def create_approvers(sandbox: SandboxProcess) -> dict[str, str]:
     """
     Create two approvers, bob and carol, who must sign one after the other, each with a key.
 
-    :return: the connections that the examples with approvers need, as environment variables.
+    :return: the connections that the examples need, as environment variables.
     """
-    service = json.loads(sandbox.connection)
-    variables = {}
-    groups = []
-    for name, user_name in (("first", "bob"), ("second", "carol")):
-        key = ec.generate_private_key(ec.SECP256R1())
-        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-        roles = ["TPUser", "WhitelistedAddressApprover"]
-        user = sandbox.control.add_user(user_name, roles, groups=[name], public_key=public)
-        token = sandbox.control.add_token(roles=roles, user_id=user)
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-        groups.append({"externalGroupID": name, "minimumSignatures": 1})
-        variables[f"AIRFLOW_CONN_CUSTODY_{name.upper()}_APPROVER"] = json.dumps({**service, "password": token})
-        variables[f"AIRFLOW_CONN_CUSTODY_{name.upper()}_KEY"] = json.dumps(
-            {"conn_type": "generic", "extra": {"private_key": private}}
-        )
-    sandbox.control.set_approvers([{"sequential": groups}])
-    return variables
+    return connection_variables(sandbox.connection, sandbox.control.add_approvers(["bob", "carol"]))

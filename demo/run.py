@@ -2,8 +2,9 @@
 Run the main example DAG, end to end, on an Airflow inside this process: a whitelist of 50 addresses, kept as a file.
 
 The DAG runs three times: with a mistyped address in the file, with that address corrected, and with a row corrected
-that differs from what the service has. The sandbox stands in for the custody service, in a separate process. The
-approval is given through Airflow's REST API, with the same call as the button in Airflow's UI.
+that differs from what the service has. Then another DAG meets an address that nobody signed. The sandbox stands in for
+the custody service, in a separate process. The approval is given through Airflow's REST API, with the same call as the
+button in Airflow's UI.
 Prints each step, and ends with "demo: ok" and exit code 0, or with the reason and exit code 1.
 """
 
@@ -42,6 +43,7 @@ from airflow_custody.client.whitelist.file import read_whitelist_file
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
 DAG_ID = "custody_whitelist_as_code"
+FORGED_DAG_ID = "custody_forged_address"
 TIMEOUT = 170.0
 APPROVER, STRANGER = "alice", "mallory"
 WIDTH = 100
@@ -52,6 +54,8 @@ COLUMNS = ("State", "Chain", "Address", "Label", "Details")
 # What is in the file, what was typed at first, and what the service has.
 ADDRESS, MISTYPED = "bc1qjqy7acnyvuem5vy8uv7cm4jsl5x433rqr2tvs4", "bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4"
 LABEL, LABEL_AT_SERVICE = "Supplier Bremen", "Supplier Bremen Port"
+# What the service makes up at last.
+FORGED = {"label": "Supplier Cadiz", "address": "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "blockchain": "ETH"}
 # Rows that the service has when the demo begins: all but the last of them are in effect.
 AT_SERVICE = 13
 
@@ -64,7 +68,7 @@ def main() -> int:
         sys.exit('demo: failed: the extra "addresses" is required, which finds the mistyped address')
     home = create_home("run")
     output = Output(home / "airflow.log")
-    output.print_line(f"The DAG {DAG_ID} on Airflow {airflow_version}, three times. Airflow's own log: {output.log}\n")
+    output.print_line(f"The DAG {DAG_ID} on Airflow {airflow_version}, four runs. Airflow's own log: {output.log}\n")
     try:
         with SandboxProcess(home) as sandbox:
             demo = Demo(home, sandbox, output)
@@ -111,6 +115,7 @@ class Demo:
         """Put the DAG and its file into a folder, and some requests into the service."""
         self._dags.mkdir()
         shutil.copy(EXAMPLES / f"{DAG_ID}.py", self._dags)
+        shutil.copy(DEMO / f"{FORGED_DAG_ID}.py", self._dags)
         self._write_file(lambda text: text.replace(ADDRESS, MISTYPED))
         connections = create_approvers(self._sandbox)
         rows = read_whitelist_file(DEMO / "whitelist.yaml").rows
@@ -119,8 +124,7 @@ class Demo:
             for row in rows[:AT_SERVICE]:
                 label = LABEL_AT_SERVICE if row.request.label == LABEL else row.request.label
                 self._prepared.append(client.create_whitelist_request(row.request.model_copy(update={"label": label})))
-        for request_id in self._prepared[:-1]:
-            self._sandbox.control.set_whitelist_status(request_id, EFFECTIVE)
+        self._sandbox.control.sign_whitelist_requests(self._prepared[:-1])
         self._sandbox.control.clear_request_log()
         self._sandbox.control.update_health(component="hsm-1", check="vault", status="failure")
         self._output.print_step(
@@ -161,9 +165,24 @@ class Demo:
 
         self._announce("3", f"a person decides: {LABEL!r} is {LABEL_AT_SERVICE!r} in the file, too")
         self._write_file(lambda text: text.replace(LABEL, LABEL_AT_SERVICE))
-        self._sandbox.control.set_whitelist_status(self._prepared[-1], EFFECTIVE)
+        self._sandbox.control.sign_whitelist_requests(self._prepared[-1:])
         self._output.print_step("service", "the request that was pending before is signed at the service")
         self._run_once(dag, plan="skipped", approve="skipped", apply="skipped", prove="success")
+
+        self._announce("4", f"the service lies: the DAG {FORGED_DAG_ID} meets an address that nobody signed")
+        self._run_forged(import_module(FORGED_DAG_ID).dag)
+
+    def _run_forged(self, dag: Any) -> None:
+        """Have the service show an address as in effect that nobody signed."""
+        (forged,) = self._sandbox.control.add_whitelist_requests([FORGED])
+        self._prepared.append(forged)
+        self._output.print_step("service", f"shows as in effect, as request {forged}: {FORGED['address']}")
+        failing = {
+            "sign": f"request {forged} is not verified",
+            "wait_until_effective": f"request {forged} is not verified",
+            "reconcile": f"request {forged} unverified",
+        }
+        self._run_once(dag, conf={"request_id": forged}, failing=failing)
 
     def _write_file(self, edit: Callable[[str], str]) -> None:
         text = (DEMO / "whitelist.yaml").read_text(encoding="utf-8")
@@ -173,15 +192,18 @@ class Demo:
         self._output.print_line()
         self._output.print_step(f"RUN {number}", text)
 
-    def _run_once(self, dag: Any, failing: Mapping[str, str] | None = None, **states: str) -> None:
+    def _run_once(
+        self, dag: Any, failing: Mapping[str, str] | None = None, conf: Mapping[str, Any] | None = None, **states: str
+    ) -> None:
         """
         Run the DAG, and compare how some of its tasks ended.
 
+        :param conf: the run's parameters.
         :param failing: the tasks that are to fail, and what each error is to say.
         :param states: the states of others.
         """
         self._failing = failing or {}
-        run = dag.test()
+        run = dag.test(run_conf=conf and dict(conf))
         found = {task.task_id: str(task.state) for task in run.get_task_instances()}
         if (states | dict.fromkeys(self._failing, "failed")).items() - found.items():
             raise DemoError(f"the run ended as {run.state}: {found}")
@@ -249,15 +271,15 @@ class Demo:
                 name = {"sign_first": "bob", "sign_second": "carol"}[task_id]
                 step("signing", f"all are what was planned; {name}'s key has signed {value} with one signature")
             case "wait_until_effective":
-                step("effect", f"all {value['count']} have taken effect")
+                step("effect", f"all {value['count']} have taken effect, {value['verified']} verified by signatures")
             case "prove":
                 step("proof", f"the service has what the file says: {_counts(value['counts'])}")
 
     def _print_failure(self, task_id: str, error: str) -> None:
         first, *more = error.replace(str(self._file), "the file").removesuffix(" (not retried)").splitlines()
-        subject = {"prove": "proof"}.get(task_id, task_id)
-        lines = [line for each in more for line in textwrap.wrap(each, WIDTH)]
-        self._output.print_step(subject, f"fails: {first}", *lines)
+        lines = [line for each in (f"fails: {first}", *more) for line in textwrap.wrap(each, WIDTH)]
+        subject = {"prove": "proof", "reconcile": "proof", "sign": "signing", "wait_until_effective": "effect"}
+        self._output.print_step(subject.get(task_id, task_id), *lines)
         if self._failing.get(task_id, error + "!") not in error:
             # Airflow would try it again after a minute.
             self._abort(f"{task_id} failed")
@@ -268,7 +290,7 @@ class Demo:
         for call in self._sandbox.control.request_log():
             name = f"{call['method']:<5} {call['path']}"
             calls[name] = calls.get(name, 0) + 1
-        self._output.print_line("\nCalls that the service received in all three runs:")
+        self._output.print_line("\nCalls that the service received in all four runs:")
         for name, number in sorted(calls.items(), key=lambda item: -item[1]):
             self._output.print_line(f"{number:7}  {name}")
         self._output.print_line()
@@ -284,7 +306,7 @@ class Demo:
         applied = self._values["apply"]
         expectations = {
             "the gate polled again": len(control.request_log(path="/health")) >= 2,
-            "each row was created once": len(creations) == len(created) == len(statuses) - AT_SERVICE,
+            "each row was created once": len(creations) == len(created) == len(statuses) - len(self._prepared),
             "their ids are in XCom": set(applied["request_ids"]) == created,
             "they were signed twice": [set(each["body"]["ids"]) for each in approvals] == [created, created],
             "they have taken effect": {statuses[each] for each in created} == {EFFECTIVE},

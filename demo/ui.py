@@ -58,6 +58,11 @@ starts its most recent scheduled run.)
     curl -X PATCH {sandbox}/sandbox/health -H 'Content-Type: application/json' \\
       -d '{{"check": "vault", "fields": {{"status": "failure"}}}}'
   To make it healthy again, send the same with "success".
+- Have the service lie about an address. What it shows is verified by signatures: custody_whitelist_reconciliation names
+  the address, and says what is wrong.
+    curl -X PUT {sandbox}/sandbox/whitelist-requests/3711/attack -H 'Content-Type: application/json' \\
+      -d '{{"name": "text and hash"}}'
+  To end it, send the same with null. What else the service can lie about: {sandbox}/sandbox/attacks
 - See which requests the service has received: {sandbox}/sandbox/request-log
 
 Ctrl-C stops everything.

@@ -133,6 +133,8 @@ with DAG(
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",
         request_id=apply.output["request_ids"],
+        # What was applied: with pinned keys, these very addresses must be signed.
+        expected=apply.output["requests"],
         skip_if_empty=True,
         deferrable=True,
         poke_interval=5,

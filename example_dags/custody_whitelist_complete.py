@@ -149,6 +149,8 @@ with DAG(
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",
         request_id=create_request.output,
+        # With pinned keys: the very address that was asked for must be signed.
+        expected=create_request.output["request"],
         deferrable=True,
         poke_interval=5,
         timeout=24 * 60 * 60,

@@ -1,9 +1,11 @@
 """
 Prove every morning that the service has exactly what the whitelist file says, and fail if it does not.
 
-A plan that changes nothing: every request that the service lists is verified and compared with the file. A row that is
-missing, differs or was rejected, a request that the file does not have, or one that cannot be verified fails the task;
-requests that are pending do not. The log has the whole plan, and XCom a report of it.
+A plan that changes nothing: every request that the service lists is compared with the file. A row that is missing,
+differs or was rejected, a request that the file does not have, or one that cannot be read fails the task; requests that
+are pending do not. The log has the whole plan, and XCom a report of it. If the connection pins super-administrators'
+keys, the signatures are verified, too, and whatever they do not prove is named and fails the task: an address that the
+service shows as whitelisted and that nobody signed.
 
 The DAG only reads. When you switch it on, Airflow also starts its most recent scheduled run. Listing is an undocumented
 operation of the service.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import logging
 from typing import Any
 
-from people import Person
+from people import Person, pem_of
 
 from airflow_custody.client import (
     CustodyClient,
@@ -15,6 +16,7 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.approval_batch import message_to_sign
 from airflow_custody.sandbox import Sandbox
 
 APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
@@ -87,6 +89,19 @@ class ChangingSigner:
         return signature
 
 
+class KeylessSigner:
+    """A signer that does not give its public key: its signatures are found by the user's name."""
+
+    name = "keyless"
+
+    def __init__(self, approver: SignedInApprover) -> None:
+        self._signer = approver.signer
+
+    def sign(self, message: bytes) -> bytes:
+        signature: bytes = self._signer.sign(message)
+        return signature
+
+
 class NoSigner:
     """A signer that must not be used."""
 
@@ -94,3 +109,26 @@ class NoSigner:
 
     def sign(self, message: bytes) -> bytes:
         raise AssertionError("the key was used")
+
+
+def signing(approver: SignedInApprover, hashes: list[str], *, user: str | None = None, key: Any = None) -> Any:
+    """Return a signature as the service shows it."""
+    signer = PemSigner(lambda: pem_of(key or approver.person.key), name="k")
+    return {
+        "signature": {
+            "userId": user or approver.person.external_id,
+            "signature": base64.b64encode(signer.sign(message_to_sign(hashes))).decode(),
+        },
+        "hashes": hashes,
+    }
+
+
+def show_signed(approver: SignedInApprover, number: str, *signings: Any) -> None:
+    """Make the service show signatures, and a request that is not pending any more."""
+    approver.sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": list(signings)})
+    approver.sandbox.control.set_whitelist_status(number, "APPROVED")
+
+
+def current_hash(approver: SignedInApprover, number: str) -> str:
+    """Return the hash that approvers of a request sign."""
+    return str(approver.client.get_whitelist_request(number).hash)

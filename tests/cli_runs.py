@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Ran(NamedTuple):
@@ -16,3 +17,10 @@ class Ran(NamedTuple):
 
 Run = Callable[..., Ran]
 Create = Callable[..., str]
+
+
+def read(ran: Ran) -> dict[str, Any]:
+    """Return the JSON object that a command printed."""
+    found = json.loads(ran.out)
+    assert isinstance(found, dict)
+    return found

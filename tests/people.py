@@ -27,6 +27,12 @@ def pem_of(key: Any, password: str | None = None) -> str:
     return pem.decode()
 
 
+def public_pem_of(key: Any) -> str:
+    """Return the public key of a private one as PEM text."""
+    pem: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return pem.decode()
+
+
 class Person:
     """A user of the sandbox who is in some groups and has a P-256 key."""
 
@@ -35,8 +41,7 @@ class Person:
         self.name = name
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.pem = pem_of(self.key)
-        public = self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-        self.id = sandbox.control.add_user(name, ROLES, groups=groups, public_key=public)
+        self.id = sandbox.control.add_user(name, ROLES, groups=groups, public_key=public_pem_of(self.key))
         self.external_id = f"user-{self.id}@example.test"
         self.token = sandbox.control.add_token(roles=ROLES, user_id=self.id)
 

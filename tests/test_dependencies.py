@@ -30,7 +30,7 @@ DISTRIBUTIONS = {
 EXTRAS = {
     "addresses": ("client/whitelist/address_codecs.py",),
     "sandbox": ("sandbox/",),
-    "signing": ("client/signers.py",),
+    "signing": ("client/public_keys.py", "client/signers.py"),
 }
 # Airflow 2 requires both and calls what imports them to draw the connection form; Airflow 3 does neither. To declare
 # them would bring Flask into every Airflow 3.

@@ -16,12 +16,14 @@ from airflow_custody.client import (
     CustodyAuthenticationError,
     CustodyConfigurationError,
     CustodyConnectionError,
+    CustodyError,
     CustodyOutcomeUnknownError,
     CustodyPermissionError,
     CustodyRateLimitError,
     CustodyRequestError,
     CustodyServerError,
     CustodyUnhealthyError,
+    CustodyVerificationError,
 )
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.webhook import CustodyDeleteWebhookOperator, CustodySetWebhookStatusOperator
@@ -49,6 +51,8 @@ def decide(error: BaseException, **arguments: timedelta) -> tuple[str, timedelta
         CustodyRequestError("no address"),
         CustodyOutcomeUnknownError("may exist", retry_after=5, status=503),
         CustodyConnectionError("certificate", retryable=False),
+        CustodyVerificationError("nobody has signed it"),
+        CustodyError.from_json(CustodyVerificationError("nobody has signed it").to_json()),
     ],
 )
 def test_errors_that_are_not_retryable_fail_at_once_with_a_reason(error: BaseException) -> None:

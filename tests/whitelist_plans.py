@@ -18,7 +18,7 @@ OTHER = "0x" + "cd" * 20
 # The same address of one chain in two forms, and one in base58.
 CASH = "bitcoincash:qpm2qsznhks23z7629mms6s4cwef74vcwvy22gdx6a"
 LEGACY = "1BpEi6DfDAUFd7GtittLSdBeYJvcoaVggu"
-XRP = "rN7n7otQDd6FCZdqptnvKZrWaAGNGtjsA9"
+XRP = "rN7n7otQDd6FczFgLdSqtcsAUxDkw6fzRH"
 PENDING = {"status": "PENDING"}
 
 

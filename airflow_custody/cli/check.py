@@ -6,30 +6,48 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, Command, option
 from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
 from airflow_custody.cli.output import Output
+from airflow_custody.cli.trust import NOTHING_PINNED, date_text, how_to_pin, pins_text, some_text
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyConnectionError, CustodyError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.text_table import format_table
+from airflow_custody.client.timestamps import parse_timestamp
 
 if TYPE_CHECKING:
-    from airflow_custody.client import CustodyClient
+    from airflow_custody.client import CustodyClient, VerificationPins
     from airflow_custody.client.http.observation import Observation
     from airflow_custody.client.http.operation import Operation
+    from airflow_custody.client.rules.models import WireRules
     from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.whitelist.verification import VerifiedRules
 
 State = Literal["ok", "failed", "unknown", "not checked"]
 
 #: What is checked, in this order.
-CHECKS = ("settings", "reachable", "tls", "credentials", "user", "roles", "health listing", "version", "clock")
+CHECKS = (
+    "settings",
+    "reachable",
+    "tls",
+    "credentials",
+    "user",
+    "roles",
+    "health listing",
+    "signatures",
+    "version",
+    "clock",
+)
 #: The role that every read takes.
 DEFAULT_ROLE = "TPUser"
 # Clocks that are kept by NTP differ by less.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 _SOON = timedelta(days=14)
+# More than all parts of one: each part that comes from the service is short.
+_MAX_DETAIL = 3000
 
 
 @dataclass
@@ -44,11 +62,11 @@ class Report:
 
     def add(self, name: str, state: State, detail: str, advice: str = "") -> None:
         """Note what a check found."""
-        self.found[name] = (state, sanitize(detail, 600), sanitize(advice, 600))
+        self.found[name] = (state, sanitize(detail, _MAX_DETAIL), sanitize(advice, 600))
 
     def add_error(self, name: str, state: State, error: CustodyError) -> None:
         """Note the error that a check ended with."""
-        self.add(name, state, error.reason, error.advice or "")
+        self.add(name, state, sanitize(error.reason, 600), error.advice or "")
 
     @property
     def failed(self) -> bool:
@@ -71,14 +89,14 @@ def check(args: Namespace, output: Output) -> int:
     """
     Try a connection step by step: whether its settings can be used, the service can be reached,
     TLS, the credentials, who the user is, which roles the user lacks and what for, the health
-    listing, what can be known of the service's version, and whether the clocks agree. It sends
-    what the button that tests a connection sends, and changes nothing.
+    listing, what is pinned to verify signatures with and whether the service's rules are signed so,
+    what can be known of the service's version, and whether the clocks agree. It changes nothing.
 
     Exit codes: 0 nothing failed (something may be unknown), 1 something failed.
 
     JSON: {"ok", "checks": [{"check", "state", "detail", "advice"}]}, always all of settings,
-    reachable, tls, credentials, user, roles, health listing, version, clock; states are ok,
-    failed, unknown, not checked.
+    reachable, tls, credentials, user, roles, health listing, signatures, version, clock; states
+    are ok, failed, unknown, not checked.
     """
     report = Report()
     try:
@@ -95,7 +113,7 @@ def check(args: Namespace, output: Output) -> int:
         else (each["check"], each["state"], "")
         for each in data["checks"]
     ]
-    output.data(data, [format_table(("CHECK", "STATE", "DETAIL"), rows, max_width=1500)])
+    output.data(data, [format_table(("CHECK", "STATE", "DETAIL"), rows, max_width=4000)])
     return ERROR if report.failed else NOTHING_TO_DO
 
 
@@ -126,6 +144,7 @@ class _Checker:
         self._check_credentials(user_error, health_error)
         self._check_user(user, user_error)
         self._check_health(checks, health_error)
+        self._check_signatures()
 
     def _is_away(self, error: CustodyError | None) -> bool:
         """Note that there is no response at all; nothing else can be checked then."""
@@ -184,7 +203,8 @@ class _Checker:
                 self._report.add("roles", "unknown", "the service does not say who the user is")
             return
         names = {"id": "id", "externalUserId": "external id", "tenantId": "tenant", "status": "status"}
-        known = [f"{name} {user[key]}" for key, name in names.items() if user.get(key)]  # type: ignore[literal-required]
+        found = [(name, user.get(key)) for key, name in names.items()]
+        known = [f"{name} {sanitize(value, 80)}" for name, value in found if value]
         self._report.add("user", "ok" if known else "unknown", ", ".join(known) or "the service does not say who it is")
         roles = user.get("roles")
         if roles is None:
@@ -192,7 +212,7 @@ class _Checker:
             return
         own = {each.casefold() for each in roles}
         lacking = [each for each in self._roles if each.casefold() not in own]
-        detail = f"has {', '.join(roles) or 'none'}"
+        detail = f"has {some_text(roles, 60) or 'none'}"
         if denied := _denied(own):
             detail += f"; not for this user: {denied}"
         advice = f"Give the user {' and '.join(lacking)}, or use another user." if lacking else ""
@@ -209,12 +229,68 @@ class _Checker:
             older = "; it seems to be before 3.14, as there is no health listing" if is_old else ""
             self._report.add("version", "unknown", unknown + older)
 
+    def _check_signatures(self) -> None:
+        """Say what is pinned, and whether the rules in force are signed so."""
+        pins = self._client.settings.pins
+        if pins is None:
+            self._report.add("signatures", "not checked", NOTHING_PINNED, how_to_pin(self._client.settings.source))
+            return
+        pinned = pins_text(pins)
+        rules, error = _try(self._client.get_rules)
+        if error is not None:
+            what = "the service does not offer its rules" if error.not_offered else sanitize(error.reason, 600)
+            self._report.add("signatures", "unknown", f"{pinned}. {what}", "Each address is verified with its own.")
+            return
+        verified, refusal = _try(lambda: self._client.verifier.verify_rules(rules))  # type: ignore[union-attr]
+        if refusal is not None:
+            advice = refusal.advice or "Nothing is verified under them: are the pins right? Do not take keys from it."
+            self._report.add("signatures", "failed", f"{pinned}. {sanitize(refusal.reason, 600)}", advice)
+            return
+        detail = f"{pinned}. {describe_rules(pins, verified, rules)}"
+        self._report.add("signatures", "ok", detail)
+
+
+def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireRules) -> str:
+    """
+    Return in words what is proved of the service's rules, and last what it says of them itself.
+
+    :param pins: what is pinned.
+    :param verified: what is proved.
+    :param rules: the rules as they came.
+    """
+    since = date_text(verified.timestamp)
+    signers = _signers(pins, rules)
+    signed = some_text(each for each in pins.fingerprints if each in signers)
+    text = (
+        f"The rules that the service says are in force are {f'of {since}' if since else 'without a date'}, "
+        f"signed by {signed}; SHA-256 {verified.sha256}"
+    )
+    if others := [each for each in pins.fingerprints if each not in signers]:
+        text += f"; did not sign them: {some_text(others)}"
+    shown = rules.get("creationDate")
+    date = parse_timestamp(shown) if isinstance(shown, str) else None
+    if since is None and date is not None:
+        text += f". The service says that they are of {date:%Y-%m-%d}, which nobody has signed"
+    return text
+
 
 def _try(call: Callable[[], Any]) -> tuple[Any, CustodyError | None]:
     try:
         return call(), None
     except CustodyError as error:
         return None, error
+
+
+def _signers(pins: VerificationPins, rules: WireRules) -> set[str]:
+    """Return the fingerprints of all pinned keys that have signed rules: verifying them needs no more than enough."""
+    from airflow_custody.client.whitelist.verification import VerificationPins, Verifier
+
+    found = set()
+    for key, fingerprint in zip(pins.superadmin_keys, pins.fingerprints, strict=True):
+        _, refusal = _try(partial(Verifier(VerificationPins(key, 1)).verify_rules, rules))
+        if refusal is None:
+            found.add(fingerprint)
+    return found
 
 
 def _clock_difference(seen: Sequence[Observation]) -> timedelta | None:
@@ -232,11 +308,12 @@ def _operations() -> list[Operation]:
     """Return all operations of the client."""
     from airflow_custody.client.health import operations as health
     from airflow_custody.client.http.operation import Operation
+    from airflow_custody.client.rules import operations as rules
     from airflow_custody.client.users import operations as users
     from airflow_custody.client.webhooks import operations as webhooks
     from airflow_custody.client.whitelist import operations as whitelist
 
-    modules = (health, whitelist, webhooks, users)
+    modules = (health, whitelist, webhooks, users, rules)
     return [each for module in modules for each in vars(module).values() if isinstance(each, Operation)]
 
 

@@ -21,7 +21,7 @@ NOTHING_TO_DO, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
 EXIT_CODES = f"""\
 exit codes:
   {NOTHING_TO_DO}    nothing to do: all is as it should be
-  {CHANGES}    the service does not have what a file says, or is not healthy
+  {CHANGES}    the service does not have what a file says, is not healthy, or has unverified addresses
   {ERROR}    error, also for wrong usage and missing credentials
   {INTERRUPTED}  interrupted with Ctrl-C"""
 CREDENTIALS_HELP = """\
@@ -30,6 +30,10 @@ CUSTODY_USER and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SEC
 Or --token-stdin reads an API token. An Airflow connection has its own, and settings."""
 #: What a command prints its data as.
 OUTPUTS = ("table", "json", "yaml")
+#: The words are those of ``progress.REJECTED_STATUSES``.
+REJECTED_HELP = (
+    "status word of rejected requests; may be repeated. Default: rejected, declined, expired, canceled and cancelled"
+)
 _NO_TOKEN_HERE = "; credentials are never given as an argument: put the token into CUSTODY_TOKEN, or use --token-stdin"
 _SECRETIVE = ("token", "password", "secret", "key")
 
@@ -47,9 +51,21 @@ class Option:
     keywords: Mapping[str, Any]
 
 
+class Once(argparse.Action):
+    """Refuses an option that is given twice: which one counts decides what is trusted."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        """Keep the value."""
+        if getattr(namespace, self.dest) is not None:
+            raise argparse.ArgumentError(self, "is given twice")
+        setattr(namespace, self.dest, values)
+
+
 def option(*flags: str, **keywords: Any) -> Option:
     """Return an option; text that is given must not be empty, as what an unset variable of a shell leaves is."""
-    if "action" not in keywords or keywords["action"] == "append":
+    if keywords.get("action") in (None, "append", Once):
         keywords.setdefault("type", text)
     return Option(flags, keywords)
 

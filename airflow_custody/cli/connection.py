@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from airflow_custody.cli.commands import Option, option
+from airflow_custody.cli.commands import Once, Option, option
+from airflow_custody.cli.trust import OPTIONS
 from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.pin_settings import PIN_SETTINGS
 
 if TYPE_CHECKING:
-    from airflow_custody.client import CustodyClient
+    from airflow_custody.client import ClientSettings, CustodyClient, VerificationPins
     from airflow_custody.client.http.authentication import Authentication
 
 DEFAULT_CONN_ID = "custody_default"
-#: The settings of ``ClientSettings`` that an option gives; they go with ``--base-url``.
-SETTINGS = ("timeout", "verify", "client_cert", "proxy", "max_retries", "max_response_bytes", "allow_http")
+#: Its settings that an option gives; they go with ``--base-url``.
+SETTINGS = (
+    "timeout",
+    "verify",
+    "client_cert",
+    "proxy",
+    "max_retries",
+    "max_response_bytes",
+    "allow_http",
+    *PIN_SETTINGS,
+)
 
 #: The options of every command that talks to the service.
 CONNECTION_OPTIONS: tuple[Option, ...] = (
@@ -34,9 +46,27 @@ CONNECTION_OPTIONS: tuple[Option, ...] = (
     option("--max-retries", metavar="N", help="retries of a call. Default: 3"),
     option("--max-response-bytes", metavar="N", help="maximum size of a response. Default: 67108864 (64 MiB)"),
     option("--allow-http", action="store_true", help="send the token unencrypted to another machine"),
+    option(
+        "--superadmin-keys",
+        metavar="PATH",
+        action="append",
+        help="file with the super-administrators' public keys, to verify with; may be repeated",
+    ),
+    option("--superadmin-minimum", metavar="N", action=Once, help="how many of these keys must have signed the rules"),
+    option(
+        "--networks", metavar="NAMES", action=Once, help="networks that are accepted, comma-separated. Default: any"
+    ),
+    option("--allow-legacy-signatures", action="store_true", help="accept addresses that were signed in an older form"),
+    option(
+        "--rules-not-before",
+        metavar="DATE",
+        action=Once,
+        help="date before which no rules count. Default: any rules count",
+    ),
 )
 
 _MAX_TOKEN = 64 * 1024
+_QUOTED_SETTING = re.compile(f"'({'|'.join(SETTINGS)})'")
 _NAMES = {
     "token": ("CUSTODY_TOKEN",),
     "password": ("CUSTODY_USER", "CUSTODY_PASSWORD"),
@@ -76,7 +106,30 @@ def open_client(args: Namespace) -> Iterator[CustodyClient]:
 
 
 def _given_settings(args: Namespace) -> list[str]:
+    """Return the options that are given and go with ``--base-url``."""
     return [f"--{name.replace('_', '-')}" for name in (*SETTINGS, "token_stdin") if getattr(args, name)]
+
+
+def read_pins(args: Namespace) -> VerificationPins:
+    """
+    Return what the options say is trusted, without a service.
+
+    :param args: the parsed arguments.
+    :raises CustodyConfigurationError: if an option is missing or wrong, or says something about a service.
+    """
+    others = [each for each in _given_settings(args) if each[2:].replace("-", "_") not in PIN_SETTINGS]
+    others += [name for name, given in (("--conn-id", args.conn_id), ("--base-url", args.base_url)) if given]
+    if others:
+        raise CustodyConfigurationError(f"{', '.join(others)}: not with --from", advice="No service is asked.")
+    # The URL is not used.
+    settings = {**{name: getattr(args, name) or None for name in PIN_SETTINGS}, "base_url": "https://localhost"}
+    if (pins := _parse_settings(settings).pins) is not None:
+        return pins
+    raise CustodyConfigurationError(
+        "--superadmin-keys is missing: what is trusted is never read from the file",
+        setting="superadmin_keys",
+        advice="Give --superadmin-keys and --superadmin-minimum.",
+    )
 
 
 # --- an Airflow connection ----------------------------------------------------------------------------------
@@ -127,7 +180,7 @@ def _without_tracebacks(log: logging.Logger, debug: bool) -> Iterator[None]:
 
 @contextmanager
 def _open_base_url(args: Namespace) -> Iterator[CustodyClient]:
-    from airflow_custody.client import ClientSettings, CustodyClient
+    from airflow_custody.client import CustodyClient
 
     if args.proxy and _has_password(args.proxy):
         raise CustodyConfigurationError(
@@ -137,11 +190,20 @@ def _open_base_url(args: Namespace) -> Iterator[CustodyClient]:
         )
     args.custody_auth = auth = _authentication(args)
     values = {name: getattr(args, name) or None for name in SETTINGS}
-    settings = ClientSettings.parse(
-        {**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": "--base-url"}
-    )
+    settings = _parse_settings({**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": OPTIONS})
     with CustodyClient.from_settings(settings, auth) as client:
         yield client
+
+
+def _parse_settings(values: Mapping[str, Any]) -> ClientSettings:
+    """Return settings that options give; what is wrong with one is said of the option."""
+    from airflow_custody.client import ClientSettings
+
+    try:
+        return ClientSettings.parse(values)
+    except CustodyConfigurationError as error:
+        text = _QUOTED_SETTING.sub(lambda found: f"--{found[1].replace('_', '-')}", error.message)
+        raise CustodyConfigurationError(text, setting=error.setting, advice=error.advice) from None
 
 
 def _has_password(url: str) -> bool:

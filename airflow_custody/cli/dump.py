@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 
 from airflow_custody.client.errors import CustodyError, WhitelistFileError
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.file import dump_whitelist, parse_whitelist
 from airflow_custody.client.whitelist.file_rows import FileRow
+from airflow_custody.client.whitelist.listed_requests import read_listed
 from airflow_custody.client.whitelist.listing import Listing, to_request
-from airflow_custody.client.whitelist.matching import id_order
+from airflow_custody.client.whitelist.matching import Unreadable, id_order
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, has_status
@@ -38,10 +40,11 @@ class DumpedWhitelist:
 
 @dataclass
 class _Entry:
-    """A row of the file, and the ids of all requests for its destination."""
+    """A row of the file, the ids of all requests for its destination, and of those that nobody has signed."""
 
     request: WhitelistRequest
     ids: list[str]
+    unsigned: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,12 @@ def _entries(listing: Listing, words: StatusWords, dumped: DumpedWhitelist) -> l
         if has_status(envelope, words.rejected):
             rejected += 1
             continue
+        found = read_listed(envelope, listing, words.effective, words.rejected)
+        if isinstance(found, Unreadable) or found.why:
+            dumped.faults.append(f"missing: {found.why}")
+            continue
         try:
-            request = to_request(envelope, envelope.payload())
+            request = to_request(envelope, found.payload)
         except CustodyError as error:
             dumped.faults.append(f"missing: {error.message}")
             continue
@@ -102,7 +109,10 @@ def _entries(listing: Listing, words: StatusWords, dumped: DumpedWhitelist) -> l
         same = destinations.add(request.chain, request.network, request.address, request.memo, entry)
         if not same:
             entries.append(entry)
-        (*same, entry)[0].ids.append(envelope.id)
+        known = (*same, entry)[0]
+        known.ids.append(envelope.id)
+        if found.is_unsigned:
+            known.unsigned.add(envelope.id)
     if rejected:
         dumped.notes.append(f"left out: {count(rejected, 'rejected request')}")
     return sorted(entries, key=lambda each: id_order(each.ids[0]))
@@ -122,6 +132,7 @@ def _comments(
 ) -> dict[int, str]:
     """Return what a row cannot say, by its index: found by planning with the file that is being made."""
     comments: dict[int, str] = {}
+    unsigned: list[str] = []
     rows = [FileRow(each.request, f"the row of request {each.ids[0]}") for each in entries]
     plan = make_plan(
         rows,
@@ -135,6 +146,9 @@ def _comments(
         shown = f"whitelisting request {row.request_id or entry.ids[0]}"
         if row.state == "pending":
             notes.append(f"request {row.request_id} is pending approval (status {row.status or 'not given'})")
+            if row.request_id in entry.unsigned:
+                notes[-1] += ", and nobody has signed it: keep it only if you asked for it"
+                unsigned.append(row.request_id)
         elif row.fields == ("status",):
             # All that it asks for is in the file.
             notes.append(f"{shown} has status {row.status or 'not given'}, which is not known to be in effect")
@@ -148,6 +162,11 @@ def _comments(
             dumped.notes.append(f"{shown}: {notes[-1]}; a plan shows them as undeclared")
         if notes:
             comments[index] = "; ".join(notes)
+    if unsigned:
+        dumped.notes.append(
+            f"{count(len(unsigned), 'row is', 'rows are')} only what the service claims: nobody has signed "
+            f"{name_some(unsigned)}. Keep in the file only what you asked for"
+        )
     return comments
 
 

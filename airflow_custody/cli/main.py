@@ -24,6 +24,7 @@ examples:
   {{prog}} health --conn-id custody_prod --watch 10
   {{prog}} whitelist dump > whitelist.yaml                  how one starts
   {{prog}} whitelist plan whitelist.yaml -o markdown
+  {{prog}} whitelist verify --evidence -o json > audit.json   with pinned keys
   CUSTODY_TOKEN=... {{prog}} whitelist plan whitelist.yaml --base-url https://custody.example.com
 
 {EXIT_CODES}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, TextIO
 
@@ -30,15 +31,21 @@ class Output:
         #: Whether the reader has gone, as ``head`` does.
         self.closed = False
 
-    def data(self, data: Any, table: Iterable[str]) -> None:
+    def data(self, data: Any, table: Iterable[str], *, long: str = "") -> None:
         """
         Print data.
 
         :param data: plain JSON data, for JSON and YAML. Both are printed in ASCII, what is not is escaped.
         :param table: its lines for people, printed otherwise.
+        :param long: a key whose value, a dict of lists, is printed in JSON with one element of a list on each line:
+            indented more, it would become many times as long. Default: none.
         """
+        if self.form == "json" and isinstance(data.get(long) if long else None, dict):
+            rest = _to_json({name: value for name, value in data.items() if name != long}, indent=2)
+            self.text(f"{rest[:-2]},\n  {json.dumps(long)}: {_in_lines(data[long])}\n}}")
+            return
         if self.form == "json":
-            self.text(json.dumps(data, indent=2))
+            self.text(_to_json(data, indent=2))
         elif self.form == "yaml":
             self.text(to_yaml(data))
         else:
@@ -47,7 +54,7 @@ class Output:
     def entry(self, data: Any, line: str) -> None:
         """Print one of several pieces of data: JSON in a line, YAML as a document."""
         if self.form == "json":
-            self.text(json.dumps(data))
+            self.text(_to_json(data))
         elif self.form == "yaml":
             self.text("---\n" + to_yaml(data))
         else:
@@ -95,6 +102,33 @@ def discard(stream: TextIO) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, descriptor)
     os.close(null)
+
+
+def _to_json(data: Any, indent: int | None = None) -> str:
+    """Return plain JSON data as JSON, in ASCII. A number that JSON has not is left out, and that is said."""
+    try:
+        return json.dumps(data, indent=indent, allow_nan=False)
+    except ValueError:
+        message("null stands for a number that JSON does not have")
+        return json.dumps(_without_infinite(data), indent=indent, allow_nan=False)
+
+
+def _in_lines(data: Mapping[str, Iterable[Any]]) -> str:
+    lists = (
+        f"    {json.dumps(name)}: [\n" + ",\n".join(f"      {_to_json(each)}" for each in found) + "\n    ]"
+        if found
+        else f"    {json.dumps(name)}: []"
+        for name, found in data.items()
+    )
+    return "{\n" + ",\n".join(lists) + "\n  }"
+
+
+def _without_infinite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _without_infinite(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_without_infinite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def to_yaml(data: Any) -> str:

@@ -8,7 +8,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, OUTPUTS, Command, Group, Option, option
+from airflow_custody.cli import verify
+from airflow_custody.cli.commands import (
+    CHANGES,
+    ERROR,
+    NOTHING_TO_DO,
+    OUTPUTS,
+    REJECTED_HELP,
+    Command,
+    Group,
+    Option,
+    option,
+)
 from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
 from airflow_custody.cli.output import Output, message
 from airflow_custody.client.errors import CustodyConfigurationError, WhitelistFileError
@@ -32,13 +43,13 @@ def validate(args: Namespace, output: Output) -> int:
     """
     Check a whitelist file, and print all that is wrong with it. Needs no connection.
 
-    Addresses that could not be verified are no fault; their number is printed on standard error,
+    Addresses that could not be checked are no fault; their number is printed on standard error,
     too.
 
     Exit codes: 0 nothing is wrong, 1 something is, or the file cannot be read.
 
-    JSON: {"file", "valid", "rows" (their number; null if it is not valid), "unverified" (the
-    number of addresses that could not be verified; null likewise), "sha256" (of the file; null
+    JSON: {"file", "valid", "rows" (their number; null if it is not valid), "unchecked" (the
+    number of addresses that could not be checked; null likewise), "sha256" (of the file; null
     likewise), "faults" (a list of texts)}.
     """
     from airflow_custody.client.whitelist.file import read_whitelist_file
@@ -47,18 +58,18 @@ def validate(args: Namespace, output: Output) -> int:
         file = read_whitelist_file(args.file, check_addresses=args.check_addresses)
     except WhitelistFileError as error:
         faults = [sanitize(each, 1000) for each in error.faults]
-        nothing = dict.fromkeys(("rows", "unverified", "sha256"))
+        nothing = dict.fromkeys(("rows", "unchecked", "sha256"))
         output.data({"file": args.file, "valid": False, **nothing, "faults": faults}, faults)
         message(f"{args.file}: {count(len(faults), 'fault')}")
         return ERROR
     rows = len(file.rows)
-    counts = {"rows": rows, "unverified": file.unverified}
+    counts = {"rows": rows, "unchecked": file.unchecked}
     line = f"{sanitize(args.file)}: {count(rows, 'row')}, nothing is wrong (SHA-256 {file.sha256})"
     output.data(
         {"file": args.file, "valid": True, **counts, "sha256": file.sha256, "faults": []},
-        ["; ".join(filter(None, (line, file.unverified_text)))],
+        ["; ".join(filter(None, (line, file.unchecked_text)))],
     )
-    _tell_unverified(file)
+    _tell_unchecked(file)
     return NOTHING_TO_DO
 
 
@@ -81,15 +92,17 @@ def schema(args: Namespace, output: Output) -> int:
 def plan(args: Namespace, output: Output) -> int:
     """
     Compare a whitelist file with what the service has, and print what applying it would do.
-    Nothing is changed. CustodyApplyWhitelistPlanOperator applies a plan, by its hash.
+    Nothing is changed. CustodyApplyWhitelistPlanOperator applies a plan, by its hash. With pinned
+    keys, what signatures do not prove is unverified, which is a change, and only named.
 
     Exit codes: 0 nothing to do, 2 the service does not have what the file says, 1 error, or the
     plan is over a limit; it is printed in full then, too.
 
-    JSON: {"plan_hash", "service", "file", "counts": {STATE: number}, "has_changes", "rows":
+    JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is
+    verified), "counts": {STATE: number}, "has_changes", "rows":
     [{"state", "action", "where", "id", "status", "fields", "shown", "note", "request"}],
     "over_limits" (a list of texts)}. States are create, pending, unchanged, differs, undeclared,
-    rejected, unreadable; actions create, delete and null.
+    rejected, unreadable, unverified; actions create, delete and null.
     """
     from airflow_custody.client.whitelist.listing import service_name
     from airflow_custody.client.whitelist.plan import PlanLimits
@@ -161,13 +174,13 @@ def _read(args: Namespace) -> WhitelistFile:
         # The faults are told: what is left is how many there are.
         error.message = f"{args.file}: {count(len(error.faults), 'fault')}; the service was not asked"
         raise
-    _tell_unverified(file)
+    _tell_unchecked(file)
     return file
 
 
-def _tell_unverified(file: WhitelistFile) -> None:
-    if file.unverified_text:
-        message(file.unverified_text)
+def _tell_unchecked(file: WhitelistFile) -> None:
+    if file.unchecked_text:
+        message(file.unchecked_text)
 
 
 # --- what the service has -----------------------------------------------------------------------------------
@@ -177,7 +190,8 @@ def dump(args: Namespace, output: Output) -> int:
     """
     Print the service's whitelist as a file, in YAML: how one starts. Requests that are pending
     approval are in it, with a comment; rejected ones are not. Of several requests for one
-    destination the file has one, and names the others in a comment.
+    destination the file has one, and names the others in a comment. With pinned keys, what
+    signatures do not prove is missing.
 
     Exit codes: 0 the file has all that is at the service; 1 something is missing or cannot be
     written exactly: it is named on standard error and at the top of the file. Do not plan with
@@ -199,27 +213,35 @@ def dump(args: Namespace, output: Output) -> int:
 
 def show(args: Namespace, output: Output) -> int:
     """
-    Show one whitelisting request: its status, its verified payload, its signatures, its trail.
-
-    Only the payload is covered by the hash that approvers sign. All else, signatures included,
-    is the service's word: nothing of it is verified here.
+    Show one whitelisting request: its status, its payload, its signatures, its trail. With pinned
+    keys it says whether signatures prove that it is whitelisted, and by whom; without, nothing is
+    verified: the payload is what its hash says, and all else is the service's word. Whether it is
+    pending is the service's word, too.
 
     Exit codes: 0 shown; 1 there is no such request, its payload is not what its hash says (it is
     not shown then), or another error.
 
     JSON: {"id", "status", "action", "tenant_id", "blockchain", "network",
-    "visibility_group_id", "hash", "verified", "fault" (why it is not; or null), "payload" (null
-    if it is not verified), "signatures": [{"user_id", "signature", "hashes"}], "trail":
-    [{"date", "action", "user_id", "external_user_id", "comment"}]}.
+    "visibility_group_id", "hash", "fault" (why its payload is not what its hash says; or null),
+    "payload" (null then; with pinned keys, what is signed and nothing else: null if it is not
+    verified), "unverified_payload" (with pinned keys, what its hash says, if it is another:
+    nothing proves it; or null), "verified" (whether signatures prove it; null if nothing is
+    pinned), "reason" (why they do not; null if it is pending or rejected), "verification" (what
+    they prove: as a row of verify, with its state; or null), "signatures": [{"user_id",
+    "signature", "hashes"}], "trail": [{"date", "action",
+    "user_id", "external_user_id", "comment"}]}.
     """
-    from airflow_custody.cli.show import describe_request, show_lines
+    from airflow_custody.cli.show import describe_request, listed_as, show_lines
+    from airflow_custody.client.whitelist.rules_in_force import verifier_for
 
     with open_client(args) as client:
-        data = describe_request(client.get_whitelist_request(args.id))
+        envelope = client.get_whitelist_request(args.id)
+        listed = "settled" if client.verifier is None else listed_as(client, envelope)
+        data = describe_request(envelope, verifier_for(client, [envelope.wire]), listed)
     output.data(data, show_lines(data))
     if data["fault"]:
         message(data["fault"])
-    return NOTHING_TO_DO if data["verified"] else ERROR
+    return ERROR if data["fault"] else NOTHING_TO_DO
 
 
 # --- options ------------------------------------------------------------------------------------------------
@@ -266,7 +288,7 @@ _STATUS_WORDS = (
         "--effective-status", "effective_statuses", "WORD", "status word of requests in effect. Default: approved"
     ),
     option("--any-status", action="store_true", help="a request that is not pending is in effect"),
-    _several("--rejected-status", "rejected_statuses", "WORD", "status word of rejected requests"),
+    option("--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=REJECTED_HELP),
 )
 
 _ACCEPT_FIELDS = _several(
@@ -314,6 +336,7 @@ GROUP = Group(
             show,
             (option("id", metavar="ID", help="id of the request"), *CONNECTION_OPTIONS),
         ),
+        verify.COMMAND,
         Command("schema", "Print the JSON Schema of a whitelist file", schema, outputs=()),
     ),
 )

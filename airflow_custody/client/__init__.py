@@ -22,12 +22,14 @@ if TYPE_CHECKING:
         CustodyResponseError,
         CustodyServerError,
         CustodyUnhealthyError,
+        CustodyVerificationError,
         WhitelistFileError,
     )
     from airflow_custody.client.health.models import HealthCheck
     from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedAddress, verify_envelope
 
 __all__ = [
     "ApiKey",
@@ -46,11 +48,15 @@ __all__ = [
     "CustodyResponseError",
     "CustodyServerError",
     "CustodyUnhealthyError",
+    "CustodyVerificationError",
     "HealthCheck",
     "PasswordSignIn",
+    "VerificationPins",
+    "VerifiedAddress",
     "WhitelistEnvelope",
     "WhitelistFileError",
     "WhitelistRequest",
+    "verify_envelope",
 ]
 
 # Where each name lives, if not in "errors".
@@ -61,7 +67,10 @@ _MODULES = {
     "HealthCheck": "health.models",
     "PasswordSignIn": "auth",
     "WhitelistEnvelope": "whitelist.envelopes",
+    "VerificationPins": "whitelist.verification",
+    "VerifiedAddress": "whitelist.verification",
     "WhitelistRequest": "whitelist.models",
+    "verify_envelope": "whitelist.verification",
 }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from airflow_custody.client.auth import BearerToken
 from airflow_custody.client.errors import CustodyConfigurationError
@@ -12,6 +14,7 @@ from airflow_custody.client.health.operations import HealthOperations
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.observation import Observation
 from airflow_custody.client.http.transport import Transport
+from airflow_custody.client.rules.operations import RulesOperations
 from airflow_custody.client.settings import (
     DEFAULT_MAX_RESPONSE_BYTES,
     DEFAULT_MAX_RETRIES,
@@ -22,8 +25,11 @@ from airflow_custody.client.users.operations import UserOperations
 from airflow_custody.client.webhooks.operations import WebhookOperations
 from airflow_custody.client.whitelist.operations import WhitelistOperations
 
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.verification import Verifier
 
-class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, UserOperations):
+
+class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, UserOperations, RulesOperations):
     """
     A client of one custody service. Knows nothing of Airflow.
 
@@ -52,6 +58,12 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
     :param max_retries: maximum number of retries within one call. Default 3.
     :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
     :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
+    :param superadmin_keys: the super-administrators' public keys, with which whitelisted addresses are verified: PEM
+        texts, or the path of a file with them. Default None: nothing is verified, what the service says counts.
+    :param superadmin_minimum: how many of these keys must have signed the rules. Required with ``superadmin_keys``.
+    :param networks: names of the networks that are accepted. Default None: any.
+    :param allow_legacy_signatures: whether addresses count that were signed in a legacy form. Default False.
+    :param rules_not_before: Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None.
     :param user_agent: what to add to the ``User-Agent``, which names this package and its version. Default None.
     :param source: where the user finds these settings, for error messages. Default None.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
@@ -70,6 +82,11 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
         max_retries: int = DEFAULT_MAX_RETRIES,
         allow_http: bool = False,
         max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
+        superadmin_keys: str | Sequence[str] | None = None,
+        superadmin_minimum: int | None = None,
+        networks: Collection[str] | None = None,
+        allow_legacy_signatures: bool = False,
+        rules_not_before: int | str | None = None,
         user_agent: str | None = None,
         source: str | None = None,
     ) -> None:
@@ -85,6 +102,11 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
             max_retries=max_retries,
             max_response_bytes=max_response_bytes,
             allow_http=allow_http,
+            superadmin_keys=superadmin_keys,  # type: ignore[arg-type]
+            superadmin_minimum=superadmin_minimum,
+            networks=networks,  # type: ignore[arg-type]
+            allow_legacy_signatures=allow_legacy_signatures,
+            rules_not_before=rules_not_before,  # type: ignore[arg-type]
             user_agent=user_agent,
             source=source,
         )
@@ -109,6 +131,14 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
     def auth(self) -> Authentication:
         """The way the client authenticates; its ``repr`` shows no secret."""
         return self._auth
+
+    @cached_property
+    def verifier(self) -> Verifier | None:
+        """What verifies whitelisted addresses against the pinned keys; None: none are pinned, nothing is verified."""
+        from airflow_custody.client.whitelist.verification import Verifier
+
+        pins = self._settings.pins
+        return None if pins is None else Verifier(pins)
 
     def observe(self, observer: Callable[[Observation], None]) -> None:
         """

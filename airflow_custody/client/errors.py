@@ -16,6 +16,7 @@ What can go wrong when talking to the custody service, as types.
     ├── CustodyConnectionError       no connection, or no response to an operation that is safe to repeat
     ├── CustodyOutcomeUnknownError   a create was sent and may have been carried out
     ├── CustodyResponseError         a response that cannot be understood, or a redirect
+    ├── CustodyVerificationError     signatures do not prove what the service says
     └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
 """
 
@@ -241,6 +242,10 @@ class CustodyOutcomeUnknownError(CustodyError):
 
 class CustodyResponseError(CustodyError):
     """Raised when the response to a read cannot be understood, and on a redirect."""
+
+
+class CustodyVerificationError(CustodyError):
+    """Raised when signatures do not prove what the service says: by the pinned keys, nobody has signed it."""
 
 
 class CustodyUnhealthyError(CustodyError):

@@ -8,7 +8,7 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from requests.utils import get_environ_proxies, select_proxy
@@ -16,7 +16,18 @@ from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.http.operation import API_ROOT
+from airflow_custody.client.pin_settings import (
+    check_keys,
+    check_minimum,
+    check_networks,
+    check_time,
+    parse_keys,
+    parse_names,
+)
 from airflow_custody.client.text import sanitize
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.verification import VerificationPins
 
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
@@ -225,6 +236,12 @@ class ClientSettings:
     :param max_retries: maximum number of retries within one call. Default 3.
     :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
     :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
+    :param superadmin_keys: the super-administrators' public keys, with which whitelisted addresses are verified: PEM
+        texts, or the path of a file with them. Default None: nothing is verified, what the service says counts.
+    :param superadmin_minimum: how many of these keys must have signed the rules. Required with ``superadmin_keys``.
+    :param networks: names of the networks that are accepted. Default None: any.
+    :param allow_legacy_signatures: whether addresses count that were signed in a legacy form. Default False.
+    :param rules_not_before: Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None.
     :param user_agent: what to add to the ``User-Agent``, which names this package and its version. Default None.
     :param source: where the user finds these settings, for error messages. Default None.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
@@ -239,6 +256,11 @@ class ClientSettings:
     max_retries: int = _setting(DEFAULT_MAX_RETRIES, _check_number(minimum=0, maximum=20, whole=True), _parse_number)
     max_response_bytes: int = _setting(DEFAULT_MAX_RESPONSE_BYTES, _check_size, _parse_number)
     allow_http: bool = _setting(False, _check_boolean, _parse_boolean)
+    superadmin_keys: tuple[str, ...] | None = _setting(None, check_keys, parse_keys)
+    superadmin_minimum: int | None = _setting(None, check_minimum, _parse_number)
+    networks: tuple[str, ...] | None = _setting(None, check_networks, parse_names)
+    allow_legacy_signatures: bool = _setting(False, _check_boolean, _parse_boolean)
+    rules_not_before: int | None = _setting(None, check_time)
     user_agent: str | None = _setting(None, _check_header)
     source: str | None = _setting(None, _check_text)
 
@@ -246,6 +268,7 @@ class ClientSettings:
         for each in fields(self):
             object.__setattr__(self, each.name, each.metadata["check"](each.name, getattr(self, each.name)))
         self._check_plain_http()
+        self._check_pins()
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> ClientSettings:
@@ -268,6 +291,21 @@ class ClientSettings:
         return f"the base URL {self.base_url}" + (f" of {self.source}" if self.source else "")
 
     @property
+    def pins(self) -> VerificationPins | None:
+        """What whitelisted addresses are verified with; None: nothing is."""
+        if self.superadmin_keys is None:
+            return None
+        from airflow_custody.client.whitelist.verification import VerificationPins
+
+        return VerificationPins(
+            self.superadmin_keys,
+            self.superadmin_minimum or 0,
+            networks=self.networks,
+            allow_legacy_signatures=self.allow_legacy_signatures,
+            rules_not_before=self.rules_not_before,
+        )
+
+    @property
     def proxies(self) -> dict[str, str]:
         """The proxies to use, by scheme."""
         if self.proxy:
@@ -283,6 +321,21 @@ class ClientSettings:
                 )
             return {"https": proxy} if proxy else {}
         return {}
+
+    def _check_pins(self) -> None:
+        """Refuse a part of what is needed to verify: whoever gives it expects that something is verified."""
+        if self.superadmin_keys is None:
+            for name in ("superadmin_minimum", "networks", "allow_legacy_signatures", "rules_not_before"):
+                if getattr(self, name):
+                    raise CustodyConfigurationError(
+                        f"'{name}' needs 'superadmin_keys': without these, nothing is verified", setting=name
+                    )
+        elif self.superadmin_minimum is None:
+            raise CustodyConfigurationError(
+                "'superadmin_minimum' is missing: how many of the pinned keys must have signed the rules",
+                setting="superadmin_minimum",
+            )
+        self.pins  # noqa: B018 - it raises if they cannot be used
 
     def _check_plain_http(self) -> None:
         """Refuse plain HTTP where others could read the token."""

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.public_keys import INTEGER_BYTES, PublicKey
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
-
-_INTEGER_BYTES = 32
 
 
 class Signer(Protocol):
@@ -22,7 +21,7 @@ class Signer(Protocol):
     :class:`CustodyConfigurationError` if its key cannot be used.
 
     If it has ``public_key``, a method or an attribute with the public key in PEM or DER, each signature is verified
-    before it is sent, and so are the user's signatures that the service shows.
+    before it is sent, and found again afterwards by this key, whatever name the service shows it under.
     """
 
     @property
@@ -137,37 +136,9 @@ def raw_signature(der: bytes) -> bytes:
 
     r, s = decode_dss_signature(der)
     try:
-        return r.to_bytes(_INTEGER_BYTES, "big") + s.to_bytes(_INTEGER_BYTES, "big")
+        return r.to_bytes(INTEGER_BYTES, "big") + s.to_bytes(INTEGER_BYTES, "big")
     except OverflowError:
         raise ValueError("the signature is not of a P-256 key") from None
-
-
-class PublicKey:
-    """A P-256 public key, with which signatures are verified."""
-
-    def __init__(self, key: EllipticCurvePublicKey) -> None:
-        self._key = key
-
-    def verifies(self, signature: bytes, message: bytes) -> bool:
-        """
-        Tell whether a signature is one of this key over a message.
-
-        :param signature: 64 bytes ``r || s``.
-        :param message: the bytes that were hashed with SHA-256 and signed.
-        """
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
-        from cryptography.hazmat.primitives.hashes import SHA256
-
-        if len(signature) != 2 * _INTEGER_BYTES:
-            return False
-        r, s = (int.from_bytes(half, "big") for half in (signature[:_INTEGER_BYTES], signature[_INTEGER_BYTES:]))
-        try:
-            self._key.verify(encode_dss_signature(r, s), message, ECDSA(SHA256()))
-        except InvalidSignature:
-            return False
-        return True
 
 
 def check_signer(signer: object) -> None:
@@ -212,7 +183,12 @@ def public_key_of(signer: Signer) -> PublicKey | None:
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-        from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            PublicFormat,
+            load_der_public_key,
+            load_pem_public_key,
+        )
     except ImportError:
         raise _bad_public_key(signer, "it needs: pip install 'airflow-provider-custody[signing]'") from None
     if isinstance(key, (bytes, bytearray)):
@@ -223,7 +199,7 @@ def public_key_of(signer: Signer) -> PublicKey | None:
             raise _bad_public_key(signer, "it is not a public key in PEM or DER") from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
         raise _bad_public_key(signer, "it is not a P-256 (secp256r1) key")
-    return PublicKey(key)
+    return PublicKey.from_der(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def _bad_public_key(signer: Signer, why: str) -> CustodyConfigurationError:

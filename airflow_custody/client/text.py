@@ -30,6 +30,21 @@ def is_decimal(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
+def read_number(text: str, maximum: int) -> int | None:
+    """
+    Return the whole number that a text is, in ASCII digits; None if it is none, or is larger.
+
+    What is from elsewhere is read by this alone: ``int`` itself fails on a text of thousands of digits.
+
+    :param text: the text.
+    :param maximum: the largest number that there may be.
+    """
+    if not is_decimal(text) or len(text) > len(str(maximum)):
+        return None
+    number = int(text)
+    return number if number <= maximum else None
+
+
 def has_unprintable(text: str) -> bool:
     """Tell whether the text holds a control, formatting or otherwise invisible character."""
     return any(map(_is_unprintable, text))
@@ -227,6 +242,18 @@ def _unescape_one(escape: str) -> str:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: ``1 signature``, ``2 signatures``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def as_name(value: object) -> str | None:
+    """
+    Return a text of the service, which may write a whole number where a text is expected.
+
+    :param value: what it sent.
+    :return: the text; None: it is neither, or a number that is no name, as it has more than 64 bits.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
+        return str(value)
+    return value if isinstance(value, str) else None
 
 
 def as_list(value: str | Iterable[str]) -> list[str]:

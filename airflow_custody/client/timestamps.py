@@ -19,6 +19,19 @@ _USUAL_FORMS = frozenset(
 )
 
 
+def format_unix_time(seconds: int) -> str | None:
+    """
+    Return a Unix time as an ISO 8601 date in UTC.
+
+    :param seconds: the time.
+    :return: the date; None if it is one that no date can have.
+    """
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def parse_timestamp(text: str | None) -> datetime | None:
     """
     Parse an RFC 3339 timestamp.

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient
     from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
     from airflow_custody.client.http.authentication import Authentication
-    from airflow_custody.client.users.models import WireUser
 
 # The names of settings in a connection, where they differ from the client's.
 _CONNECTION_FIELDS = {
@@ -29,13 +28,6 @@ _CONNECTION_FIELDS = {
     "password": "Password",
     "secret": "Password",
     "username": "User name (Login)",
-}
-# What the operators need, for the test of a connection.
-_ROLES = {
-    "TPUser": "everything",
-    "WhitelistedAddressCreator": "creating whitelisting requests",
-    "WhitelistedAddressApprover": "approving them",
-    "Admin": "webhooks",
 }
 
 
@@ -90,6 +82,11 @@ class CustodyHook(BaseHook):
     key and its secret. The extra ``auth`` (``bearer``, ``password``, ``api_key``) says which it must be. The other
     extras are the settings of :class:`~airflow_custody.client.CustodyClient`, with its defaults: ``timeout``,
     ``verify``, ``client_cert``, ``proxy``, ``max_retries``, ``max_response_bytes``, ``allow_http``.
+
+    Some say what whitelisted addresses are verified with: ``superadmin_keys`` (public keys in PEM, also without their
+    line ends, a list of them, or the absolute path of a file, which is read when the client is made),
+    ``superadmin_minimum``, ``networks`` (``mainnet, testnet``), ``allow_legacy_signatures`` and ``rules_not_before`` (a
+    date, or Unix time in seconds). They are no secrets, but whoever may change them decides what is trusted.
 
     Use it in a ``with`` block or call :meth:`close`.
 
@@ -159,12 +156,15 @@ class CustodyHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """
-        Make authenticated calls that change nothing: the health listing, and who the user is.
+        Make authenticated calls that change nothing: the health listing, and who the user is; with pinned keys also
+        the service's present rules, which must be signed with them.
 
-        Where the service does not offer the latter, the listing alone decides.
+        What the service does not offer, except for the listing, decides nothing.
 
         :return: whether they succeeded, and what to tell the user: also which roles are missing.
         """
+        from airflow_custody.hooks._connection_test import describe_roles, verify_rules
+
         ok, user = True, None
         try:
             client = self.get_conn()
@@ -178,13 +178,16 @@ class CustodyHook(BaseHook):
             except CustodyError as error:
                 if not error.not_offered:
                     raise
+            rules = verify_rules(client)
         except CustodyError as error:
             return False, str(error)
         finally:
             self.close()
         if user is not None:
-            return ok, f"{message} {_describe_roles(user)}"
-        return ok, message if ok else f"{message} The token could not be tested."
+            message = f"{message} {describe_roles(user)}"
+        elif not ok:
+            message = f"{message} The token could not be tested."
+        return ok, f"{message} {rules}" if rules else message
 
     def close(self) -> None:
         """Close the client's connections; the next call opens new ones."""
@@ -212,7 +215,7 @@ class CustodyHook(BaseHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """Return the extra fields of Airflow 2's form, made from those that Airflow 3 reads."""
-        from flask_appbuilder.fieldwidgets import BS3TextFieldWidget
+        from flask_appbuilder.fieldwidgets import BS3TextAreaFieldWidget, BS3TextFieldWidget
         from wtforms import BooleanField, IntegerField, StringField
         from wtforms.validators import NumberRange, Optional
 
@@ -231,7 +234,7 @@ class CustodyHook(BaseHook):
                 spec["label"],
                 validators=validators,
                 description=spec["description"],
-                widget=BS3TextFieldWidget(),
+                widget=BS3TextAreaFieldWidget() if schema.get("format") == "multiline" else BS3TextFieldWidget(),
             )
         return widgets
 
@@ -254,9 +257,11 @@ class CustodyHook(BaseHook):
     def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
         """Return the client's settings, read from the connection by name."""
         from airflow_custody.client import ClientSettings
+        from airflow_custody.client.pin_settings import refuse_misspelt, refuse_relative
 
         known = [name for name in _connection_type()["conn-fields"] if name not in ("auth", "api_key_id")]
         if unknown := sorted(set(extras) - {*known, "auth", "api_key_id"}):
+            refuse_misspelt(unknown)
             # Names only: whoever mistypes one may have put a secret behind it.
             self.log.warning(
                 "Connection %r: extras that this connection type does not know are ignored: %s. It knows: %s",
@@ -266,6 +271,7 @@ class CustodyHook(BaseHook):
             )
         if extras.get("proxy"):
             mask(str(extras["proxy"]))
+        refuse_relative(extras.get("superadmin_keys"))
         values = {name: extras.get(name) for name in known}
         return ClientSettings.parse(
             {
@@ -348,15 +354,6 @@ class CustodyHook(BaseHook):
 def _connection_type() -> dict[str, Any]:
     found: dict[str, Any] = get_provider_info()["connection-types"][0]
     return found
-
-
-def _describe_roles(user: WireUser) -> str:
-    """Name a user's roles, and those that the operators need and the user lacks."""
-    roles = user.get("roles") or []
-    own = {role.casefold() for role in roles}
-    missing = [f"{role} ({what})" for role, what in _ROLES.items() if role.casefold() not in own]
-    words = f"User {user.get('id')} has the roles: {', '.join(roles) or 'none'}."
-    return f"{words} Missing: {', '.join(missing)}." if missing else words
 
 
 def mask(secret: str) -> None:

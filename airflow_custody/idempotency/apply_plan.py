@@ -190,7 +190,7 @@ class ApplyPlan:
                 self._log.info("An earlier try has done %d of %d rows: going on.", earlier.done, earlier.total)
             plan = self._plan(file, listing, done, service)
             operations = {*_new_operations(plan, done), *_operations(done, requests, listing, plan)}
-            if hash_operations(operations, service) != plan_hash:
+            if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
                 created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
                 raise PlanChangedError(operations, plan, Applied(Outcome(created=created), requests))
             self._store.begin(plan_hash, len(operations), earlier)

@@ -12,6 +12,7 @@ from airflow_custody.client.errors import (
     CustodyRequestError,
 )
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.whitelist.batches import name_some
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.file import FileRow, WhitelistFile
@@ -20,16 +21,40 @@ if TYPE_CHECKING:
 
 _MAX_NAMED = 10
 _MAX_LINES = 100
+_UNVERIFIED: tuple[State, ...] = ("unverified",)
+
+
+def unverified_text(plan: WhitelistPlan) -> str:
+    """Return, in words, which rows do not verify; empty if all do, or nothing is verified."""
+    if not plan.counts["unverified"]:
+        return ""
+    return (
+        f"Signatures do not prove what the service shows: {changes_text(plan, _UNVERIFIED)}. Nothing is done about "
+        f"these rows. {advice_text(plan)}"
+    )
+
+
+def advice_text(plan: WhitelistPlan) -> str:
+    """Return what to do about rows that do not verify; empty if there are none."""
+    from airflow_custody.client.whitelist.trust_texts import what_to_do
+
+    ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
+    return what_to_do(ids) if ids else ""
 
 
 def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
     """Return how many rows are in these states, and which the first are."""
     numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
-    rows = [row for row in plan.rows if row.state in states]
+    # What does not verify must not be hidden behind other rows.
+    rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
     names = []
     for row in rows:
-        fields = f" ({', '.join(row.fields)})" if row.fields else ""
-        names.append(f"{row.where or 'request ' + row.request_id} {row.state}{fields}")
+        fields = f" ({name_some(row.fields)})" if row.fields else ""
+        request = f"request {sanitize(row.request_id, 40)}"
+        place = row.where or request
+        if row.state == "unverified" and row.where:
+            place += f" ({request})"
+        names.append(f"{place} {row.state}{fields}")
     return f"{numbers}: {some(names)}"
 
 
@@ -124,12 +149,19 @@ def what_changed(file: WhitelistFile, error: PlanChangedError, planned: Collecti
     :param error: what is to be done now.
     :param planned: what the plan would do, as :func:`shorten_operation` names it; None if that is not known.
     """
+    changes = _changes_since(file, error, planned)
+    if error.plan.counts["unverified"]:
+        changes += f". The plan's hash also covers what is not verified: {changes_text(error.plan, _UNVERIFIED)}"
+    return changes
+
+
+def _changes_since(file: WhitelistFile, error: PlanChangedError, planned: Collection[str] | None) -> str:
+    if planned is None:
+        creates, deletes = len(error.plan.with_action("create")), len(error.plan.with_action("delete"))
+        return f"Now it would create {creates} and delete {deletes}: the file or the service has changed"
     from airflow_custody.client.whitelist.plan import create_operation
     from airflow_custody.idempotency.apply_plan import shorten_operation
 
-    creates, deletes = len(error.plan.with_action("create")), len(error.plan.with_action("delete"))
-    if planned is None:
-        return f"Now it would create {creates} and delete {deletes}: the file or the service has changed"
     now = {shorten_operation(each) for each in error.operations}
     rows = {shorten_operation(create_operation(row.request)): row for row in file.rows}
     states = {row.where: row for row in error.plan.rows if row.where}
@@ -144,7 +176,7 @@ def what_changed(file: WhitelistFile, error: PlanChangedError, planned: Collecti
     if more := len(now - set(planned) - rows.keys()):
         lines.append(f"{count(more, 'deletion')} more")
     if not lines:
-        return "It is for another service or tenant, or was made with other settings"
+        return "It is for another service or tenant, was made with other settings, or other requests are not verified"
     return f"Since then: {some(lines)}"
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import request_ids_or_skip
-from airflow_custody.client.arguments import check_names, check_settings, check_text, describe, refuse_missing
-from airflow_custody.client.errors import CustodyError, CustodyRequestError
+from airflow_custody.client.arguments import check_names, check_settings, check_text
+from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
@@ -15,7 +15,7 @@ from airflow_custody.operators._base import CustodyOperator
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient, WhitelistRequest
+    from airflow_custody.client import CustodyClient
     from airflow_custody.client.signers import Signer
 
 
@@ -29,7 +29,13 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     reviewed before the first signature. Then, batch after batch, it reads them again, logs all that it signs, signs,
     and sends the approval. The service takes a batch whole or not at all. Nothing is ever signed from XCom alone. When
     the response is lost, or does not say that all were signed, the operator looks whether the service has this user's
-    signatures over the current hashes before it says that trying again is safe.
+    signatures over the current hashes before it says that trying again is safe. They are found by the signer's public
+    key if it gives one, and otherwise by the user's external id.
+
+    If the connection pins super-administrators' keys, each request's rules and the signatures that it has already are
+    verified each time that it is read: rules that are not signed as pinned, or one signature that is invalid, fail
+    without retries, and nothing is signed. The log says whose verified signatures are there, and under which rules.
+    Without pins, these are the service's word.
 
     The ids, in numeric order, make the same batches in each try. If one fails after others were signed, the error says
     which, and how many requests are signed. A later try, also after the task was killed or cleared, leaves batches
@@ -41,9 +47,9 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
 
     :param request_ids: one id or several, each once; any number. (templated)
     :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
-        (``create.output["request"]``), a list of these, or the same fields by hand. ``None`` must be written
-        explicitly, and signs whatever the requests ask for; a template or upstream task without a value is refused,
-        and so is a None in ``expand``. (templated)
+        (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
+        needs the key ``id``. ``None`` must be written explicitly, and signs whatever the requests ask for; a template
+        or upstream task without a value is refused, and so is a None in ``expand``. (templated)
     :param signer: the signer: a :class:`~airflow_custody.client.signers.PemSigner`, a
         :class:`~airflow_custody.signers.ConnectionSigner`, or your own for a KMS or HSM.
     :param accept_fields: keys of a payload that may be signed although ``expected`` says nothing about them, such as
@@ -56,8 +62,8 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the number of requests that have this user's signature now.
-    :raises AirflowFailException: if something does not match, or if it cannot be known whether the approval was taken;
-        it says whether something was signed.
+    :raises AirflowFailException: if something does not match or is not verified, or if it cannot be known whether the
+        approval was taken; it says whether something was signed.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
@@ -90,11 +96,14 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     def _run(self, context: Context, hook: CustodyHook) -> int:
         from airflow_custody.client.whitelist.approval import Approver
         from airflow_custody.client.whitelist.batches import name_some
+        from airflow_custody.client.whitelist.expected import expected_by_id
 
         ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
         # None that a person wrote: what the run has None for is refused before.
-        expected = None if self.expected is None else _by_id(ids, self.expected)
+        expected = None
+        if self.expected is not None:
+            expected = expected_by_id(ids, self.expected, consequence="nothing was signed")
         if expected is None:
             self.log.warning("expected=None: what the requests ask for is compared with nothing.")
         approver = Approver(hook.get_conn(), self.signer, log=self.log, lookup_wait=self.lookup_wait)  # type: ignore[arg-type]
@@ -191,41 +200,3 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
             )
         else:
             self.log.info("Rejected %s.", ", ".join(ids))
-
-
-def _by_id(ids: list[str], expected: Any) -> dict[str, WhitelistRequest]:
-    """Return what is expected of each request, by its id."""
-    from airflow_custody.client import WhitelistRequest
-    from airflow_custody.client.whitelist.models import check_request_id, fetch_items
-
-    if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
-        raise CustodyRequestError(
-            "'expected' must be what the create task pushed as 'request', or a list of these, not "
-            f"{describe(expected)}; nothing was signed"
-        )
-    descriptions = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
-    if isinstance(expected, str) or not any(descriptions):
-        raise CustodyRequestError(
-            "'expected' does not say what the requests must ask for (did a template render to nothing?); nothing was "
-            "signed"
-        )
-    found: dict[str, WhitelistRequest] = {}
-    for description in descriptions:
-        if not isinstance(description, Mapping) or not all(isinstance(name, str) for name in description):
-            raise CustodyRequestError(
-                "'expected' must hold what the create task pushed as 'request'; nothing was signed"
-            )
-        fields = dict(description)
-        for name, value in fields.items():
-            refuse_missing(f"expected[{name!r}]", value, advice=". Leave the key out if it is not meant")
-        if "id" not in fields and len(ids) == len(descriptions) == 1:
-            number = ids[0]
-        else:
-            number = check_request_id(fields.pop("id", None), "an id in 'expected'")
-        if number in found:
-            raise CustodyRequestError("'expected' names an id twice; nothing was signed")
-        try:
-            found[number] = WhitelistRequest(**fields)
-        except CustodyRequestError as error:
-            raise CustodyRequestError(f"'expected' of {number}: {error.message}; nothing was signed") from None
-    return found

@@ -16,97 +16,53 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator
-from airflow_custody.operators._files import resolve_path
+from airflow_custody.operators._base import CustodyCreateOperator
+from airflow_custody.operators._base_plan import WhitelistFileTask
 from airflow_custody.operators._plan_arguments import check_hash, check_limits
-from airflow_custody.operators._plan_texts import changes_text, counts_text, to_failure, to_result, what_changed
+from airflow_custody.operators._plan_texts import (
+    advice_text,
+    changes_text,
+    counts_text,
+    to_failure,
+    to_result,
+    unverified_text,
+    what_changed,
+)
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client.whitelist.file import WhitelistFile
-    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan, PlanSettings
+    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan
 
 # XCom keeps what the plan does, so that applying can say what has changed, for plans of this size.
 _MAX_OPERATIONS = 5000
 
 
-class _WhitelistFileTask(CustodyOperator):
-    """What planning and applying share: the file, and what a plan depends on besides."""
-
-    def __init__(
-        self,
-        *,
-        path: str,
-        prune: bool = False,
-        dry_run_chains: Iterable[str] = (),
-        check_address: bool = True,
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_settings(flags={"prune": prune, "check_address": check_address})
-        self.path = path
-        self.prune = prune
-        self.dry_run_chains = dry_run_chains
-        self.check_address = check_address
-        self.effective_statuses = effective_statuses
-        self.rejected_statuses = rejected_statuses
-        self.accept_fields = accept_fields
-        # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
-        self.multiple_outputs = True
-
-    def _push(self, context: Context, result: dict[str, Any]) -> None:
-        """Push to XCom what the task would return, before it fails or is skipped."""
-        for key, value in {**result, "return_value": result}.items():
-            context["ti"].xcom_push(key=key, value=value)
-
-    def _read_file(self, context: Context) -> WhitelistFile:
-        from airflow_custody.client.whitelist.addresses import is_installed
-        from airflow_custody.client.whitelist.file import read_whitelist_file
-
-        path = resolve_path(check_text("path", self.path), self, context)
-        file = read_whitelist_file(path, check_addresses=self.check_address)
-        self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), path, file.sha256)
-        if file.unverified:
-            log = self.log.info if is_installed() else self.log.warning
-            log("%s: %s.", path, file.unverified_text)
-        return file
-
-    def _settings(self) -> PlanSettings:
-        from airflow_custody.idempotency.apply_plan import PlanSettings
-
-        return PlanSettings(
-            prune=self.prune,
-            dry_run_chains=check_names("dry_run_chains", self.dry_run_chains, may_be_empty=True) or (),
-            effective_statuses=check_names("effective_statuses", self.effective_statuses),
-            rejected_statuses=check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or (),
-            accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or (),
-        )
-
-
-class CustodyPlanWhitelistOperator(_WhitelistFileTask):
+class CustodyPlanWhitelistOperator(WhitelistFileTask):
     """
     Plan what must be done so that the service has what a whitelist file says. Changes nothing.
 
-    Reads the file and all that the service lists, verifies each payload against its hash, and finds for each row of the
+    Reads the file and all that the service lists, checks each payload against its hash, and finds for each row of the
     file, and for each request that is in no file, one of these states: ``create`` (nobody has asked for it),
     ``pending`` (asked for, and pending approval: never asked for again), ``unchanged`` (in effect), ``differs``,
-    ``undeclared`` (at the service and not in the file), ``rejected``, ``unreadable`` (its payload cannot be verified).
-    The log has the whole plan. If the file has a fault, or one page of the listing cannot be read, nothing is planned.
+    ``undeclared`` (at the service and not in the file), ``rejected``, ``unreadable`` (its payload is not what its hash
+    says), ``unverified``. The log has the whole plan. If the file has a fault, or one page of the listing cannot be
+    read, nothing is planned.
 
-    The plan's hash covers what applying would do, and where: the creations, and with ``prune`` the deletions. What is
-    merely observed does not change it. Needs the role ``TPUser``. The listing is undocumented.
+    If the connection pins super-administrators' keys, each request is verified: one that is in effect must be signed as
+    the rules ask, and each signature of a pending one must be valid. What does not verify is ``unverified``, and only
+    named: it is neither created again nor deleted.
+
+    The plan's hash covers what applying would do, and where: the creations, and with ``prune`` the deletions; and which
+    requests are ``unverified``. What else is merely observed does not change it. Needs the role ``TPUser``. The listing
+    is undocumented.
 
     :param path: the file, in YAML, JSON or CSV. A relative path begins in the folder of the DAG's file, and must not
         lead out of the DAG's bundle. (templated)
     :param prune: whether requests that the file does not have are to be deleted. Default False.
     :param fail_on_changes: whether the task fails if the service does not have what the file says, which makes it a
-        reconciliation: ``create``, ``differs``, ``undeclared``, ``rejected`` and ``unreadable`` are changes, also
-        without ``prune``; ``pending`` and ``unchanged`` are none. Default False.
+        reconciliation: ``create``, ``differs``, ``undeclared``, ``rejected``, ``unreadable`` and ``unverified`` are
+        changes, also without ``prune``; ``pending`` and ``unchanged`` are none. Default False.
     :param fail_on_pending: whether the task also fails if a row of the file is ``pending``: after all was signed, it
         should be in effect. Default False.
     :param skip_if_nothing_to_do: whether the task, and with it what depends on it, is skipped if applying would do
@@ -225,6 +181,8 @@ class CustodyPlanWhitelistOperator(_WhitelistFileTask):
                 f"the plan is over its limits, and nothing was sent: {'; '.join(faults)}",
                 advice="The log has the whole plan. If it is meant, raise the limit in the DAG.",
             )
+        if warning := unverified_text(plan):
+            self.log.warning("%s", warning)
         pending = plan.counts["pending"]
         if pending:
             self.log.warning(
@@ -239,7 +197,7 @@ class CustodyPlanWhitelistOperator(_WhitelistFileTask):
             states = (*(CHANGES if self.fail_on_changes else ()), *(("pending",) if is_pending else ()))
             raise CustodyConflictError(
                 f"the service does not have what {sanitize(file.name, 200)} says: {changes_text(plan, states)}",
-                advice="The log has the whole plan.",
+                advice=" ".join(filter(None, [advice_text(plan), "The log has the whole plan."])),
             )
         if self.skip_if_nothing_to_do and not plan.operations:
             self._push(context, result)
@@ -258,7 +216,7 @@ class CustodyPlanWhitelistOperator(_WhitelistFileTask):
         )
 
 
-class CustodyApplyWhitelistPlanOperator(_WhitelistFileTask, CustodyCreateOperator):
+class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator):
     """
     Apply a plan that was approved: create what the file has and the service does not, each row at most once.
 

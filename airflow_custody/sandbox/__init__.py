@@ -16,19 +16,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_custody.sandbox.connections import connection_variables
     from airflow_custody.sandbox.control.client import SandboxControl
     from airflow_custody.sandbox.errors import SandboxError
     from airflow_custody.sandbox.health.entries import health_entry
     from airflow_custody.sandbox.request_log import fingerprint
     from airflow_custody.sandbox.server import Sandbox
 
-__all__ = ["Sandbox", "SandboxControl", "SandboxError", "fingerprint", "health_entry"]
+__all__ = ["Sandbox", "SandboxControl", "SandboxError", "connection_variables", "fingerprint", "health_entry"]
 
 # Imported on first use, so that importing this package is cheap and works without the extra `sandbox`.
 _MODULES = {
     "Sandbox": "server",
     "SandboxControl": "control.client",
     "SandboxError": "errors",
+    "connection_variables": "connections",
     "fingerprint": "request_log",
     "health_entry": "health.entries",
 }

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import json
+import os
 import shlex
 import signal
 import sys
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 
 import airflow_custody.sandbox as package
+
+_APPROVERS = ("alice", "bob")
+# It is pasted into a shell, together with what comes before it.
+_NEXT = """
+# Paste these lines into the shell that is to run Airflow. Then, in a clone of the project:
+#   custody check               # what is pinned, and whether the service's rules are signed so
+#   AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags" airflow standalone   # trigger custody_whitelist_complete: both sign
+#   custody whitelist verify    # which addresses are proved, and who signed them"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,8 +45,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     try:
-        _print_instructions(sandbox, options.host)
+        _print_instructions(sandbox, options)
         interrupted.wait()
+    except OSError as error:
+        print(f"error: cannot write the keys: {error}", file=sys.stderr)
+        return 1
+    except package.SandboxError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     finally:
         sandbox.stop()
     return 0
@@ -49,21 +67,82 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
     parser.add_argument("--token", help="token with every role; never use a real one (default: a random one)")
     parser.add_argument("--state", metavar="FILE", help="file to keep the state in (default: in memory)")
-    return parser.parse_args(arguments)
+    parser.add_argument(
+        "--with-approvers",
+        action="store_true",
+        help=f"require that {_APPROVERS[0]} and then {_APPROVERS[1]} sign each whitelisting request, and print their "
+        "connections and keys, and what to pin to verify signatures",
+    )
+    parser.add_argument(
+        "--keys",
+        metavar="DIR",
+        type=Path,
+        help="folder to write the keys to, as PEM files that only you can read; needs --with-approvers",
+    )
+    options = parser.parse_args(arguments)
+    if options.keys and not options.with_approvers:
+        parser.error("--keys needs --with-approvers")
+    return options
 
 
-def _print_instructions(sandbox: package.Sandbox, host: str) -> None:
-    print("This is the custody sandbox, a stand-in for tests. It is not the real service.")
-    print(f"URL:      {sandbox.url}")
-    print(f"Control:  {sandbox.url}/sandbox (no authentication)")
-    print()
-    print(f"export AIRFLOW_CONN_CUSTODY_DEFAULT={shlex.quote(sandbox.connection())}", flush=True)
-    if not _is_loopback(host):
+def _print_instructions(sandbox: package.Sandbox, options: argparse.Namespace) -> None:
+    lines = [
+        "This is the custody sandbox, a stand-in for tests. It is not the real service.",
+        f"URL:      {sandbox.url}",
+        f"Control:  {sandbox.url}/sandbox (no authentication)",
+        "",
+    ]
+    if options.with_approvers:
+        lines += _instructions_to_sign(sandbox, options.keys)
+    else:
+        lines += _exports(package.connection_variables(sandbox.connection()))
+    print("\n".join(lines), flush=True)
+    if not _is_loopback(options.host):
         print(
-            f"warning: {host} is not a loopback address, and the control routes have no authentication",
+            f"warning: {options.host} is not a loopback address, and the control routes have no authentication",
             file=sys.stderr,
             flush=True,
         )
+
+
+def _instructions_to_sign(sandbox: package.Sandbox, folder: Path | None) -> list[str]:
+    approvers = sandbox.control.add_approvers(_APPROVERS)
+    pins = sandbox.control.pins()
+    superadmin_keys = "".join(pins["superadmin_keys"])
+    first, second = (f"{each['name']} ({each['external_id']}, group {each['group']})" for each in approvers)
+    lines = [
+        f"# Two people must sign each whitelisting request: first {first}, then {second}.",
+        *_exports(package.connection_variables(sandbox.connection(pins=True), approvers)),
+        "",
+        "# What is pinned: as extras of a connection, which the ones above have, and the public keys alone.",
+        *_exports({"CUSTODY_PINS": json.dumps(pins), "CUSTODY_SUPERADMIN_KEYS": superadmin_keys}),
+    ]
+    if folder is not None:
+        files = {f"{each['name']}.pem": each["private_key"] for each in approvers}
+        files["superadmins.pem"] = superadmin_keys
+        _write_files(folder, files)
+        names = " ".join(shlex.quote(str(folder / name)) for name in files)
+        lines += ["", f"# The same keys as files: {names}"]
+    return [*lines, _NEXT]
+
+
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files that only their owner can read; one that is there with another content stays, and is an error."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = folder / name
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            if path.read_bytes() != text.encode():
+                raise
+            continue
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _exports(variables: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
 def _is_loopback(host: str) -> bool:

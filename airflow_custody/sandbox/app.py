@@ -8,6 +8,7 @@ from airflow_custody.sandbox.control import routes as control
 from airflow_custody.sandbox.health import routes as health
 from airflow_custody.sandbox.paths import CONTROL, ROOT
 from airflow_custody.sandbox.responses import add_error_handlers
+from airflow_custody.sandbox.rules import routes as rules
 from airflow_custody.sandbox.service import Service
 from airflow_custody.sandbox.users import routes as users
 from airflow_custody.sandbox.webhooks import routes as webhooks
@@ -18,7 +19,7 @@ def build_app(service: Service) -> FastAPI:
     """Return the application that serves a service."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service
-    for subject in (health, whitelist, webhooks, users):
+    for subject in (health, whitelist, rules, webhooks, users):
         app.include_router(subject.router, prefix=ROOT)
     app.include_router(control.router, prefix=CONTROL)
     add_error_handlers(app)

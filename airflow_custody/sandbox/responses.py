@@ -15,7 +15,13 @@ from airflow_custody.sandbox.wire import dumps
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return a response with a JSON body."""
-    return Response(dumps(value).encode(), status_code=status, headers=headers, media_type="application/json")
+    # Half of a surrogate pair, which an attack may send, as an escape.
+    return Response(
+        dumps(value).encode(errors="backslashreplace"),
+        status_code=status,
+        headers=headers,
+        media_type="application/json",
+    )
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -75,9 +75,14 @@ class Sandbox:
             raise SandboxError("the sandbox is not running")
         return self._control
 
-    def connection(self) -> str:
-        """Return an Airflow connection to the sandbox, as JSON."""
-        return json.dumps({"conn_type": "custody", "host": self.url, "password": self.token})
+    def connection(self, *, pins: bool = False) -> str:
+        """
+        Return an Airflow connection to the sandbox, as JSON.
+
+        :param pins: whether to add the super-administrators' public keys, so that signatures are verified.
+        """
+        extra = {"extra": self.control.pins()} if pins else {}
+        return json.dumps({"conn_type": "custody", "host": self.url, "password": self.token, **extra})
 
     def start(self) -> Sandbox:
         """Start the sandbox; when this returns, it accepts calls."""

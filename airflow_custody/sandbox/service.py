@@ -7,12 +7,16 @@ from airflow_custody.sandbox.faults.delays import Delays
 from airflow_custody.sandbox.faults.store import FaultStore
 from airflow_custody.sandbox.health.store import HealthStore
 from airflow_custody.sandbox.request_log import RequestLog
+from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.api_keys import ApiKeyStore
+from airflow_custody.sandbox.users.approvers import ApproverStore
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import TokenStore
 from airflow_custody.sandbox.webhooks.store import WebhookStore
 from airflow_custody.sandbox.whitelist.approvals import Approvals
+from airflow_custody.sandbox.whitelist.attacks.store import Attacks
+from airflow_custody.sandbox.whitelist.signers import Signers
 from airflow_custody.sandbox.whitelist.store import WhitelistStore
 
 # Any version from 3.14 on has the same operations here.
@@ -28,8 +32,12 @@ class Service:
         self.tokens = TokenStore(state)
         self.api_keys = ApiKeyStore(state)
         self.health = HealthStore(state)
-        self.whitelist = WhitelistStore(state, self.users)
+        self.rules = RuleStore(state, self.users)
+        self.approvers = ApproverStore(state, self.users, self.tokens, self.rules)
+        self.whitelist = WhitelistStore(state, self.users, self.rules)
         self.approvals = Approvals(self.users, self.whitelist)
+        self.signers = Signers(state, self.users, self.whitelist)
+        self.attacks = Attacks(state, self.rules, self.whitelist, self.signers)
         self.webhooks = WebhookStore(state)
         self.faults = FaultStore()
         self.delays = Delays()
@@ -43,7 +51,7 @@ class Service:
 
     def reset(self) -> None:
         """
-        Go back to the state of a fresh sandbox; only the main token stays.
+        Go back to the state of a fresh sandbox; only the main token and the super-administrators' keys stay.
 
         Calls that a fault still delays are cut off, or they would do their work in the next test.
         """

@@ -14,6 +14,9 @@ from airflow_custody.sandbox.errors import SandboxError
 # Marks a file as the sandbox's ("CuSb"), so that it never writes to the database of another program.
 _APPLICATION_ID = 0x43755362
 
+# What is deleted of these tables: what connections are made of stays.
+_KEPT = {"tokens": "WHERE NOT is_main", "superadmins": "WHERE FALSE"}
+
 _TABLES = "CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
 
 
@@ -100,11 +103,11 @@ class State:
         self.write("INSERT OR REPLACE INTO settings VALUES (?, ?)", name, json.dumps(value))
 
     def clear(self) -> None:
-        """Delete everything but the main token."""
+        """Delete everything but the main token and the super-administrators' keys."""
         with self._lock:
             self._database.execute("BEGIN")
             for row in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'"):
-                condition = "WHERE NOT is_main" if row["name"] == "tokens" else ""
+                condition = _KEPT.get(row["name"], "")
                 self._database.execute(f"DELETE FROM {row['name']} {condition}")
             self._database.execute("COMMIT")
 

@@ -65,6 +65,14 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     def _success_message(self, result: dict[str, Any]) -> str:
         """Return what the log says when the trigger reports success."""
 
+    def _look_again(self, result: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the result of looking once more in the worker, or None if what the trigger found is enough."""
+        return None
+
+    def _doubt(self) -> CustodyError | None:
+        """Return the error that a wait which is over ends with instead of a time-out; None: a time-out."""
+        return None
+
     @abstractmethod
     def _trigger(self, deadline: float | None) -> BaseTrigger:
         """Return the trigger that waits until a Unix time; None: no limit."""
@@ -103,6 +111,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             if isinstance(result, PokeReturnValue):
                 return result.xcom_value
             if time.time() - started > self.timeout:
+                if (doubt := self._doubt()) is not None:
+                    raise doubt
                 raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
             self.defer(
                 trigger=self._trigger(deadline=started + self.timeout),
@@ -114,15 +124,22 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """Return what the trigger reports, or raise what ended the wait."""
         facts = event if isinstance(event, dict) else {}
         status = facts.get("status")
+        result: dict[str, Any] | None = None
+        error: CustodyError | None = None
         try:
             if status == self.target_state:
-                result: dict[str, Any] = facts["result"]
-                self.log.info("%s", self._success_message(result))
-                return result
-            error = CustodyError.from_json(facts["error"]) if status == "error" else None
+                result = facts["result"]
+                message = self._success_message(result)
+            elif status == "error":
+                error = CustodyError.from_json(facts["error"])
         except (AttributeError, LookupError, TypeError, ValueError):
             # It lacks what such an event has.
-            error = None
+            result = None
+        if result is not None:
+            found = self._look_again(result)
+            if found is None:
+                self.log.info("%s", message)
+            return found or result
         if error is not None:
             raise error
         if status == "timeout":

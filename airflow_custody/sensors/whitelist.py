@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,17 +12,24 @@ from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
 from airflow_custody._base import request_ids_or_skip
 from airflow_custody.client.arguments import check_names, check_settings
-from airflow_custody.client.errors import CustodyConflictError
+from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.whitelist.progress import (
+    DEFAULT_UNVERIFIED_AFTER,
+    EFFECTIVE_STATUSES,
+    REJECTED_STATUSES,
+    describe_verified,
+)
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sensors._base import CustodySensor
 
 if TYPE_CHECKING:
+    from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.whitelist.group_progress import GroupProgress
+    from airflow_custody.client.whitelist.progress import LagJudge, ListedRequest
     from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
-# Seconds between look-ups of a request that is not listed; the last one again and again.
+# Seconds between look-ups of a request that is not listed or not verified; the last one again and again.
 _PAUSES = (1.0, 2.0, 4.0, 5.0)
 
 
@@ -48,7 +55,21 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     so in one poll, all are looked up once more at the end, as one may have been deleted in between. Deferrable, the
     ids are stored with the trigger, in 64 KB at most if Airflow's database is MySQL: some 4,000 ids.
 
+    If the connection has pinned keys, "in effect" means verified: enough people, under rules that super-administrators
+    signed, have signed the request. One that the service shows as in effect and whose signatures do not prove it is
+    looked up once more after 5 seconds, as a listing may lag; then the sensor fails without retries, and says why.
+    Without pinned keys, what is in effect is the service's word. No signature covers a request's id: a service that
+    lies may show under it another request that was signed. ``expected`` finds that out.
+
     :param request_id: the request's id, or a list of ids; one that is repeated is taken once. (templated)
+    :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
+        (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
+        needs the key ``id``. Compared once a request is in effect: the text that was signed, if the connection has
+        pinned keys, or else the payload that has the hash that the service gives. Whatever does not match fails at
+        once, and names the field. Deferrable, the sensor looks the requests up once more at the end. Default None:
+        nothing is compared. (templated)
+    :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them, as for
+        approving. Default: none. (templated)
     :param effective_statuses: status words, compared without case, of which a request in effect has one. Default
         ``approved``, as in a published sample. None: being listed as not pending is enough. (templated)
     :param rejected_statuses: status words, compared without case, that mean the request was rejected. Default
@@ -62,11 +83,13 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     :param poke_interval: seconds between two polls. Default 60.
     :param timeout: seconds after which the sensor gives up.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
-    :return: plain JSON: ``id``, ``state`` (``effective``), ``status`` (the service's word) and ``signatures`` (how many
-        users have signed). For a list, also of one: ``state``, ``count`` and ``statuses`` (the service's words, and how
-        many requests have each), which does not grow with the number of ids.
+    :return: plain JSON: ``id``, ``state`` (``effective``), ``status`` (the service's word), ``signatures`` (how many
+        users have signed, in the service's word) and ``verified``. If it is verified also ``fields`` (what the signed
+        text says, by the names of the parameters), ``signed_by`` (the users whose signatures counted) and
+        ``rules_date``. For a list, also of one: ``state``, ``count``, ``statuses`` (the service's words, and how many
+        requests have each) and ``verified`` (how many are), which does not grow with the number of ids.
     :raises AirflowSensorTimeout: if it is not in effect in time.
-    :raises AirflowFailException: if it was rejected or is gone.
+    :raises AirflowFailException: if it was rejected or is gone, does not verify, or is not what was expected.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
@@ -74,6 +97,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         "request_id",
         "effective_statuses",
         "rejected_statuses",
+        "expected",
+        "accept_fields",
         "custody_conn_id",
     )
     ui_color = "#e3f0dc"
@@ -81,6 +106,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     #: Seconds that a request must be missing from all listings, in a row, to be gone: a service may need some time to
     #: show what was created right before, and a listing may lag. A test's subclass may turn it.
     gone_after: ClassVar[float] = DEFAULT_LOOKUP_WAIT
+    #: Seconds that a request that is shown as in effect must be unverified, in a row, to be so for good.
+    unverified_after: ClassVar[float] = DEFAULT_UNVERIFIED_AFTER
 
     def __init__(
         self,
@@ -88,6 +115,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         request_id: str | Iterable[str],
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None,
+        accept_fields: Iterable[str] = (),
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -97,35 +126,47 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         self.request_id = request_id
         self.effective_statuses = effective_statuses
         self.rejected_statuses = rejected_statuses
+        self.expected = expected
+        self.accept_fields = accept_fields
         self.skip_if_empty = skip_if_empty
         check_settings(flags={"skip_if_empty": skip_if_empty})
         self._unknown_statuses: set[str | None] = set()
+        self._unsigned: set[str] = set()
+        self._looking_again = False
+        self._lag: LagJudge | None = None
 
     def _poll(self) -> PokeReturnValue | bool:
         ids = self._request_ids
+        # Read before anything is sent.
+        self._expected, self._accepted  # noqa: B018
         return self._poll_one(ids) if isinstance(ids, str) else self._poll_group()
 
     def _poll_one(self, request_id: str) -> PokeReturnValue | bool:
-        from airflow_custody.client.whitelist.progress import GoneJudge, find_listed, judge_progress
+        from airflow_custody.client.whitelist.progress import LagJudge, find_listed, judge_progress
 
         words = self._status_words()
-        gone = GoneJudge(self.gone_after)
+        self._lag = lag = LagJudge(self.gone_after, self.unverified_after)
         give_up = self._first_poll + self.timeout
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             listed = find_listed(self.hook.get_conn(), [request_id])[request_id]
-            progress = gone.judge(judge_progress(listed, **words))
+            progress = lag.judge(judge_progress(listed, **words))
             self._last_result = progress.summary(request_id)
-            left = min(self.gone_after - progress.seconds, give_up - time.monotonic())
-            # Deferrable, the trigger looks again. In the worker this poke does: the next may be in a new process.
-            if progress.state != "missing" or self.deferrable or left <= 0:
+            # What is unverified fails the task, and must not become a time-out before.
+            left = max(give_up - time.monotonic(), lag.doubt_patience)
+            if progress.patience <= 0 or self._trigger_follows:
+                break
+            if left <= 0:
+                if lag.doubt is not None:
+                    raise lag.doubt.failure(request_id)
                 break
             self.log.info("Not yet: %s", self._last_result)
-            time.sleep(min(pause, left))
+            time.sleep(min(pause, progress.patience, left))
         if progress.state == "effective":
-            self.log.info("Custody: %s.", self._last_result)
+            self._compare({request_id: listed})
+            self.log.info("Custody: %s.%s", self._last_result, _whose_word(progress.verified is not None))
             return PokeReturnValue(is_done=True, xcom_value=progress.to_json(request_id))
         if progress.ended:
-            raise CustodyConflictError(self._last_result)
+            raise progress.failure(request_id)
         if progress.state == "unknown" and progress.status not in self._unknown_statuses:
             self._unknown_statuses.add(progress.status)
             self.log.warning("%s.", self._last_result)
@@ -136,30 +177,42 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         group = self._group
         group.begin_poll()
         # Nobody knows what was listed since the last poke.
-        group.forget_missing()
-        give_up = self._first_poll + self.timeout
+        group.forget_lagging()
         self._look_up(group, group.to_poll)
-        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
-            left = min(self.gone_after - group.missing_for, give_up - time.monotonic())
-            # As for one request.
-            if not group.missing or group.failure() or self.deferrable or left <= 0:
-                break
-            self.log.info("Not yet: %s", group.summary())
-            time.sleep(min(pause, left))
-            self._look_up(group, group.missing)
+        self._look_up_lagging(group)
         if group.confirm():
             self.log.info("All have been in effect: looking them up once more.")
             self._look_up(group, group.to_poll)
+            self._look_up_lagging(group)
         self._last_result = group.summary()
         if failure := group.failure():
-            raise CustodyConflictError(failure)
+            raise failure
         if group.is_done:
-            self.log.info("Custody: %s.", self._last_result)
-            return PokeReturnValue(is_done=True, xcom_value=group.to_json())
+            for warning in group.same_texts():
+                self.log.warning("%s.", warning)
+            result = group.to_json()
+            words = _whose_word(result["verified"] == result["count"])
+            self.log.info("Custody: %s.%s", self._last_result, words)
+            return PokeReturnValue(is_done=True, xcom_value=result)
         for warning in group.unknown_statuses():
             self.log.warning("%s.", warning)
         self.log.info("Not yet: %s", self._last_result)
         return False
+
+    def _look_up_lagging(self, group: GroupProgress) -> None:
+        """Look up again what is not listed or not verified, as long as a lag may explain it, as for one request."""
+        give_up = self._first_poll + self.timeout
+        for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
+            patience = group.patience
+            left = max(give_up - time.monotonic(), group.doubt_patience)
+            if patience <= 0 or group.failure() or self._trigger_follows:
+                return
+            if left <= 0:
+                group.confirm_doubts()
+                return
+            self.log.info("Not yet: %s", group.summary())
+            time.sleep(min(pause, patience, left))
+            self._look_up(group, group.lagging)
 
     def _look_up(self, group: GroupProgress, ids: list[str]) -> None:
         """Look up requests, batch after batch: if one fails, what the others showed is not lost."""
@@ -167,8 +220,71 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         from airflow_custody.client.whitelist.progress import find_listed
 
         for batch in cut_into_batches(ids):
-            listed = find_listed(self.hook.get_conn(), batch)
-            group.update({each: group.judge(row) for each, row in listed.items()})
+            found = find_listed(self.hook.get_conn(), batch)
+            judged = {each: group.judge(listed) for each, listed in found.items()}
+            group.update(judged)
+            self._compare({each: found[each] for each, progress in judged.items() if progress.state == "effective"})
+
+    def _compare(self, found: Mapping[str, ListedRequest]) -> None:
+        """Compare requests that are in effect with what is expected of them."""
+        from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS
+
+        if self._expected is None:
+            return
+        from airflow_custody.client.whitelist.expected import compare_listed
+
+        errors = []
+        for each, listed in found.items():
+            try:
+                unsigned = compare_listed(self._expected[each], listed, self._accepted)
+            except CustodyRequestError as error:
+                errors.append(error)
+                continue
+            if new := set(unsigned) - self._unsigned:
+                self._unsigned |= new
+                self.log.info("Compared, but not covered by any signature: %s.", ", ".join(sorted(new)))
+        if len(errors) > 1:
+            words = "; ".join(error.message for error in errors[:MAX_NAMED_IDS])
+            more = f"; and {len(errors) - MAX_NAMED_IDS} more" if len(errors) > MAX_NAMED_IDS else ""
+            raise CustodyRequestError(words + more, advice=errors[0].advice)
+        if errors:
+            raise errors[0]
+
+    def _doubt(self) -> CustodyError | None:
+        if self._lag is not None:
+            return None if self._lag.doubt is None else self._lag.doubt.failure(str(self._request_ids))
+        return self._group.doubt() if isinstance(self._request_ids, list) else None
+
+    @property
+    def _trigger_follows(self) -> bool:
+        """
+        Whether the trigger looks again, if it is too early to tell.
+
+        Otherwise this poke does: the next may be in a new process.
+        """
+        return self.deferrable and not self._looking_again
+
+    def _look_again(self, result: Mapping[str, Any]) -> dict[str, Any] | None:
+        """
+        Look up once more what the trigger found in effect, if that is to be compared or was not verified.
+
+        The trigger does not know what is expected. It may also have been started before the keys were pinned, and
+        by an earlier version.
+        """
+        verified = result.get("verified")
+        is_verified = verified is True or ("count" in result and verified == result["count"])
+        if self.expected is None and (is_verified or self.hook.get_conn().verifier is None):
+            return None
+        self._looking_again = True
+        give_up = self._first_poll + self.timeout + self.unverified_after
+        for pause in (*_PAUSES, 0.0):
+            found = self.poke({})
+            if isinstance(found, PokeReturnValue):
+                return found.xcom_value
+            if time.monotonic() >= give_up:
+                break
+            time.sleep(pause)
+        raise CustodyError(f"the trigger found in effect what this task does not: {self._last_result}", retryable=True)
 
     @cached_property
     def _request_ids(self) -> str | list[str]:
@@ -184,7 +300,30 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         """How far the requests have come in this process."""
         from airflow_custody.client.whitelist.group_progress import GroupProgress
 
-        return GroupProgress(list(self._request_ids), **self._status_words(), gone_after=self.gone_after)
+        return GroupProgress(
+            list(self._request_ids),
+            **self._status_words(),
+            gone_after=self.gone_after,
+            unverified_after=self.unverified_after,
+        )
+
+    @cached_property
+    def _expected(self) -> dict[str, WhitelistRequest] | None:
+        """What is expected of each request; None: nothing is."""
+        if self.expected is None:
+            return None
+        from airflow_custody.client.whitelist.batches import name_some
+        from airflow_custody.client.whitelist.expected import expected_by_id
+
+        ids = self._request_ids if isinstance(self._request_ids, list) else [self._request_ids]
+        found = expected_by_id(ids, self.expected, consequence="nothing was sent")
+        if lacking := [each for each in ids if each not in found]:
+            raise CustodyRequestError(f"'expected' does not say what {name_some(lacking)} must ask for")
+        return found
+
+    @cached_property
+    def _accepted(self) -> frozenset[str]:
+        return frozenset(check_names("accept_fields", self.accept_fields, may_be_empty=True) or ())
 
     @cached_property
     def _first_poll(self) -> float:
@@ -199,9 +338,15 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         }
 
     def _success_message(self, result: dict[str, Any]) -> str:
+        verified = result.get("verified")
         if "count" in result:
-            return f"Custody: {result['count']} of {result['count']} whitelisting requests are in effect."
-        return f"Custody: whitelisting request {result['id']} is in effect."
+            number = result["count"]
+            words = f", {verified} verified" if verified else ""
+            return f"Custody: {number} of {number} whitelisting requests are in effect{words}." + _whose_word(
+                verified == number
+            )
+        words = describe_verified(result) if verified else ""
+        return f"Custody: whitelisting request {result['id']} is in effect{words}.{_whose_word(bool(verified))}"
 
     def _trigger(self, deadline: float | None) -> CustodyWhitelistRequestTrigger:
         from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
@@ -216,3 +361,10 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             deadline=deadline,
             **self._backoff(),
         )
+
+
+def _whose_word(verified: bool) -> str:
+    """Return what the log says after a success, if it is not verified: no keys are pinned."""
+    from airflow_custody.client.whitelist.trust_texts import NOT_PINNED
+
+    return "" if verified else f" {NOT_PINNED}"

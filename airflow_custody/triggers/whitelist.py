@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,9 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.triggers.base import BaseTrigger
 
 from airflow_custody.client.arguments import check_names, check_seconds, check_text, check_time, plain_names
-from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyResponseError
+from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, GoneJudge
+from airflow_custody.client.whitelist.progress import (
+    DEFAULT_UNVERIFIED_AFTER,
+    EFFECTIVE_STATUSES,
+    REJECTED_STATUSES,
+    LagJudge,
+)
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import PollResult, PollSchedule, SharedPoll, error_event, event, poll_until
 
@@ -30,8 +37,9 @@ if TYPE_CHECKING:
 MAX_ISOLATING_LOOKUPS = 48
 # Statuses with which a service may refuse a whole look-up because of one request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
-# What makes a trigger look once more, at once; it does not leave the trigger.
+# What makes a trigger look once more, at once or soon; they do not leave the trigger.
 _CONFIRM = event("confirm")
+_VERIFY_AGAIN = event("verify again")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +64,9 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     all listings for 30 seconds in a row, or in two polls if they are further apart. A connection failure, a truncated
     response, a 5xx or a 429 is logged, and polls become rarer until the service responds again.
 
+    If the connection has pinned keys, what the service shows as in effect is verified, in the thread that polls. What
+    does not verify is looked up once more after 5 seconds, and then ends the wait with an error.
+
     All triggers of one connection and interval in a triggerer share one poll, unless they back off exponentially: two
     calls for each hundred requests, and one more when some are in effect. Those with more than a hundred requests share
     another one, so that they hold up nobody else. A request that makes the service refuse the look-up of a hundred is
@@ -74,6 +85,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
     #: As the sensor's.
     gone_after: ClassVar[float] = DEFAULT_LOOKUP_WAIT
+    unverified_after: ClassVar[float] = DEFAULT_UNVERIFIED_AFTER
 
     def __init__(
         self,
@@ -96,7 +108,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         self.poke_interval = poke_interval
         self.deadline = deadline
         self._unknown_statuses: set[str | None] = set()
-        self._gone = GoneJudge(self.gone_after)
+        self._lag = LagJudge(self.gone_after, self.unverified_after)
         self.exponential_backoff = exponential_backoff
         self.max_wait = max_wait
 
@@ -135,7 +147,9 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         interval, is_large, alone = float(self.poke_interval), waiting.is_large, self.exponential_backoff
         schedule = PollSchedule(interval, self.exponential_backoff, self.max_wait, self.deadline)
         fired = _CONFIRM
-        while fired is _CONFIRM:
+        while fired is _CONFIRM or fired is _VERIFY_AGAIN:
+            if fired is _VERIFY_AGAIN:
+                await asyncio.sleep(self.unverified_after)
             key = object() if alone else ("whitelist", self.custody_conn_id, interval, is_large)
             poll: SharedPoll[_Wanted, Found] = SharedPoll(key, self.custody_conn_id, _fetch, schedule)
             with poll.subscribe(waiting.wanted) as results:
@@ -146,10 +160,13 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
                     interval=interval,
                     log=self.log,
                     # Missing in a row: what a failed poll would have shown, nobody knows.
-                    on_error=waiting.forget_missing,
+                    on_error=waiting.forget_lagging,
                 )
             # A poll that has just begun looks at once.
             alone = True
+        if fired.payload["status"] == "timeout" and (doubt := waiting.doubt()) is not None:
+            # However slow the service is: what is not verified is no time-out, which could be skipped.
+            fired = error_event(doubt)
         yield fired
 
     def _check_arguments(self) -> None:
@@ -173,7 +190,8 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         return _Waiting(
             _Wanted(lambda: (request_id,), judge),
             lambda found: self._judge(found[request_id].value),  # type: ignore[arg-type] # an error alone is no value
-            self._gone.reset,
+            self._lag.reset,
+            lambda: None if self._lag.doubt is None else self._lag.doubt.failure(request_id),
         )
 
     def _wait_for_all(self, ids: list[str]) -> _Waiting:
@@ -184,22 +202,34 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             effective_statuses=self.effective_statuses,
             rejected_statuses=self.rejected_statuses or (),
             gone_after=self.gone_after,
+            unverified_after=self.unverified_after,
         )
         return _Waiting(
             _Wanted(lambda: group.to_poll, group.judge),
             lambda found: self._judge_group(group, found),
-            group.forget_missing,
+            group.forget_lagging,
+            group.doubt,
             is_large=len(ids) > MAX_PAGE_SIZE,
         )
 
+    @property
+    def _is_late(self) -> bool:
+        """Whether the deadline is over: what was unverified, however it is listed by now, ends the wait."""
+        return self.deadline is not None and time.time() >= self.deadline
+
     def _judge(self, judged: Progress) -> TriggerEvent | str:
         """Return the event that ends the wait, or in words why the request is not in effect yet."""
-        progress = self._gone.judge(judged)
+        progress = self._lag.judge(judged)
         summary = progress.summary(self.request_id)
         if progress.state == "effective":
             return event("effective", result=progress.to_json(self.request_id))
         if progress.ended:
-            return error_event(CustodyConflictError(summary))
+            return error_event(progress.failure(self.request_id))
+        if self._lag.doubt is not None:
+            if self._is_late and self._lag.doubt_patience <= 0:
+                return error_event(self._lag.doubt.failure(self.request_id))
+            self.log.warning("Looking once more: %s.", summary)
+            return _VERIFY_AGAIN
         if progress.state == "unknown" and progress.status not in self._unknown_statuses:
             self._unknown_statuses.add(progress.status)
             self.log.warning("%s.", summary)
@@ -210,13 +240,20 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         errors = {each: result.error for each, result in found.items() if result.error is not None}
         group.begin_poll()
         group.update({each: result.value for each, result in found.items() if result.value is not None})
-        group.forget_missing(errors)
+        group.forget_lagging(errors)
+        if self._is_late:
+            group.confirm_doubts()
         if failure := group.failure():
-            return error_event(CustodyConflictError(failure))
+            return error_event(failure)
         for each, error in errors.items():
             if not error.transient:
                 return error_event(_naming(each, error))
+        if group.doubted:
+            self.log.warning("Looking once more: %s.", group.summary())
+            return _VERIFY_AGAIN
         if group.is_done:
+            for warning in group.same_texts():
+                self.log.warning("%s.", warning)
             return event("effective", result=group.to_json())
         if group.confirm():
             self.log.info("All have been in effect: looking them up once more.")
@@ -234,13 +271,15 @@ class _Waiting:
 
     :param wanted: what its poll looks up.
     :param judge: judges what a poll brought.
-    :param forget_missing: called when a poll brought nothing.
+    :param forget_lagging: called when a poll brought nothing.
+    :param doubt: returns the error for what was unverified at the last look; None: nothing was.
     :param is_large: whether it fills batches of its own.
     """
 
     wanted: _Wanted
     judge: Callable[[Found], TriggerEvent | str]
-    forget_missing: Callable[[], object]
+    forget_lagging: Callable[[], object]
+    doubt: Callable[[], CustodyError | None]
     is_large: bool = False
 
 

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from cli_runs import Ran, Run
+from cli_runs import Create, Ran, Run
 
 from airflow_custody.cli.main import main
 from airflow_custody.client import CustodyClient, WhitelistRequest
@@ -54,3 +55,24 @@ def create(sandbox: Sandbox) -> Callable[..., str]:
         return identifier
 
     return create
+
+
+@pytest.fixture
+def pins(sandbox: Sandbox, tmp_path: Path) -> list[str]:
+    """Return the options that pin the sandbox's super-administrators."""
+    pins = sandbox.control.pins()
+    file = tmp_path / "keys.pem"
+    file.write_text("".join(pins["superadmin_keys"]))
+    return ["--superadmin-keys", str(file), "--superadmin-minimum", str(pins["superadmin_minimum"])]
+
+
+@pytest.fixture
+def signed(create: Create, sandbox: Sandbox) -> Callable[..., str]:
+    """Return what creates a request that users really sign, and returns its id."""
+
+    def create_signed(number: int, **fields: str) -> str:
+        identifier = create(number, status="pending", **fields)
+        sandbox.control.sign_whitelist_requests([identifier])
+        return identifier
+
+    return create_signed

@@ -32,8 +32,9 @@ def test_all_is_well(custody: Run) -> None:
     assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin." in ran.out
     found = custody("check", "-o", "json")
     assert json.loads(found.out)["ok"] is True
-    unknown = {"tls", "version"}
-    assert states(found) == {name: "unknown" if name in unknown else "ok" for name in CHECKS}
+    others = {"tls": "unknown", "version": "unknown", "signatures": "not checked"}
+    assert states(found) == {name: others.get(name, "ok") for name in CHECKS}
+    assert "is the service's word | Give --superadmin-keys and --superadmin-minimum. " in detail(found, "signatures")
 
 
 def test_wrong_settings_leave_the_rest_unchecked(plain: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import signal
@@ -54,6 +55,8 @@ def test_watching_ends_quietly(sandbox: Sandbox, how: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell's background job ignores it, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -154,3 +157,18 @@ def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(comman
     assert (ran.returncode, ran.stdout) == (1, "")
     assert message in ran.stderr
     assert ran.stderr.count("\n") == bool(message)
+
+
+@pytest.mark.parametrize("long", ["", "lists"])
+def test_json_has_no_infinite_numbers(long: str, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    data = {"a": [1.5, float("inf"), {"b": float("nan")}], "lists": {"c": [{"d": 1}, {"d": 2}], "e": []}}
+    Output("json", stream).data(data, (), long=long)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    found = json.loads(stream.getvalue(), parse_constant=refuse)
+    assert found == {**data, "a": [1.5, None, {"b": None}]}
+    assert "null stands for a number that JSON does not have" in capsys.readouterr().err
+    assert ('      {"d": 1},\n' in stream.getvalue()) == bool(long)

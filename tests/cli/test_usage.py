@@ -23,6 +23,7 @@ from airflow_custody.cli.whitelist import LIMITS
 from airflow_custody.client import ClientSettings
 from airflow_custody.client.health.verdict import HealthCriteria
 from airflow_custody.client.whitelist.plan import PlanLimits
+from airflow_custody.client.whitelist.progress import REJECTED_STATUSES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -67,6 +68,7 @@ def test_all_commands_are_there() -> None:
         "whitelist schema",
         "whitelist show",
         "whitelist validate",
+        "whitelist verify",
     ]
 
 
@@ -84,7 +86,7 @@ def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run
     assert ran.code == 0
     assert re.search(r"^ +0 +nothing to do.*^ +2 .*^ +1 +error", ran.out, re.MULTILINE | re.DOTALL)
     examples = re.findall(r"custody ((?:check|health|whitelist).*?)(?:  |>|$)", ran.out, re.MULTILINE)
-    assert len(examples) == 5
+    assert len(examples) == 6
     for example in examples:
         parser = Parser()
         fill_parser(parser, cli.COMMANDS)
@@ -110,6 +112,8 @@ def test_it_tells_its_version(plain: Run) -> None:
         "whitelist validate",
         "whitelist show",
         "whitelist schema --output json",
+        "whitelist verify 3711",
+        "whitelist verify --id",
         "health --output foo",
         "health --outp json",
         "health --output",
@@ -190,3 +194,17 @@ def test_each_criterion_of_health_is_an_option() -> None:
 def test_each_limit_of_a_plan_is_an_option() -> None:
     assert {each.name for each in fields(PlanLimits)} == set(LIMITS)
     assert set(LIMITS) <= options_of(COMMANDS["whitelist plan"])
+
+
+def test_the_words_of_rejected_requests_are_those_that_count(plain: Run) -> None:
+    for command in ("verify", "plan", "dump"):
+        text = " ".join(plain("whitelist", command, "--help").out.split())
+        assert f"Default: {', '.join(REJECTED_STATUSES[:-1])} and {REJECTED_STATUSES[-1]}" in text
+
+
+@pytest.mark.parametrize("name", ["--superadmin-key", "--network", "--allow-legacy", "--rules-not"])
+def test_a_part_of_the_name_of_a_pin_is_refused(plain: Run, name: str) -> None:
+    for command in (["check"], ["whitelist", "verify"], ["whitelist", "plan", "x.yaml"]):
+        ran = plain(*command, f"{name}=x")
+        assert (ran.code, ran.out) == (1, "")
+        assert f"unknown argument: {name}" in ran.err

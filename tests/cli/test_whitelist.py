@@ -41,18 +41,18 @@ def test_a_valid_file(plain: Run, file: Path) -> None:
 def test_addresses_that_could_not_be_verified_are_told(
     plain: Run, custody: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
-    unverified, text = 1, "addresses: 1 of 2 could not be verified (XYZ)"
+    unchecked, text = 1, "addresses: 1 of 2 could not be checked (XYZ)"
     if installed:
         pytest.importorskip("bip_utils")
     else:
-        unverified, text = 2, "addresses were not checked: the extra 'addresses' is not installed"
+        unchecked, text = 2, "addresses were not checked: the extra 'addresses' is not installed"
         monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
     file = tmp_path / "list.json"
     file.write_text(json.dumps({"version": 1, "addresses": [row(1), row(2, address="abc", blockchain="XYZ")]}))
     ran = plain("whitelist", "validate", str(file))
     assert (ran.code, ran.err) == (0, f"custody: {text}\n")
     assert ran.out.endswith(f"); {text}\n")
-    assert json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)["unverified"] == unverified
+    assert json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)["unchecked"] == unchecked
     assert plain("whitelist", "validate", str(file), "--no-check-addresses").err == ""
     ran = custody("whitelist", "plan", str(file))
     assert (ran.code, ran.err) == (2, f"custody: {text}\n")
@@ -232,12 +232,13 @@ def test_a_request_is_shown(custody: Run, create: Create, sandbox: Sandbox) -> N
     assert "  label: Zürich vault\n" in ran.out
     assert "as its hash says" in ran.out
     data = json.loads(custody("whitelist", "show", identifier, "-o", "json").out)
-    assert (data["id"], data["verified"], data["payload"]["memo"], data["signatures"]) == (identifier, True, "007", [])
+    assert (data["id"], data["fault"], data["payload"]["memo"], data["signatures"]) == (identifier, None, "007", [])
+    assert (data["verified"], data["reason"], data["verification"]) == (None, None, None)
     assert data["trail"][0]["action"]
     assert list(data["trail"][0]) == ["date", "action", "user_id", "external_user_id", "comment"]
 
 
-def test_a_request_that_cannot_be_verified_is_shown_without_its_payload(
+def test_a_request_whose_hash_is_wrong_is_shown_without_its_payload(
     custody: Run, create: Create, sandbox: Sandbox
 ) -> None:
     identifier = create(1, label="not to be believed")
@@ -247,13 +248,14 @@ def test_a_request_that_cannot_be_verified_is_shown_without_its_payload(
     )
     ran = custody("whitelist", "show", identifier)
     assert ran.code == 1
-    assert "CANNOT BE VERIFIED: " in ran.out
+    assert "UNUSABLE: " in ran.out
     assert "not to be believed" not in ran.out
     assert "ann" in ran.out
     assert "\x1b" not in ran.out
     assert "does not have the hash" in ran.err
     data = json.loads(custody("whitelist", "show", identifier, "-o", "json").out)
-    assert (data["verified"], data["payload"]) == (False, None)
+    assert (data["verified"], data["payload"]) == (None, None)
+    assert "does not have the hash" in data["fault"]
 
 
 @pytest.mark.parametrize("identifier", ["99999", "../1", "x"])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lie_run
 import network
 from scenarios import ADDRESS, OTHER, Scenario
 from servers import CeleryCluster, Standalone
@@ -94,6 +95,7 @@ class ScenarioRun:
         self.pid_file = folder / f"{scenario.name}.pid"
         self.runs: list[str] = []
         self.existing: set[str] = set()
+        self.lied = lie_run.Lied("", "")
 
     def run(self) -> Outcome:
         self._prepare()
@@ -108,8 +110,11 @@ class ScenarioRun:
             "a person gives the id": self._person_gives_id,
             "a person says that none was created": self._person_says_none,
             "kill at random": self._kill_at_random,
+            "the service lies": self._lie,
         }
         procedures[self.scenario.procedure]()
+        if self.scenario.attack is not None:
+            return self._evaluate_lie()
         return self._evaluate_rows() if self.scenario.rows else self._evaluate()
 
     def _prepare(self) -> None:
@@ -262,6 +267,15 @@ class ScenarioRun:
             self._request_clear()
         return False
 
+    def _lie(self) -> None:
+        attack = self.scenario.attack or ""
+        folder, name = self.pid_file.parent, self.scenario.name
+        self.lied, connections = lie_run.prepare(self.service.url, TOKEN, attack, folder, name)
+        for conn_id, connection in connections.items():
+            self.airflow.call("POST", "/connections", {"connection_id": conn_id, **connection})
+        self._trigger("run", {"pending": self.lied.pending, "effective": self.lied.effective})
+        self._until_done()
+
     # --- results -------------------------------------------------------------------------------------------
 
     def _evaluate(self) -> Outcome:
@@ -315,13 +329,21 @@ class ScenarioRun:
         result = f"all {len(correct)} ids in their place" if guarantee_held else f"WRONG: {task['state']}"
         return Outcome(str(task["try_number"]), len(requests), result, guarantee_held)
 
+    def _evaluate_lie(self) -> Outcome:
+        tasks = {task["task_id"]: task for task in self._tasks("run")}
+        states = {name: str(task["state"]) for name, task in tasks.items()}
+        logs = {name: self._log(task) for name, task in tasks.items()}
+        held, result = lie_run.judge(self.scenario.attack or "", self.lied, states, logs)
+        requests = self._requests()
+        return Outcome("1", len(requests), result, held and len(requests) == self.scenario.requests)
+
     def _requests(self) -> list[str]:
         """Return the ids of the requests that did not exist in advance."""
         found = [request["id"] for request in self.service.control.whitelist_requests()]
         return [each for each in found if each not in self.existing]
 
-    def _trigger(self, run: str) -> None:
-        body: dict[str, Any] = {"dag_run_id": run, "logical_date": None, "conf": {}}
+    def _trigger(self, run: str, conf: dict[str, str] | None = None) -> None:
+        body: dict[str, Any] = {"dag_run_id": run, "logical_date": None, "conf": conf or {}}
         self.airflow.call("POST", f"/dags/{self.scenario.name}/dagRuns", body)
         if run not in self.runs:
             self.runs.append(run)
@@ -346,7 +368,8 @@ class ScenarioRun:
         return all(part in self._log(task) for part in (*EXPLANATION, INSTRUCTION))
 
     def _log(self, task: dict[str, Any]) -> str:
-        folder = self.airflow.logs / f"dag_id={self.scenario.name}" / f"run_id={task['dag_run_id']}" / "task_id=create"
+        folder = self.airflow.logs / f"dag_id={self.scenario.name}" / f"run_id={task['dag_run_id']}"
+        folder /= f"task_id={task['task_id']}"
         if task["map_index"] >= 0:
             folder /= f"map_index={task['map_index']}"
         return (folder / f"attempt={task['try_number']}.log").read_text()

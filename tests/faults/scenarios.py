@@ -68,6 +68,8 @@ class Scenario:
     :param rows: number of rows of a file that is planned and applied; 0: one request is created instead.
     :param kills: how often that is killed, at random moments.
     :param supervisor_kills: how often of these it is the supervisor.
+    :param attack: how the service lies about an address that is really signed, as the sandbox names it; "" if it does
+        not, and None if nobody asks whether an address is verified.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Scenario:
     rows: int = 0
     kills: int = 0
     supervisor_kills: int = 0
+    attack: str | None = None
 
 
 def _sandbox_faults(moment: Moment) -> tuple[dict[str, Any], ...]:
@@ -218,8 +221,32 @@ APPLY_SCENARIOS = [
     _applied("applied_5", "the same, and one of the ten times it is the supervisor that is killed", supervisor_kills=1),
 ]
 
+
+def _lie(number: int, fault: str, attack: str) -> Scenario:
+    """Return a scenario in which approving, waiting and reconciling meet an address, with pinned keys."""
+    return Scenario(f"lie_{number}", fault, procedure="the service lies", requests=3, first=True, attack=attack)
+
+
+LIE_SCENARIOS = [
+    _lie(1, "the service shows an address that is really signed, by pinned keys", ""),
+    _lie(2, "the service lies: another address in the text, with a hash of its own", "text and hash"),
+    _lie(3, "the service lies: rules and signatures by keys of its own", "own rules"),
+    _lie(
+        4,
+        "the service lies: one super-administrator's signature under several names",
+        "one super-administrator under several names",
+    ),
+    _lie(5, "the service lies: a user added to signed rules", "extended rules"),
+    _lie(6, "the service lies: one user's signature under several names", "one user under several names"),
+    _lie(7, "the service lies: keys of its own under the users' names", "signatures under the users' names"),
+    _lie(8, "the service lies: the hash put into an old signature's list", "hash in an old signature"),
+    _lie(9, "the service lies: another chain, whose rules are weaker", "another chain"),
+    _lie(10, "the service lies: a second address in the text", "address twice"),
+]
+
 SCENARIOS = [
     *APPLY_SCENARIOS,
+    *LIE_SCENARIOS,
     Scenario("nothing", "none"),
     *_process_scenarios(),
     Scenario("refused", "connection refused, then accepted", procedure="start the service late"),

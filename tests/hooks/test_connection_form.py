@@ -7,6 +7,7 @@ from dataclasses import fields
 
 import pytest
 from airflow_runs import AIRFLOW
+from pinned_keys import pinned
 
 import airflow_custody
 from airflow_custody.client import ClientSettings, CustodyClient, CustodyConfigurationError
@@ -81,6 +82,12 @@ def test_the_form_of_airflow_2_has_the_same_fields() -> None:
     for name, widget in widgets.items():
         assert widget.field_class.__name__ == kinds[TYPE["conn-fields"][name]["schema"]["type"][0]]
         assert widget.kwargs["description"] == TYPE["conn-fields"][name]["description"]
+    # A field that keeps the line ends of what is pasted.
+    shown = type(widgets["superadmin_keys"].kwargs["widget"]).__name__
+    assert (shown, TYPE["conn-fields"]["superadmin_keys"]["schema"]["format"]) == (
+        "BS3TextAreaFieldWidget",
+        "multiline",
+    )
 
 
 # The form has the first under Host; the hook sets the second.
@@ -104,9 +111,10 @@ def test_the_form_takes_the_numbers_that_the_client_takes(bound: str) -> None:
         if (limit := field["schema"].get(bound)) is None:
             continue
         beyond = limit - 1 if bound == "minimum" else limit + 1
-        ClientSettings.parse({"base_url": "https://custody.example.com", name: limit})
+        settings = {"base_url": "https://custody.example.com", **pinned(1)}
+        ClientSettings.parse({**settings, name: limit})
         with pytest.raises(CustodyConfigurationError, match=name):
-            ClientSettings.parse({"base_url": "https://custody.example.com", name: beyond})
+            ClientSettings.parse({**settings, name: beyond})
 
 
 def test_the_client_takes_every_setting_as_an_argument() -> None:

@@ -71,7 +71,6 @@ def test_a_mistyped_address_is_not_retried(sandbox: Sandbox) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        {"address": MISTYPED, "check_address": False},
         {"address": "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "blockchain": "BTC"},
         {"address": "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "blockchain": "BTC", "network": "testnet"},
     ],
@@ -83,9 +82,15 @@ def test_only_what_cannot_be_an_address_is_refused(sandbox: Sandbox, given: dict
     assert request["body"]["address"] == given["address"]
 
 
-def test_without_the_extra_nothing_is_checked(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
-    assert create(address=MISTYPED) == "3711"
+@pytest.mark.parametrize("given", [{}, {"check_address": False}], ids=["no extra", "no check"])
+def test_what_is_not_checked_here_is_sent(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    if not given:
+        monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
+    with failing_at_once("the address does not follow the rules of ETH"):
+        create(address=MISTYPED, **given)
+    assert [call["body"]["address"] for call in sandbox.control.request_log(method="POST")] == [MISTYPED]
 
 
 def test_every_field_is_sent_by_its_name(sandbox: Sandbox) -> None:

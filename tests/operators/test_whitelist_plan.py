@@ -85,10 +85,10 @@ def test_the_xcom_of_a_plan(sandbox: Sandbox, path: str, task_log: TaskLog) -> N
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_addresses_that_could_not_be_verified_are_in_the_log(
+def test_addresses_that_could_not_be_checked_are_in_the_log(
     tmp_path: Path, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
-    level, text = "info", "addresses: 1 of 1 could not be verified (XYZ)"
+    level, text = "info", "addresses: 1 of 1 could not be checked (XYZ)"
     if installed:
         pytest.importorskip("bip_utils")
     else:

@@ -31,6 +31,10 @@ OPERATIONS = [
     ("GET", "/webhooks", None, ["Admin"]),
     ("GET", "/webhooks/calls", None, ["Admin"]),
     ("GET", "/users/me", None, []),
+    ("GET", "/rules", None, []),
+    ("GET", "/rules/history", None, []),
+    ("GET", "/rules/publickeys", None, []),
+    ("GET", "/rules/1", None, []),
 ]
 ALL_ROLES = ["TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "Admin"]
 

@@ -32,12 +32,13 @@ class Process:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         self.lines: list[str] = []
+        last = "#   custody whitelist verify" if "--with-approvers" in arguments else "export "
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
             self.lines.append(line.rstrip("\n"))
-            if line.startswith("export "):
+            if line.startswith(last):
                 break
-        export = shlex.split(self.lines[-1])[1] if self.lines else "{}"
+        export = next((shlex.split(line)[1] for line in self.lines if line.startswith("export ")), "{}")
         self.connection = json.loads(export.partition("=")[2] or "{}")
         self.url_and_token = self.connection.get("host", ""), self.connection.get("password", "")
 
@@ -71,6 +72,108 @@ def test_prints_what_it_is_and_exits_cleanly(client_of: OpenClient, number: sign
     assert api.get("/users/me").status_code == 200
     assert api.session.get(host + "/sandbox").json()["result"]["sandbox"] is True
     assert process.stop(number) == (0, "")
+
+
+#: What somebody may do who has pasted what was printed: run two commands, and have both approvers sign in between.
+TRY_OUT = """
+import logging, sys
+from airflow_custody.cli.main import main
+from airflow_custody.client import WhitelistRequest
+from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.signers import ConnectionSigner
+
+check, verify = sys.argv[1:]
+assert main([*check.split()[1:], "--output=json"]) == 0
+print("---")
+asked = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain="ETH")
+with CustodyHook() as hook:
+    number = hook.get_conn().create_whitelist_request(asked)
+for name in ("first", "second"):
+    with CustodyHook(f"custody_{name}_approver") as hook:
+        approver = Approver(hook.get_conn(), ConnectionSigner(f"custody_{name}_key"), log=logging.getLogger())
+        assert approver.approve([number], expected={number: asked}, comment="tried out") == 1
+assert main([*verify.split()[1:], "--output=json"]) == 0
+"""
+
+
+def paste(process: Process, home: Path, *commands: str) -> str:
+    """Return what commands print in a shell into which what was printed below the addresses has been pasted."""
+    printed = "\n".join(process.lines[process.lines.index("") :])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    done = subprocess.run(
+        ["bash", "-euc", "\n".join([printed, *commands])],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**environment, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(home)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_what_is_printed_for_approvers_can_be_pasted(tmp_path: Path) -> None:
+    process = Process("--with-approvers", "--token", "it's-mine")
+    check, run_airflow, verify = (line.removeprefix("#").partition("  #")[0].strip() for line in process.lines[-3:])
+    assert (ROOT / "example_dags" / "custody_whitelist_complete.py").exists()
+    assert run_airflow.split() == ['AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags"', "airflow", "standalone"]
+    assert "custody_whitelist_complete" in process.lines[-2]
+    assert (check, verify) == ("custody check", "custody whitelist verify")
+    output = paste(process, tmp_path, shlex.join([sys.executable, "-c", TRY_OUT, check, verify]))
+    # Airflow's log is in between.
+    checked, verified = (json.loads(text[text.index("{\n") :]) for text in output.split("\n---\n"))
+    assert {each["check"]: each["state"] for each in checked["checks"]}["signatures"] == "ok"
+    (row,) = verified["rows"]
+    assert row["verified"]
+    assert [group["user_ids"] for group in row["applied"][0]["path"]] == [["alice@example.test"], ["bob@example.test"]]
+    process.stop(signal.SIGTERM)
+
+
+def test_what_is_pinned_is_printed_twice(tmp_path: Path) -> None:
+    process = Process("--with-approvers")
+    control = SandboxControl(process.connection["host"])
+    output = paste(process, tmp_path, 'echo "$CUSTODY_PINS"', "echo ---", 'echo -n "$CUSTODY_SUPERADMIN_KEYS"')
+    pins, _, keys = output.partition("---\n")
+    assert json.loads(pins) == process.connection["extra"] == control.pins()
+    assert keys == "".join(control.pins()["superadmin_keys"])
+    control.close()
+    process.stop(signal.SIGTERM)
+
+
+def test_the_keys_as_files(tmp_path: Path) -> None:
+    folder, arguments = tmp_path / "new" / "the keys", ["--with-approvers", "--state", str(tmp_path / "state")]
+    first = Process(*arguments, "--keys", str(folder))
+    first.stop(signal.SIGTERM)
+    files = {path.name: path.read_text() for path in folder.iterdir()}
+    assert files.keys() == {"alice.pem", "bob.pem", "superadmins.pem"}
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    exports = "\n".join(first.lines)
+    assert all(json.dumps(files[name])[1:-1] in exports for name in ("alice.pem", "bob.pem"))
+    assert f"'{folder}/bob.pem'" in exports
+    # All of it is in the state, but for the port.
+    second = Process(*arguments, "--keys", str(folder), "--port", first.connection["host"].rpartition(":")[2])
+    second.stop(signal.SIGTERM)
+    assert second.lines == first.lines
+
+
+def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "bob.pem").write_text("somebody's key")
+    done = run("--with-approvers", "--keys", str(tmp_path))
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: cannot write the keys: .*bob\.pem'\n", done.stderr)
+    assert (tmp_path / "bob.pem").read_text() == "somebody's key"
+
+
+def test_a_state_with_other_approvers(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    with Sandbox(state=file) as sandbox:
+        sandbox.control.add_approvers(["bob", "carol"])
+    done = run("--with-approvers", "--state", str(file))
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: .*there are others already: bob, carol\n", done.stderr)
 
 
 def test_a_kill_loses_nothing(client_of: OpenClient, tmp_path: Path) -> None:
@@ -112,9 +215,10 @@ def test_bad_state_file(tmp_path: Path) -> None:
 
 
 def test_bad_arguments() -> None:
-    done = run("--port", "x")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    for arguments in (["--port", "x"], ["--keys", "x"]):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
 
 
 def test_missing_extra() -> None:

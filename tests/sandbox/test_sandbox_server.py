@@ -217,10 +217,10 @@ def test_state_is_kept(tmp_path: Path, call: Call, client_of: OpenClient) -> Non
         jwt = control.add_token(roles=["TPUser"], jwt=True)
         webhook = control.add_webhook()
         control.update_health(check="vault", status="failure")
-        control.set_currencies(["ADA"])
+        control.set_currencies(["DOGE"])
         control.set_version("3.15")
         api = client_of(first.url, token)
-        number = api.post("/whitelists/addresses", {**ADDRESS, "blockchain": "ADA"}).json()["result"]["id"]
+        number = api.post("/whitelists/addresses", {**ADDRESS, "blockchain": "DOGE"}).json()["result"]["id"]
     with Sandbox(state=str(file)) as second:
         assert second.token == token
         assert call(second, "/health", token=jwt).status_code == 200
@@ -231,7 +231,7 @@ def test_state_is_kept(tmp_path: Path, call: Call, client_of: OpenClient) -> Non
         api = client_of(second.url, token)
         assert api.get(f"/whitelists/addresses/{number}").status_code == 200
         assert api.post("/whitelists/addresses", ADDRESS).status_code == 400
-        again = api.post("/whitelists/addresses", {**ADDRESS, "blockchain": "ADA"}).json()["result"]["id"]
+        again = api.post("/whitelists/addresses", {**ADDRESS, "blockchain": "DOGE"}).json()["result"]["id"]
         assert int(again) == int(number) + 1
     with Sandbox(state=file, token="another") as third:
         assert call(third).status_code == 200

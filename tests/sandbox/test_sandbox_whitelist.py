@@ -11,7 +11,8 @@ from sandbox_api import Api, Refused
 from airflow_custody.sandbox import Sandbox, SandboxError
 
 PATH = "/whitelists/addresses"
-ETH = "0x" + "aB" * 20
+ETH = "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"
+ADA = "addr1vx2fxv2umyhttkxyxp8x0dlpdt3k6cwng5pxj3jhsydzers66hrl8"
 
 
 def new_request(**changes: Any) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def test_create(api: Api, sandbox: Sandbox) -> None:
         ({"blockchain": "", "currency": "eth"}, "ETH"),
         ({"blockchain": "ETH", "currency": ""}, "ETH"),
         ({"blockchain": "ETH", "currency": "eth"}, "ETH"),
-        ({"blockchain": "ada", "address": "addr1x"}, "ADA"),
+        ({"blockchain": "ada", "address": ADA}, "ADA"),
     ],
 )
 def test_names_of_the_chain(api: Api, sandbox: Sandbox, names: dict[str, Any], chain: str) -> None:
@@ -204,7 +205,7 @@ def test_pending_requests_are_listed_only_if_asked_for(api: Api, sandbox: Sandbo
 def test_search(api: Api, path: str) -> None:
     one = create(api, label="Alpha", network="mainnet")
     two = create(api, label="beta \u00e9", address="0x" + "1" * 40)
-    three = create(api, label="gamma", blockchain="ADA", address="addr1")
+    three = create(api, label="gamma", blockchain="ADA", address=ADA)
 
     def found(query: str) -> list[str]:
         return [row["id"] for row in api.get(path + query).json().get("result", [])]
@@ -221,7 +222,7 @@ def test_search(api: Api, path: str) -> None:
     assert found("limit=2&offset=2") == [three]
     assert found("offset=9") == []
     if "for-approval" not in path:
-        assert found(f"addresses=addr1&addresses={ETH}&addresses=x") == [one, three]
+        assert found(f"addresses={ADA}&addresses={ETH}&addresses=x") == [one, three]
 
 
 def test_pages(api: Api) -> None:

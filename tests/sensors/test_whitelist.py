@@ -71,7 +71,13 @@ class TestInARun:
         sandbox.control.set_whitelist_status(number, "APPROVED")
         run = run_sensor(mode, request_id=number)
         assert run.state_of("wait") == "success"
-        assert run.xcom("wait") == {"id": number, "state": "effective", "status": "APPROVED", "signatures": 0}
+        assert run.xcom("wait") == {
+            "id": number,
+            "state": "effective",
+            "status": "APPROVED",
+            "signatures": 0,
+            "verified": False,
+        }
         assert len(sandbox.control.request_log()) == 5
 
     def test_times_out(self, number: str, mode: str) -> None:

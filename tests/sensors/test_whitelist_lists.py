@@ -82,7 +82,7 @@ class TestInARun:
         sandbox.control.add_fault("status", status=503)
         run = run_sensor(mode, request_id=[*numbers, numbers[0]])
         assert run.state_of("wait") == "success"
-        assert run.xcom("wait") == {"state": "effective", "count": 3, "statuses": {"APPROVED": 3}}
+        assert run.xcom("wait") == {"state": "effective", "count": 3, "statuses": {"APPROVED": 3}, "verified": 0}
         log = task_log.text
         assert f"2 of 3 whitelisting requests are in effect (1 pending approval); not yet: {numbers[2]}" in log
         assert "3 of 3 whitelisting requests are in effect" in log
@@ -148,7 +148,8 @@ class TestInARun:
             ids >> QuickSensor(task_id="lazy", request_id=mapped, **arguments)
             ids >> QuickSensor(task_id="native", request_id=template, **arguments)
         run = run_dag(dag)
-        assert run.xcom("lazy") == run.xcom("native") == {"state": "effective", "count": 3, "statuses": {"APPROVED": 3}}
+        result = {"state": "effective", "count": 3, "statuses": {"APPROVED": 3}, "verified": 0}
+        assert run.xcom("lazy") == run.xcom("native") == result
 
 
 def test_a_list_of_one_is_a_list(sandbox: Sandbox, numbers: list[str]) -> None:

@@ -4,11 +4,10 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from airflow.triggers.base import TriggerEvent
+from request_triggers import first
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.sandbox import Sandbox
@@ -34,15 +33,6 @@ def numbers(sandbox: Sandbox) -> list[str]:
 
 def trigger(number: str, **kwargs: Any) -> CustodyWhitelistRequestTrigger:
     return CustodyWhitelistRequestTrigger(request_id=number, **{"poke_interval": 0.3, **kwargs})
-
-
-async def first(made: CustodyWhitelistRequestTrigger) -> dict[str, Any]:
-    stream = cast(AsyncGenerator[TriggerEvent, None], made.run())
-    try:
-        payload: dict[str, Any] = (await anext(stream)).payload
-        return payload
-    finally:
-        await stream.aclose()
 
 
 def test_many_share_one_poll_in_pages_of_a_hundred(sandbox: Sandbox, numbers: list[str]) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from airflow.triggers.base import TriggerEvent
+from request_triggers import events, first
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.sandbox import Sandbox
@@ -42,21 +41,6 @@ def trigger(request_id: Any, **kwargs: Any) -> CustodyWhitelistRequestTrigger:
     return CustodyWhitelistRequestTrigger(request_id=request_id, **{"poke_interval": 0.2, **kwargs})
 
 
-async def first(made: CustodyWhitelistRequestTrigger) -> dict[str, Any]:
-    stream = cast(AsyncGenerator[TriggerEvent, None], made.run())
-    try:
-        payload: dict[str, Any] = (await anext(stream)).payload
-        return payload
-    finally:
-        await stream.aclose()
-
-
-async def events(*made: CustodyWhitelistRequestTrigger) -> list[dict[str, Any]]:
-    found = await asyncio.gather(*map(first, made))
-    assert SharedPoll.running() == 0
-    return found
-
-
 def lengths(sandbox: Sandbox) -> list[int]:
     return [len(call["query"]["ids"]) for call in sandbox.control.request_log()]
 
@@ -65,7 +49,7 @@ def test_a_list_and_single_ids_share_their_look_ups(sandbox: Sandbox) -> None:
     numbers = create(sandbox, 6)
     approve(sandbox, numbers)
     one, *others = asyncio.run(events(trigger(numbers[:4]), *(trigger(each) for each in numbers[2:])))
-    result = {"state": "effective", "count": 4, "statuses": {"APPROVED": 4}}
+    result = {"state": "effective", "count": 4, "statuses": {"APPROVED": 4}, "verified": 0}
     assert one == {"status": "effective", "result": result}
     assert [each["result"]["id"] for each in others] == numbers[2:]
     assert lengths(sandbox) == [6, 6]

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import MAX_LISTED_ROWS, Operation
 from airflow_custody.client.http.responses import Reply
-from airflow_custody.client.text import has_unprintable, is_decimal, sanitize
+from airflow_custody.client.text import has_unprintable, is_decimal, read_number, sanitize
 
 Row = TypeVar("Row")
 
@@ -194,9 +194,10 @@ def require_total(reply: Reply[Any], total: str | None) -> int | None:
         return None
     if not is_decimal(total):
         raise reply.unexpected("its total is not a number")
-    if len(total) > len(str(MAX_LISTED_ROWS)) or int(total) > MAX_LISTED_ROWS:
+    number = read_number(total, MAX_LISTED_ROWS)
+    if number is None:
         raise reply.unexpected(f"its total is more than {MAX_LISTED_ROWS}")
-    return int(total)
+    return number
 
 
 def _changed(operation: Operation, why: str) -> CustodyError:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from airflow_custody.client.arguments import check_seconds, check_time, describe
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
-from airflow_custody.client.text import is_decimal, sanitize
+from airflow_custody.client.text import read_number, sanitize
 
 
 def verify_delivery(
@@ -67,9 +67,10 @@ def verify_delivery(
     if not any(matches):
         raise _refused("no signature matches")
     # Only what the service has signed is worth reading.
-    if not is_decimal(timestamp) or len(timestamp) > 12:
+    seconds = read_number(timestamp, 10**12 - 1)
+    if seconds is None:
         raise _refused("its time stamp cannot be read")
-    if not abs(now - int(timestamp)) <= tolerance:
+    if not abs(now - seconds) <= tolerance:
         raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's")
     if first_time is not None:
         first = first_time(identifier)

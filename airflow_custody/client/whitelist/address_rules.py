@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from airflow_custody.client.text import ascii_lower
+from airflow_custody.client.text import ascii_lower, read_number
 from airflow_custody.client.whitelist.address_bitcoin import bitcoin, bitcoin_cash, dogecoin, litecoin, versioned
 from airflow_custody.client.whitelist.address_codecs import (
     OTHER_PREFIX,
@@ -245,17 +245,17 @@ def _filecoin(address: str) -> Form:
     network, protocol, rest = match.groups()
     form: Form = "main" if network == "f" else "common"
     if protocol == "0":
-        if not rest.isdigit() or int(rest) >= 2**64:
+        if not rest.isdigit() or (number := read_number(rest.lstrip("0") or "0", 2**64 - 1)) is None:
             raise NotAnAddress("its number is malformed")
-        if rest != str(int(rest)):
+        if rest != str(number):
             raise CannotTell("its number begins with 0")
         return form
     head = bytes([int(protocol)])
     if protocol == "4":
         namespace, mark, rest = rest.partition("f")
-        if not mark or not namespace.isdigit() or int(namespace) >= 2**64:
+        if not mark or (number := read_number(namespace.lstrip("0") or namespace[:1], 2**64 - 1)) is None:
             raise NotAnAddress("its namespace is malformed")
-        head += _leb128(int(namespace))
+        head += _leb128(number)
     data = base32(rest, lower=True)
     content = data[:-4]
     check(filecoin_checksum(head + content) == data[-4:])
@@ -332,7 +332,7 @@ def _hedera(address: str) -> Form:
     if re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9a-fA-F]{40,}", address):
         raise CannotTell("it is an alias, which is not verified")
     match = _HEDERA.fullmatch(address)
-    if match is None or any(int(each) >= 2**63 for each in match[1].split(".")):
+    if match is None or any(read_number(each, 2**63 - 1) is None for each in match[1].split(".")):
         raise NotAnAddress("it is not three numbers, as in 0.0.123 or 0.0.123-vfmkw")
     if not match[2]:
         return "any"

@@ -28,10 +28,12 @@ from airflow_custody.client.whitelist.approval_batch import (
     message_to_sign,
 )
 from airflow_custody.client.whitelist.approval_key import SigningKey
-from airflow_custody.client.whitelist.batches import BatchProgress, name_some
+from airflow_custody.client.whitelist.batches import BatchProgress, name_some, same_texts
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, has_status
+from airflow_custody.client.whitelist.rules_in_force import PendingVerifier, verifier_for
+from airflow_custody.client.whitelist.trust_texts import NOT_PINNED
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -74,6 +76,7 @@ class Approver:
         self._log = log
         self._lookup_wait = lookup_wait
         self._sleep = sleep
+        self._verifier: PendingVerifier | None = None
 
     def approve(
         self,
@@ -99,6 +102,8 @@ class Approver:
         :param earlier_try: whether an earlier try may have sent some of these approvals: then a batch that this user
             has signed already is no failure, and is left as it is. Default False.
         :return: the number of requests that have this user's signature now.
+        :raises CustodyVerificationError: if the client has pins, and a request's rules are not signed as pinned, or a
+            signature that it has is not valid.
         :raises CustodyError: if something does not match or cannot be read. Its text says whether something was
             signed; nothing was sent, unless the service itself refuses. With more than one batch, it says which one
             failed and how many requests are signed.
@@ -111,9 +116,13 @@ class Approver:
         if expected is not None and (lacking := [each for each in wanted if each not in expected]):
             raise _refused(f"'expected' does not say what {name_some(lacking)} must ask for")
         key = SigningKey(self._signer)
-        user, accepted = self._current_user(), frozenset(as_list(accept_fields))
+        self._verifier = verifier = verifier_for(self._client)
+        user = self._current_user(key)
+        if verifier is None:
+            self._log.info("%s", NOT_PINNED)
+        accepted = frozenset(as_list(accept_fields))
         batches = [
-            ApprovalBatch(batch, expected, accepted, public_key=key.public_key, user=user)
+            ApprovalBatch(batch, expected, accepted, public_key=key.public_key, user=user, verifier=verifier)
             for batch in cut_into_batches(wanted)
         ]
         progress = BatchProgress("signed", [batch.ids for batch in batches], self._log)
@@ -128,6 +137,7 @@ class Approver:
             else:
                 # Of an envelope, its hash is kept: thousands of them may be large.
                 to_sign.append((number, batch, hashes))
+        self._warn_of_same_texts(to_sign)
         if len(batches) > 1:
             self._log.info(
                 "Reviewed %d requests: %d batches to sign, %d signed before.",
@@ -151,6 +161,16 @@ class Approver:
             return None
         return [approval.review(pending[each]) for each in approval.ids]
 
+    def _warn_of_same_texts(self, reviewed: Iterable[tuple[int, ApprovalBatch, list[str]]]) -> None:
+        hashes_by_id = {
+            each: hash_ for _, batch, found in reviewed for each, hash_ in zip(batch.ids, found, strict=True)
+        }
+        for ids in same_texts(hashes_by_id):
+            self._log.warning(
+                "Whitelisting requests %s show the same text: who signs it signs it for each, and one may not exist.",
+                ids,
+            )
+
     def _approve_batch(self, approval: ApprovalBatch, hashes: list[str], comment: str, key: SigningKey) -> None:
         # Right before the key is used: what is signed is what was there then.
         pending = self._wait_until_pending(approval, earlier_try=False) or {}
@@ -172,26 +192,34 @@ class Approver:
             # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
             if not isinstance(error, CustodyOutcomeUnknownError) and (error.from_service or not sent.is_set()):
                 raise
-            self._resolve(approval, error)
+            self._resolve(approval, hashes, error)
 
-    def _current_user(self) -> WireUser:
+    def _current_user(self, key: SigningKey) -> WireUser:
         try:
             return self._client.get_current_user()
         except CustodyError as error:
             if not error.not_offered:
                 raise
             self._log.warning(
-                "The requests' tenant cannot be compared with this user's, and what becomes of the approval may not be "
-                "found out if its response is lost: %s",
+                "The requests' tenant cannot be compared with this user's%s: %s",
+                ""
+                if key.public_key
+                else ", and what becomes of the approval may not be found out if its response is lost",
                 error,
             )
             return {}
 
     def _pending(self, approval: ApprovalBatch) -> dict[str, WhitelistEnvelope]:
-        return {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=approval.ids)}
+        return self._by_id(self._client.find_whitelist_requests_for_approval(ids=approval.ids))
 
     def _listed(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
-        return {each.id: each for each in self._client.find_whitelist_requests(ids=ids)}
+        return self._by_id(self._client.find_whitelist_requests(ids=ids))
+
+    def _by_id(self, rows: Iterable[WhitelistEnvelope]) -> dict[str, WhitelistEnvelope]:
+        found = {each.id: each for each in rows}
+        if self._verifier is not None:
+            self._verifier.fetch_for(each.wire for each in found.values())
+        return found
 
     def _refuse_changes(
         self,
@@ -236,7 +264,7 @@ class Approver:
             listed = self._listed(missing)
             now = time.monotonic()
             if self._is_decided(approval, listed):
-                raise _not_pending(listed, approval.nothing_signed)
+                raise _not_pending(approval, listed)
             if len(listed) < len(missing):
                 listed_since = now
                 gone = ", ".join(each for each in missing if each not in listed)
@@ -251,15 +279,14 @@ class Approver:
             else:
                 left = listed_since + min(_APPROVAL_LAG, self._lookup_wait) - now
                 if left <= 0:
-                    raise _not_pending(listed, approval.nothing_signed)
+                    raise _not_pending(approval, listed)
             self._sleep(min(_POLL_INTERVAL, max(0.05, left)))
 
     def _is_decided(self, approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope]) -> bool:
         """Tell whether waiting is in vain: one is no longer pending, or has this user's signature."""
         if not listed:
             return False
-        me = approval.external_user_id(listed)
-        if any(me in each.signed_by or has_status(each, REJECTED_STATUSES) for each in listed.values()):
+        if approval.has_signed(listed) or any(has_status(each, REJECTED_STATUSES) for each in listed.values()):
             return True
         return any(True for _ in self._client.find_whitelist_requests(ids=list(listed), include_pending=False))
 
@@ -276,7 +303,7 @@ class Approver:
                 # The signature may be another task's, or a person's, for something else.
                 approval.review(listed[each], consequence="it was signed before all the same")
             return True
-        if approval.external_user_id(listed) is None:
+        if not approval.is_identified(listed):
             raise failed(
                 CustodyOutcomeUnknownError,
                 f"it cannot be known whether an earlier try has signed {', '.join(approval.ids)}: {UNIDENTIFIED}; "
@@ -290,7 +317,7 @@ class Approver:
             )
         return False
 
-    def _resolve(self, approval: ApprovalBatch, error: CustodyError) -> None:
+    def _resolve(self, approval: ApprovalBatch, hashes: Sequence[str], error: CustodyError) -> None:
         """
         Find out what became of an approval whose response was lost, or is not the service's word that all were taken.
 
@@ -302,7 +329,8 @@ class Approver:
             late = time.monotonic() >= deadline
             try:
                 listed = self._listed(approval.ids)
-                lacking = approval.unsigned(listed)
+                approval.refuse_other_texts(listed, hashes)
+                lacking = approval.unsigned(listed, consequence="it may have been signed all the same")
                 if not lacking:
                     for each in approval.ids:
                         approval.review(listed[each], consequence="it was signed all the same")
@@ -351,12 +379,14 @@ def _not_carried_out(error: CustodyError, seconds: float) -> CustodyError:
     return error
 
 
-def _not_pending(listed: Mapping[str, WhitelistEnvelope], consequence: str) -> CustodyError:
+def _not_pending(approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope]) -> CustodyError:
+    for row in listed.values():
+        approval.refuse_unsigned(row)
     words = ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in listed.items())
     return failed(
         CustodyConflictError,
         f"not pending this user's approval: {words}. This user has signed them already, it is not the "
-        f"turn of a group this user is in, or they are no longer pending; {consequence}",
+        f"turn of a group this user is in, or they are no longer pending; {approval.nothing_signed}",
     )
 
 

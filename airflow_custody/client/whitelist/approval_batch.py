@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_custody.client.errors import CustodyError, CustodyRequestError
+from airflow_custody.client.errors import (
+    CustodyConflictError,
+    CustodyError,
+    CustodyRequestError,
+    CustodyResponseError,
+    CustodyVerificationError,
+)
 from airflow_custody.client.text import escape, sanitize
+from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
+from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, has_status
 from airflow_custody.client.whitelist.review import compare, envelope_faults
+from airflow_custody.client.whitelist.signature_count import EntriesError, check_size
+from airflow_custody.client.whitelist.trust_texts import what_to_do
 
 if TYPE_CHECKING:
-    from airflow_custody.client.signers import PublicKey
+    from airflow_custody.client.public_keys import PublicKey
     from airflow_custody.client.users.models import WireUser
     from airflow_custody.client.whitelist.envelopes import Signing, WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.whitelist.verification import VerifiedSignatures, Verifier
 
 NOTHING_SIGNED = "nothing was signed"
 NOTHING_OF_BATCH_SIGNED = "nothing of this batch was signed"
@@ -42,8 +54,10 @@ class ApprovalBatch:
     :param ids: the requests' ids, in ascending order.
     :param expected: what each must ask for; None: anything.
     :param accepted: the keys that are accepted by name.
-    :param public_key: the signer's public key; None: not known.
+    :param public_key: the signer's public key, by which this user's signatures are found; None: not known, they are
+        found by the name that the service gives them.
     :param user: the user who signs, as far as the service says.
+    :param verifier: verifies the signatures that the requests have; None: these are the service's word.
     """
 
     def __init__(
@@ -54,6 +68,7 @@ class ApprovalBatch:
         *,
         public_key: PublicKey | None,
         user: WireUser,
+        verifier: Verifier | None,
     ) -> None:
         self.ids = ids
         #: How an error says that these requests have no signature: others may have one.
@@ -62,6 +77,9 @@ class ApprovalBatch:
         self._expected = expected
         self._accepted = accepted
         self._user = user
+        self._verifier = verifier
+        #: Whether signatures are this key's: one signature may cover a hundred requests.
+        self._own_signings: dict[bytes, bool] = {}
 
     def review(self, envelope: WhitelistEnvelope, *, consequence: str | None = None) -> str:
         """
@@ -69,22 +87,24 @@ class ApprovalBatch:
 
         :param envelope: the request, as it was read.
         :param consequence: what an error ends with. Default: that nothing was signed.
-        :raises CustodyError: if something is not.
+        :raises CustodyVerificationError: if its rules are not signed as pinned, or a signature that it has is invalid.
+        :raises CustodyError: if something else is not accounted for.
         """
         consequence = consequence or self.nothing_signed
-        payload = envelope.payload()
+        try:
+            payload = envelope.payload()
+        except CustodyResponseError as unusable:
+            raise failed(CustodyResponseError, f"{unusable.message}; {consequence}") from None
         request = None if self._expected is None else self._expected[envelope.id]
         if request is not None:
             comparison = compare(request, payload, network=envelope.network)
-            if faults := comparison.faults(self._accepted):
-                error = failed(
+            faults, accepting = comparison.refusal(self._accepted)
+            if faults:
+                raise failed(
                     CustodyRequestError,
-                    f"whitelisting request {envelope.id} is not what was asked for: {', '.join(faults)}; {consequence}",
+                    f"whitelisting request {envelope.id} is not what was asked for: {faults}; {consequence}",
+                    advice=accepting and f"If it may be signed {accepting}",
                 )
-                if unaccounted := [each for each in comparison.unaccounted if each not in self._accepted]:
-                    names = ", ".join(repr(sanitize(each, 60)) for each in unaccounted)
-                    error.advice = f"If it may be signed although nobody asked for it: accept_fields=[{names}]."
-                raise error
         contradictions = envelope_faults(
             envelope, payload, request, tenant_id=self._user.get("tenantId"), accepted=self._accepted
         )
@@ -94,7 +114,49 @@ class ApprovalBatch:
                 f"whitelisting request {envelope.id} contradicts itself or what was asked for: "
                 f"{'; '.join(contradictions)}; {consequence}",
             )
+        if self._verifier is not None:
+            try:
+                self._verifier.verify_signatures(envelope.wire)
+            except CustodyVerificationError as unverified:
+                raise failed(
+                    CustodyVerificationError,
+                    f"{unverified.message}; {consequence}",
+                    advice=what_to_do([envelope.id], unverified.advice),
+                ) from None
         return str(envelope.hash)
+
+    def refuse_unsigned(self, envelope: WhitelistEnvelope) -> None:
+        """
+        Refuse a request that the service shows as in effect, if signatures do not prove that it is.
+
+        :raises CustodyVerificationError: if they do not.
+        """
+        if self._verifier is None or not has_status(envelope, EFFECTIVE_STATUSES):
+            return
+        try:
+            self._verifier.verify(envelope.wire)
+        except CustodyVerificationError as error:
+            raise failed(
+                CustodyVerificationError,
+                f"{error.message}. The service shows it as in effect (status {sanitize(envelope.status, 30)}), and not "
+                f"as pending this user's approval; {self.nothing_signed}",
+                advice=what_to_do([envelope.id], error.advice),
+            ) from None
+
+    def refuse_other_texts(self, listed: Mapping[str, WhitelistEnvelope], hashes: Sequence[str]) -> None:
+        """
+        Refuse to conclude anything from requests that do not show what was signed: an older text may be signed, too.
+
+        :param listed: what is shown now, by id.
+        :param hashes: what was signed, in the order of the ids.
+        :raises CustodyConflictError: if one shows something else.
+        """
+        signed = dict(zip(self.ids, hashes, strict=True))
+        if others := [each for each in self.ids if each in listed and listed[each].hash != signed[each]]:
+            raise failed(
+                CustodyConflictError,
+                f"another text than the one that was signed is shown now for whitelisting request {name_some(others)}",
+            )
 
     def describe(self, envelope: WhitelistEnvelope) -> str:
         """Return all of what is signed, and what is the service's, in one line for the log."""
@@ -115,7 +177,10 @@ class ApprovalBatch:
             "tenantId": envelope.tenant_id,
         }
         shown = ", ".join(f"{name} {sanitize(value, 60)}" for name, value in unsigned.items() if value)
-        return f"{line}. Only in the envelope, which is not signed: {shown or 'nothing'}."
+        line += f". Only in the envelope, which is not signed: {shown or 'nothing'}."
+        return (
+            line if self._verifier is None else f"{line} {_verified(self._verifier.verify_signatures(envelope.wire))}"
+        )
 
     def external_user_id(self, listed: Mapping[str, WhitelistEnvelope]) -> str | None:
         """
@@ -134,35 +199,91 @@ class ApprovalBatch:
         }
         return found.pop() if len(found) == 1 else None
 
-    def unsigned(self, listed: Mapping[str, WhitelistEnvelope]) -> dict[str, str]:
-        """Return the requests without this user's signature over their current hash, and why that is so."""
+    def is_identified(self, listed: Mapping[str, WhitelistEnvelope]) -> bool:
+        """Tell whether this user's signatures can be told from those of others: by key, or else by name."""
+        return self.public_key is not None or self.external_user_id(listed) is not None
+
+    def has_signed(self, listed: Mapping[str, WhitelistEnvelope]) -> bool:
+        """Tell whether one of the requests has a signature of this user, whatever it covers."""
+        self._refuse_too_many(listed, self.nothing_signed)
         me = self.external_user_id(listed)
-        if me is None:
+        return any(self._own(each, me) for each in listed.values())
+
+    def unsigned(self, listed: Mapping[str, WhitelistEnvelope], *, consequence: str | None = None) -> dict[str, str]:
+        """
+        Return the requests without this user's signature over their current hash, and why that is so.
+
+        :param listed: the requests, by id.
+        :param consequence: what an error ends with. Default: that nothing was signed.
+        :raises CustodyResponseError: if one has more signatures than are looked at.
+        """
+        self._refuse_too_many(listed, consequence or self.nothing_signed)
+        if not self.is_identified(listed):
             return dict.fromkeys(self.ids, UNIDENTIFIED)
+        me = self.external_user_id(listed)
         found = {each: self._why_unsigned(listed.get(each), me) for each in self.ids}
         return {each: why for each, why in found.items() if why}
 
-    def _why_unsigned(self, envelope: WhitelistEnvelope | None, me: str) -> str:
+    def _refuse_too_many(self, listed: Mapping[str, WhitelistEnvelope], consequence: str) -> None:
+        """Refuse what would take too long to look through: whoever sends it decides how long that is."""
+        for each in listed.values():
+            try:
+                check_size(each.wire)
+            except EntriesError as error:
+                raise failed(
+                    CustodyResponseError,
+                    f"whitelisting request {each.id} cannot be looked through for this user's signature: {error}; "
+                    f"{consequence}",
+                ) from None
+
+    def _why_unsigned(self, envelope: WhitelistEnvelope | None, me: str | None) -> str:
         if envelope is None:
             return "not listed"
-        mine = [each for each in envelope.signings if each.user_id == me]
-        if not mine:
-            return NO_SIGNATURE
-        current = [each for each in mine if envelope.hash and envelope.hash in each.hashes]
-        if not current:
+        own = self._own(envelope, me)
+        if envelope.hash and any(envelope.hash in each.hashes for each in own):
+            return ""
+        if own:
             return "this user's signature covers another hash than its current one"
-        if not any(self._verifies(each) for each in current):
-            return "the signer's public key does not verify this user's signature"
-        return ""
+        if me in envelope.signed_by:
+            return "the signer's public key does not verify the signature that has this user's name"
+        return NO_SIGNATURE
 
-    def _verifies(self, signing: Signing) -> bool:
+    def _own(self, envelope: WhitelistEnvelope, me: str | None) -> list[Signing]:
+        """Return this user's signatures."""
         if self.public_key is None:
-            return True
+            return [each for each in envelope.signings if me and each.user_id == me]
+        # No signature covers its user's name: one that this key has not made is another's, whatever it is called.
+        return [each for each in envelope.signings if self._is_own(self.public_key, each)]
+
+    def _is_own(self, public_key: PublicKey, signing: Signing) -> bool:
         try:
             signature = base64.b64decode(signing.signature, validate=True)
-        except (binascii.Error, ValueError):
+            message = message_to_sign(signing.hashes)
+        except ValueError:
             return False
-        return self.public_key.verifies(signature, message_to_sign(signing.hashes))
+        # Not the signing itself: it may be large, and another one at each look.
+        name = hashlib.sha256(signature + message).digest()
+        if name not in self._own_signings:
+            self._own_signings[name] = public_key.verifies(signature, message)
+        return self._own_signings[name]
+
+
+def _verified(signatures: VerifiedSignatures) -> str:
+    """Return whose signatures a request has, and under which rules, in words."""
+    names = ", ".join(sanitize(each, 60) for each in signatures.user_ids)
+    words = f"Verified signatures that it has: {names or 'none'}; "
+    if signatures.rules is None:
+        return f"{words}it shows no rules."
+    return f"{words}rules {signatures.rules.sha256[:12]}, {_date(signatures.rules.timestamp)}."
+
+
+def _date(seconds: int) -> str:
+    if not seconds:
+        return "without a date"
+    try:
+        return f"of {datetime.fromtimestamp(seconds, timezone.utc).date()}"
+    except (ValueError, OverflowError, OSError):
+        return f"of {seconds}, which is no date"
 
 
 def failed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from airflow_custody.client.errors import CustodyError
@@ -18,6 +18,19 @@ def name_some(ids: Sequence[str]) -> str:
     """Return the ids in words, and the number of those that are too many to be named."""
     named = ", ".join(ids[:MAX_NAMED_IDS])
     return f"{named} and {len(ids) - MAX_NAMED_IDS} more" if len(ids) > MAX_NAMED_IDS else named
+
+
+def same_texts(hashes: Mapping[str, str]) -> list[str]:
+    """
+    Name the requests that have the same text: the service may show one of them under two ids.
+
+    :param hashes: the hash of each request's text, by id.
+    :return: for each text that several have, their ids in words.
+    """
+    by_hash: dict[str, list[str]] = {}
+    for id_, hash_ in hashes.items():
+        by_hash.setdefault(hash_, []).append(id_)
+    return [name_some(ids) for ids in by_hash.values() if len(ids) > 1]
 
 
 class BatchProgress:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, NoReturn
+from typing import Annotated, Any
 
-from pydantic import StrictInt, StrictStr
+from pydantic import StrictInt, StrictStr, ValidationError, WrapValidator
 
 from airflow_custody.client.errors import CustodyResponseError
-from airflow_custody.client.text import escape, sanitize
+from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.whitelist.review import ALL_KEYS
+from airflow_custody.client.whitelist.signed_text import SignedTextError, read_object
 from airflow_custody.client.wire import LENIENT, TypedDict
 
-#: Maximum size of a payload in bytes; a larger one is refused unread.
-MAX_PAYLOAD_BYTES = 1024 * 1024
 # A request cannot be older than any blockchain: such a date is the zero value of some program.
 _EARLIEST_DATE = datetime(2009, 1, 1, tzinfo=timezone.utc)
 
@@ -45,19 +42,9 @@ class WireTrail(TypedDict, total=False):
     date: str | None
 
 
-class WireSignature(TypedDict, total=False):
-    __pydantic_config__ = LENIENT  # type: ignore[misc]
-    userId: str | None
-    signature: str | None
-
-
-class WireSigning(TypedDict, total=False):
-    signature: WireSignature | None
-    hashes: list[str] | None
-
-
 class WireSignedAddress(TypedDict, total=False):
-    signatures: list[WireSigning] | None
+    # Of any type, as with all that verification reads: an entry that is wrong is left out, and hides no other.
+    signatures: Any
 
 
 class WireEnvelope(TypedDict, total=False):
@@ -72,12 +59,32 @@ class WireEnvelope(TypedDict, total=False):
     signedAddress: WireSignedAddress | None
     trails: list[WireTrail] | None
     visibilityGroupID: str | None
+    rulesContainer: Any
+    rulesSignatures: Any
+    # A label: the entry of the listing's rulesContainers that is the row's.
+    rulesContainerHash: Any
+
+
+class UnreadableRow(dict[str, Any]):
+    """A row of a listing that cannot be read: its id, and nothing else."""
+
+
+def _read_row(value: Any, handler: Callable[[Any], Any]) -> Any:
+    """Return a row of a listing; of one that cannot be read its id, so that it does not hide the others."""
+    try:
+        return handler(value)
+    except ValidationError:
+        identifier = value.get("id") if isinstance(value, dict) else None
+        if isinstance(identifier, bool) or not isinstance(identifier, (str, int)):
+            raise
+        return UnreadableRow(id=str(identifier))
 
 
 class WireEnvelopes(TypedDict, total=False):
     __pydantic_config__ = LENIENT  # type: ignore[misc]
-    result: list[WireEnvelope] | None
+    result: list[Annotated[WireEnvelope, WrapValidator(_read_row)]] | None
     totalItems: str | None
+    rulesContainers: Any
 
 
 class WireEnvelopeResponse(TypedDict, total=False):
@@ -114,13 +121,18 @@ class WhitelistEnvelope:
     __slots__ = ("wire",)
 
     def __init__(self, wire: WireEnvelope) -> None:
-        #: The envelope as it was sent, by the names on the wire.
+        #: The envelope as it was sent, by the names on the wire; in a listing, with the rules that it names.
         self.wire = wire
 
     @property
     def id(self) -> str:
         """The request's id."""
         return self.wire.get("id", "")
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it could be read: of one that could not, nothing but its id is known."""
+        return not isinstance(self.wire, UnreadableRow)
 
     @property
     def status(self) -> str | None:
@@ -159,13 +171,9 @@ class WhitelistEnvelope:
 
     @property
     def signings(self) -> tuple[Signing, ...]:
-        """The signatures, as the service shows them: unverified."""
-        found = []
-        for each in (self.wire.get("signedAddress") or {}).get("signatures") or ():
-            signature = each.get("signature") or {}
-            hashes = tuple(each.get("hashes") or ())
-            found.append(Signing(signature.get("userId") or "", signature.get("signature") or "", hashes))
-        return tuple(found)
+        """The signatures that can be read, as the service shows them: unverified."""
+        entries = (self.wire.get("signedAddress") or {}).get("signatures")
+        return tuple(filter(None, map(_read_signing, entries if isinstance(entries, list) else ())))
 
     @property
     def signed_by(self) -> frozenset[str]:
@@ -197,30 +205,18 @@ class WhitelistEnvelope:
 
         :return: the JSON object of ``payloadAsString``.
         :raises CustodyResponseError: if payload or hash is missing, they do not belong together, or the payload is
-            larger than 1 MiB or no JSON object. Also if two of its keys are equal or differ only in case, or a known
-            key has another case: the service's own reader ignores the case of keys, and takes the last.
+            larger than 1 MiB, nested too deeply or no JSON object. Also if two of its keys are equal or differ only
+            in case, or a known key has another case: the service's own reader ignores the case of keys, and takes the
+            last.
         """
         metadata = self.wire.get("metadata") or {}
         text, hash_ = metadata.get("payloadAsString"), metadata.get("hash")
         if not text or not hash_:
             raise self._unusable("its payload or its hash is missing")
         try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            raise self._unusable("its payload is not Unicode text") from None
-        if len(data) > MAX_PAYLOAD_BYTES:
-            raise self._unusable(f"its payload is larger than {MAX_PAYLOAD_BYTES} bytes")
-        if hashlib.sha256(data).hexdigest() != hash_:
-            raise self._unusable("its payload does not have the hash that the service gives for it")
-        try:
-            payload = json.loads(text, object_pairs_hook=_strict_object, parse_constant=_refuse_constant)
-        except _KeyError as error:
+            return read_object(text, hash_)
+        except SignedTextError as error:
             raise self._unusable(f"its payload {error}") from None
-        except (ValueError, RecursionError):
-            raise self._unusable("its payload is not JSON") from None
-        if not isinstance(payload, dict):
-            raise self._unusable("its payload is not a JSON object")
-        return payload
 
     def _unusable(self, why: str) -> CustodyResponseError:
         return CustodyResponseError(f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {why}")
@@ -229,32 +225,19 @@ class WhitelistEnvelope:
         return f"WhitelistEnvelope({self.id!r}, status={self.status!r})"
 
 
+def _read_signing(entry: object) -> Signing | None:
+    """Return a signature; None if it cannot be read."""
+    if not isinstance(entry, dict):
+        return None
+    signature, hashes = entry.get("signature") or {}, entry.get("hashes") or []
+    if not isinstance(signature, dict) or not isinstance(hashes, list):
+        return None
+    user_id, text = as_name(signature.get("userId") or ""), signature.get("signature") or ""
+    if user_id is None or not all(isinstance(each, str) for each in (text, *hashes)):
+        return None
+    return Signing(user_id, text, tuple(hashes))
+
+
 def _trail_date(trail: WireTrail) -> datetime | None:
     date = parse_timestamp(trail.get("date"))
     return date if date is not None and date >= _EARLIEST_DATE else None
-
-
-class _KeyError(ValueError):
-    """Raised when a key of a payload can be read in two ways."""
-
-
-_KNOWN_KEYS = {key.casefold(): key for key in ALL_KEYS}
-
-
-def _strict_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # casefold, and not only ASCII: the service's reader takes a Kelvin sign for a "k", too.
-    seen: dict[str, str] = {}
-    for key, _ in pairs:
-        folded = key.casefold()
-        if seen.get(folded) == key:
-            raise _KeyError(f"has the key {sanitize(key, 60)} twice")
-        if folded in seen:
-            raise _KeyError(f"has the keys {sanitize(seen[folded], 60)} and {sanitize(key, 60)}, which differ in case")
-        if _KNOWN_KEYS.get(folded, key) != key:
-            raise _KeyError(f"has the key {_KNOWN_KEYS[folded]} in another case: {escape(key[:60])}")
-        seen[folded] = key
-    return dict(pairs)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

@@ -102,7 +102,7 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
     if faults := rows.faults:
         raise file_error(name, faults + more)
     digest = hashlib.sha256(data).hexdigest()
-    return WhitelistFile(tuple(rows.rows), name, digest, rows.unverified, rows.unverified_chains)
+    return WhitelistFile(tuple(rows.rows), name, digest, rows.unchecked, rows.unchecked_chains)
 
 
 def _read(path: str) -> bytes:

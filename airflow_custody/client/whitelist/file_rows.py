@@ -57,29 +57,29 @@ class WhitelistFile:
     :param rows: its rows, in its order; at least one.
     :param name: its name as given, for messages.
     :param sha256: SHA-256 of its bytes, in hex.
-    :param unverified: number of rows whose address could not be verified: all without the extra ``addresses``, and 0
+    :param unchecked: number of rows whose address could not be checked: all without the extra ``addresses``, and 0
         if addresses were not to be checked.
-    :param unverified_chains: the chains of these rows, each once.
+    :param unchecked_chains: the chains of these rows, each once.
     """
 
     rows: tuple[FileRow, ...]
     name: str
     sha256: str
-    unverified: int = 0
-    unverified_chains: tuple[str, ...] = ()
+    unchecked: int = 0
+    unchecked_chains: tuple[str, ...] = ()
 
     @property
-    def unverified_text(self) -> str:
-        """What to tell people of the addresses that could not be verified; empty if there are none."""
+    def unchecked_text(self) -> str:
+        """What to tell people of the addresses that could not be checked; empty if there are none."""
         from airflow_custody.client.whitelist.addresses import is_installed
 
-        if not self.unverified:
+        if not self.unchecked:
             return ""
         if not is_installed():
             return "addresses were not checked: the extra 'addresses' is not installed"
-        chains = [sanitize(each, 40) for each in self.unverified_chains[:MAX_CHAINS]]
-        chains += ["..."] if len(self.unverified_chains) > MAX_CHAINS else []
-        return f"addresses: {self.unverified} of {len(self.rows)} could not be verified ({', '.join(chains)})"
+        chains = [sanitize(each, 40) for each in self.unchecked_chains[:MAX_CHAINS]]
+        chains += ["..."] if len(self.unchecked_chains) > MAX_CHAINS else []
+        return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({', '.join(chains)})"
 
 
 @dataclass
@@ -112,9 +112,9 @@ class Rows:
 
     def __init__(self, *, check_addresses: bool, unit: str, separate_ids: str) -> None:
         self.rows: list[FileRow] = []
-        #: Number of addresses that could not be verified.
-        self.unverified = 0
-        self._unverified_chains: dict[str, str] = {}
+        #: Number of addresses that could not be checked.
+        self.unchecked = 0
+        self._unchecked_chains: dict[str, str] = {}
         self._separate_ids = separate_ids
         self._check_addresses = check_addresses
         self._unit = unit
@@ -128,9 +128,9 @@ class Rows:
         return tuple(text for _, text in sorted(self._faults, key=lambda each: each[0]))
 
     @property
-    def unverified_chains(self) -> tuple[str, ...]:
-        """The chains of the addresses that could not be verified, each once."""
-        return tuple(self._unverified_chains.values())
+    def unchecked_chains(self) -> tuple[str, ...]:
+        """The chains of the addresses that could not be checked, each once."""
+        return tuple(self._unchecked_chains.values())
 
     def where(self, place: int) -> str:
         """Return a place in words."""
@@ -246,8 +246,8 @@ class Rows:
             kind = f"{sanitize(chain, 40)} address: {sanitize(check.reason)}"
             self.fault(place, f"{sanitize(address, MAX_VALUE)!r} is not a valid {kind}", "address")
         elif check.verdict == "unverifiable":
-            self.unverified += 1
-            self._unverified_chains.setdefault(ascii_lower(chain), chain)
+            self.unchecked += 1
+            self._unchecked_chains.setdefault(ascii_lower(chain), chain)
 
 
 def _plain(text: str) -> str:

@@ -5,16 +5,31 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyVerificationError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
-from airflow_custody.client.whitelist.progress import GoneJudge, ListedRequest, Progress, judge_progress
+from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some, same_texts
+from airflow_custody.client.whitelist.progress import (
+    DEFAULT_UNVERIFIED_AFTER,
+    LagJudge,
+    ListedRequest,
+    Progress,
+    judge_progress,
+    status_word,
+)
+from airflow_custody.client.whitelist.trust_texts import what_to_do
+
+# A result names so many words, the commonest.
+_MAX_STATUSES = 20
+_OTHERS = "(others)"
 
 # In the order of the summary.
 _NOT_YET = {
     "pending": "pending approval",
     "missing": "not listed",
+    "unverified": "not verified",
     "unknown": "with a status that is not known",
     "": "not looked up yet",
 }
@@ -31,6 +46,7 @@ class GroupProgress:
     :param effective_statuses: as for :func:`~airflow_custody.client.whitelist.progress.judge_progress`.
     :param rejected_statuses: likewise.
     :param gone_after: seconds that a request must be missing, in a row, to be gone. Default 30.
+    :param unverified_after: seconds that a request must be unverified, in a row, to be so for good. Default 5.
     :param clock: a monotonic clock in seconds; tests turn it. Default: :func:`time.monotonic`.
     """
 
@@ -41,15 +57,19 @@ class GroupProgress:
         effective_statuses: Iterable[str] | None,
         rejected_statuses: Iterable[str],
         gone_after: float = DEFAULT_LOOKUP_WAIT,
+        unverified_after: float = DEFAULT_UNVERIFIED_AFTER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ids = tuple(ids)
         self._effective_statuses = effective_statuses
         self._rejected_statuses = rejected_statuses
         self._gone_after = gone_after
+        self._unverified_after = unverified_after
         self._clock = clock
         self._progress: dict[str, Progress] = {}
-        self._gone: dict[str, GoneJudge] = {}
+        # Of what is verified, the hash of its text: thousands of texts may be large.
+        self._hashes: dict[str, str] = {}
+        self._judges: dict[str, LagJudge] = {}
         self._named: set[str | None] = set()
         self._polls = 0
         self._confirming = False
@@ -60,14 +80,38 @@ class GroupProgress:
         return [each for each in self.ids if self._state(each) != "effective"]
 
     @property
-    def missing(self) -> list[str]:
-        """The ids that the last look-up did not find, and that are not gone yet."""
-        return [each for each in self.ids if self._state(each) == "missing"]
+    def lagging(self) -> list[str]:
+        """The ids that the last look-up did not find or could not verify, which a lag may explain."""
+        return [each for each in self.ids if self._state(each) in ("missing", "unverified") and not self._ended(each)]
 
     @property
-    def missing_for(self) -> float:
-        """How long one of them has been missing, in seconds."""
-        return max((self._progress[each].seconds for each in self.missing), default=0.0)
+    def patience(self) -> float:
+        """For how many more seconds a lag may explain all of that."""
+        return min((self._progress[each].patience for each in self.lagging), default=0.0)
+
+    @property
+    def doubted(self) -> list[str]:
+        """The lagging ids that were shown as in effect, and not verified, however they are listed by now."""
+        return [each for each in self.lagging if each in self._judges and self._judges[each].doubt is not None]
+
+    @property
+    def doubt_patience(self) -> float:
+        """For how many more seconds a lag may explain each of these doubts."""
+        return min((self._judges[each].doubt_patience for each in self.doubted), default=0.0)
+
+    def confirm_doubts(self) -> None:
+        """Take for unverified what a lag does not explain any more, however it is listed by now."""
+        for each in self.doubted:
+            judge = self._judges[each]
+            if judge.doubt is not None and judge.doubt_patience <= 0:
+                self._progress[each] = replace(judge.doubt, confirmed=True)
+
+    def doubt(self) -> CustodyError | None:
+        """Return the error for a wait that ends while requests are unverified, lag or not; None: none is."""
+        for each in self.doubted:
+            if (doubt := self._judges[each].doubt) is not None:
+                self._progress[each] = replace(doubt, confirmed=True)
+        return self.failure()
 
     @property
     def is_done(self) -> bool:
@@ -87,35 +131,64 @@ class GroupProgress:
     def update(self, judged: Mapping[str, Progress]) -> None:
         """Take in how far some of the requests have come."""
         for each, progress in judged.items():
-            if progress.state == "missing":
-                judge = self._gone.setdefault(each, GoneJudge(self._gone_after, clock=self._clock))
+            self._hashes.pop(each, None)
+            if progress.state in ("missing", "unverified"):
+                limits = self._gone_after, self._unverified_after
+                judge = self._judges.setdefault(each, LagJudge(*limits, clock=self._clock))
                 self._progress[each] = judge.judge(progress)
-            else:
-                self._gone.pop(each, None)
-                self._progress[each] = progress
+                continue
+            self._judges.pop(each, None)
+            if progress.verified is not None:
+                self._hashes[each] = progress.verified.hash
+            self._progress[each] = replace(progress, verified=None)
 
-    def forget_missing(self, ids: Iterable[str] | None = None) -> None:
-        """Forget how long requests have been missing: nobody knows what a poll that failed would have shown."""
-        for each in list(self._gone) if ids is None else ids:
-            self._gone.pop(each, None)
+    def forget_lagging(self, ids: Iterable[str] | None = None) -> None:
+        """Forget how long requests have been missing or unverified: what a failed poll would have shown is unknown."""
+        for each in list(self._judges) if ids is None else ids:
+            self._judges.pop(each, None)
 
     def confirm(self) -> bool:
         """Return whether all must be looked up once more; then the next poll does."""
         if self.to_poll or self.is_done:
             return False
         self._progress.clear()
+        self._hashes.clear()
         self._confirming = True
         return True
 
-    def failure(self) -> str | None:
-        """Return in words which requests will not take effect; None if all still may."""
-        ended = [each for each in self.ids if each in self._progress and self._progress[each].ended]
+    def failure(self) -> CustodyError | None:
+        """Return the error that names which requests will not take effect or do not verify; None if all still may."""
+        ended = [each for each in self.ids if self._ended(each)]
         if not ended:
             return None
-        words = [self._progress[each].summary(each) for each in ended[:MAX_NAMED_IDS]]
-        if len(ended) > MAX_NAMED_IDS:
-            words.append(f"and {len(ended) - MAX_NAMED_IDS} more")
-        return f"{len(ended)} of {len(self.ids)} whitelisting requests will not take effect: {'; '.join(words)}"
+        unverified = [each for each in ended if self._state(each) == "unverified"]
+        others = [each for each in ended if self._state(each) != "unverified"]
+        words = []
+        if unverified:
+            words.append(f"{len(unverified)} of {len(self.ids)} whitelisting requests are not verified: ")
+            words[-1] += self._name_ended(unverified)
+        if others:
+            words.append(f"{len(others)} of {len(self.ids)} whitelisting requests will not take effect: ")
+            words[-1] += self._name_ended(others)
+        if not unverified:
+            return CustodyConflictError("; ".join(words))
+        refusal = self._progress[unverified[0]].unverified
+        advice = what_to_do(unverified, refusal.advice if refusal is not None else None)
+        return CustodyVerificationError("; ".join(words), advice=advice)
+
+    def _name_ended(self, ids: Sequence[str]) -> str:
+        words = [self._progress[each].summary(each) for each in ids[:MAX_NAMED_IDS]]
+        if len(ids) > MAX_NAMED_IDS:
+            words.append(f"and {len(ids) - MAX_NAMED_IDS} more")
+        return "; ".join(words)
+
+    def same_texts(self) -> Iterator[str]:
+        """Yield a warning for each signed text that several requests have: one may be shown under two ids."""
+        for ids in same_texts(self._hashes):
+            yield (
+                f"whitelisting requests {ids} have the same signed text: signatures do not show that each of them "
+                "exists"
+            )
 
     def unknown_statuses(self) -> Iterator[str]:
         """Yield a warning for each status that is not known, once."""
@@ -129,6 +202,8 @@ class GroupProgress:
         """Return the progress in words."""
         open_ids = self.to_poll
         text = f"{len(self.ids) - len(open_ids)} of {len(self.ids)} whitelisting requests are in effect"
+        if self._hashes:
+            text += f", {len(self._hashes)} verified"
         if not open_ids:
             return text
         states = Counter(self._state(each) for each in open_ids)
@@ -137,9 +212,19 @@ class GroupProgress:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON data, of the same size for any number of requests."""
-        statuses = Counter(each.status or "" for each in self._progress.values())
-        return {"state": "effective", "count": len(self.ids), "statuses": dict(sorted(statuses.items()))}
+        statuses = Counter(status_word(each.status) for each in self._progress.values())
+        if more := sum(number for _, number in statuses.most_common()[_MAX_STATUSES:]):
+            statuses = Counter({**dict(statuses.most_common(_MAX_STATUSES)), _OTHERS: more})
+        return {
+            "state": "effective",
+            "count": len(self.ids),
+            "statuses": dict(sorted(statuses.items())),
+            "verified": len(self._hashes),
+        }
 
     def _state(self, request_id: str) -> str:
         progress = self._progress.get(request_id)
         return "" if progress is None else progress.state
+
+    def _ended(self, request_id: str) -> bool:
+        return request_id in self._progress and self._progress[request_id].ended

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
@@ -23,11 +23,26 @@ from airflow_custody.client.whitelist.review import PAYLOAD_KEYS
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedAddress, VerifiedSignatures
 
 log = logging.getLogger(__name__)
 
 # Seconds before a listing that changed while it was read is read again.
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
+
+
+class EnvelopeVerifier(Protocol):
+    """What verifies envelopes: a :class:`~airflow_custody.client.whitelist.verification.Verifier`."""
+
+    @property
+    def pins(self) -> VerificationPins:
+        """What is trusted."""
+
+    def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
+        """Return what the signatures of an envelope prove; raise a CustodyVerificationError if that is not enough."""
+
+    def verify_signatures(self, envelope: Mapping[str, Any]) -> VerifiedSignatures:
+        """Return which signatures a request has; raise a CustodyVerificationError if one of them is not valid."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +53,18 @@ class Listing:
     :param envelopes: the requests, pending ones included.
     :param pending_ids: the ids of those that are pending approval, whatever their status says. Default: none.
     :param settled_ids: the ids of those that are listed also without asking for pending ones. Default: none.
+    :param verifier: what the requests are verified with. Default None: nothing is verified.
     """
 
     envelopes: Sequence[WhitelistEnvelope]
     pending_ids: frozenset[str] = field(default_factory=frozenset)
     settled_ids: frozenset[str] = field(default_factory=frozenset)
+    verifier: EnvelopeVerifier | None = None
+
+    @property
+    def pins(self) -> VerificationPins | None:
+        """What the requests are verified against; None: nothing is verified."""
+        return None if self.verifier is None else self.verifier.pins
 
     def without(self, ids: Iterable[str]) -> Listing:
         """Return the listing as it would be without these requests."""
@@ -94,6 +116,9 @@ def fetch_listing(
     """
     Read all that the service lists: one call for each hundred requests, and those for what is pending.
 
+    With pinned keys, the listing has what verifies it: :func:`~airflow_custody.client.whitelist.planner.make_plan`
+    does. Where a request with signatures is shown without rules, those in force are got for it, in one more call.
+
     :param client: the client.
     :param by_status: whether the status words tell what is in effect. Otherwise the requests that are not pending are
         listed once more, which takes as many calls again. Default True.
@@ -106,14 +131,22 @@ def fetch_listing(
     """
     for seconds in _PAUSES:
         try:
-            return _fetch(client, by_status, effective_statuses, rejected_statuses)
+            return _with_verifier(_fetch(client, by_status, effective_statuses, rejected_statuses), client)
         except CustodyResponseError as error:
             # On a busy service, requests come and go between two pages.
             if not error.retryable:
                 raise
             log.info("%s; reading it again in %g s", error.message, seconds)
             sleep(seconds)
-    return _fetch(client, by_status, effective_statuses, rejected_statuses)
+    return _with_verifier(_fetch(client, by_status, effective_statuses, rejected_statuses), client)
+
+
+def _with_verifier(listing: Listing, client: CustodyClient) -> Listing:
+    if client.verifier is None:
+        return listing
+    from airflow_custody.client.whitelist.rules_in_force import verifier_for
+
+    return replace(listing, verifier=verifier_for(client, [each.wire for each in listing.envelopes]))
 
 
 def _fetch(
@@ -167,7 +200,7 @@ def to_request(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) -> White
     What the service fills in by itself and every empty field is left out.
 
     :param envelope: the request.
-    :param payload: its verified payload.
+    :param payload: its payload, as :func:`~airflow_custody.client.whitelist.listed_requests.read_listed` reads it.
     :raises CustodyResponseError: if the payload cannot be asked for: a field is malformed, or has surrounding white
         space.
     """

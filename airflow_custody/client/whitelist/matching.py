@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.text import is_decimal, sanitize
+from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.text import is_decimal, read_number, sanitize
+from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.review import (
     ENVELOPE_ACTION,
     PAYLOAD_KEYS,
@@ -35,7 +37,7 @@ _KEYS = {key.field: name for name, key in PAYLOAD_KEYS.items() if key.field}
 # The fields that name a destination, beside the address.
 _DESTINATION = frozenset({"blockchain", "network", "memo"})
 _LINKS = frozenset({"linked_wallet_ids", "linked_internal_address_ids"})
-# A longer text of what cannot be verified is not searched.
+# A longer text of what cannot be read is not searched.
 _MAX_SEARCHED = 10_000
 _MAX_SHOWN = 1_000
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -47,9 +49,12 @@ class Listed:
     A request at the service, and what is known of it.
 
     :param envelope: the request.
-    :param payload: its verified payload, which has an address.
+    :param payload: what it asks for, with an address: if signatures prove it, the fields that they cover.
     :param state: ``unchanged`` if it is in effect, ``pending``, ``rejected``; ``differs`` if it is settled and its
-        status word is not known.
+        status word is not known; ``unverified`` if signatures do not prove it, so that all of it is only claimed.
+    :param why: why they do not.
+    :param omitted: the keys of its payload that the signatures do not cover.
+    :param is_unsigned: whether it was looked for signatures, and has no valid one.
     :param row: where in the file the row is that it was taken for; None if it was not.
     :param is_sure: whether it certainly is that row's, and no other one's, the network aside.
     :param has_sure_network: whether the network is no other row's either.
@@ -58,6 +63,9 @@ class Listed:
     envelope: WhitelistEnvelope
     payload: Mapping[str, Any]
     state: State
+    why: str = ""
+    omitted: tuple[str, ...] = ()
+    is_unsigned: bool = False
     row: str | None = None
     is_sure: bool = False
     has_sure_network: bool = False
@@ -124,8 +132,8 @@ class Match:
 
 def id_order(identifier: str) -> tuple[bool, int, str]:
     """Return what ids are ordered by."""
-    is_number = is_decimal(identifier)
-    return (not is_number, int(identifier) if is_number else 0, identifier)
+    number = read_number(identifier, MAX_ID)
+    return (number is None, number or 0, identifier)
 
 
 def loosely(text: str) -> str:
@@ -166,7 +174,7 @@ def match(request: WhitelistRequest, listed: Listed, accepted: Collection[str] =
         return None
     fields = _differing(request, listed.payload, comparison, accepted)
     if unaccepted := [each for each in fields if _is_unknown(each)]:
-        notes = [f"nobody asked for {', '.join(unaccepted)}: 'accept_fields' accepts what is the service's own"]
+        notes = [f"nobody asked for {name_some(unaccepted)}: 'accept_fields' accepts what is the service's own"]
     else:
         notes = []
     envelope_fields, faults = contradictions(listed, request, accepted)
@@ -177,10 +185,14 @@ def match(request: WhitelistRequest, listed: Listed, accepted: Collection[str] =
         notes.append(
             "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
         )
-    filled_in = [key for key in comparison.filled_in(comparison.unaccounted) if "." not in key and key not in fields]
+    filled_in = [
+        key for key in comparison.filled_in(frozenset(comparison.unaccounted)) if "." not in key and key not in fields
+    ]
     if filled_in and not fields:
-        notes.append(f"filled in by the service: {', '.join(filled_in)}")
+        notes.append(f"filled in by the service: {name_some(filled_in)}")
     state: State = "rejected" if listed.state == "rejected" else "differs" if fields else listed.state
+    if listed.omitted:
+        notes.append(not_covered(listed.omitted))
     has_network = bool(request.network) or not (listed.payload.get("network") or listed.envelope.network)
     return Match(listed, state, tuple(dict.fromkeys(fields)), "; ".join(notes), has_network)
 
@@ -202,6 +214,11 @@ def contradictions(
     certain = envelope_faults(listed.envelope, listed.payload, request, accepted=(ENVELOPE_ACTION,))
     fields = ["envelope"] if certain else []
     return [*fields, *([ENVELOPE_ACTION] if len(faults) > len(certain) else [])], [*faults]
+
+
+def not_covered(keys: Iterable[str]) -> str:
+    """Return, in words, that signatures do not cover these keys of a payload."""
+    return f"signed in a legacy form, which does not cover {', '.join(keys)}"
 
 
 def match_respelled(request: WhitelistRequest, listed: Listed, accepted: Collection[str] = ()) -> Match | None:
@@ -341,7 +358,7 @@ def _number(text: str) -> str:
 
 class Unreadable:
     """
-    A request whose payload cannot be verified. What it says proves nothing, but may be a reason not to create.
+    A request whose payload cannot be read. What it says proves nothing, but may be a reason not to create.
 
     :param envelope: the request.
     :param why: why it cannot be read.

@@ -159,9 +159,13 @@ class RequestIndex:
 
     def exact(self, request: WhitelistRequest) -> Iterator[Listed]:
         """Yield the requests that may be for a row's destination, and have its memo."""
-        bucket = self._by_address.get((address_key(request.address), memo_key(request.memo)))
-        for group in bucket.groups(request) if bucket else ():
+        for group in self.exact_groups(request):
             yield from group
+
+    def exact_groups(self, request: WhitelistRequest) -> list[Group]:
+        """Return the groups of these requests."""
+        bucket = self._by_address.get((address_key(request.address), memo_key(request.memo)))
+        return bucket.groups(request) if bucket else []
 
     def without_memo(self, request: WhitelistRequest) -> Bucket | None:
         """Return the requests for a row's address from which the service may have left out the row's memo."""
@@ -182,6 +186,13 @@ class RequestIndex:
         for other, places in self._by_label.get((loosely(request.label), chain), {}).items():
             if are_apart(form, other):
                 yield from _on_network(places, request, chain)
+
+    def has_label(self, request: WhitelistRequest) -> Iterator[Listed]:
+        """Yield the requests with a row's label and chain, whatever their address is."""
+        forms = self._by_label.get((loosely(request.label), chain_key(request.chain)), {})
+        for places in forms.values():
+            for group in places.values():
+                yield from group
 
 
 class RowIndex(Generic[Value]):

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.text import count, has_unprintable, is_decimal, sanitize
+from airflow_custody.client.text import count, has_unprintable, read_number, sanitize
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def check_request_id(value: object, name: str = "the id of a whitelisting reques
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_ID:
         return int.__repr__(value)
-    if isinstance(value, str) and is_decimal(value) and len(value) <= len(str(MAX_ID)) and int(value) <= MAX_ID:
+    if isinstance(value, str) and read_number(value, MAX_ID) is not None:
         return str.__str__(value)
     raise CustodyRequestError(f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent")
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.listings import (
     OffsetPage,
@@ -16,7 +17,7 @@ from airflow_custody.client.http.listings import (
 )
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.text import as_list, is_decimal, sanitize
+from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
     WireCreateResponse,
@@ -24,6 +25,7 @@ from airflow_custody.client.whitelist.envelopes import (
     WireEnvelopes,
     WireSignatures,
 )
+from airflow_custody.client.whitelist.listed_rules import ListedRules
 from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, check_request_ids
 
 log = logging.getLogger(__name__)
@@ -145,7 +147,8 @@ class WhitelistOperations(ServiceOperations):
 
         What is listed is complete, also if requests come or leave meanwhile, as long as the service keeps their order:
         each page must begin with the last request of the page before. All filters but ``ids`` are left to the service,
-        which may not know them or compare loosely: check what you find.
+        which may not know them or compare loosely: check what you find. With pinned keys, each page has the rules once,
+        and its rows share them.
 
         :param ids: only these requests; a listing with any other is refused. Default: no filter, and so for those
             below.
@@ -165,6 +168,9 @@ class WhitelistOperations(ServiceOperations):
         )
         if include_pending:
             filters["includeForApproval"] = "true"
+        if self._transport.settings.superadmin_keys is not None:
+            # The rules once on each page, and not in each row.
+            filters["rulesContainerNormalized"] = "true"
         yield from self._pages(FIND_WHITELIST_REQUESTS, filters)
 
     def count_whitelist_requests(self, *, include_pending: bool = True) -> int | None:
@@ -176,7 +182,7 @@ class WhitelistOperations(ServiceOperations):
         :raises CustodyResponseError: if the response cannot be understood.
         """
         filters: dict[str, str | list[str]] = {"includeForApproval": "true"} if include_pending else {}
-        return self._page(FIND_WHITELIST_REQUESTS, filters, limit=1, offset=0).total
+        return self._page(FIND_WHITELIST_REQUESTS, filters, limit=1, offset=0, rules=ListedRules()).total
 
     def find_whitelist_requests_for_approval(
         self,
@@ -243,10 +249,10 @@ class WhitelistOperations(ServiceOperations):
         """
         body = {"ids": check_request_ids(ids), "signature": signature, "comment": comment}
         reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body, before_send=before_send)
-        number = reply.body.get("signatures") or ""
-        if not is_decimal(number) or not int(number):
+        number = read_number(reply.body.get("signatures") or "", MAX_ID)
+        if not number:
             raise reply.unexpected("it has no number of 'signatures'")
-        return int(number)
+        return number
 
     def reject_whitelist_requests(
         self, ids: Sequence[str], comment: str, *, rejected_statuses: Iterable[str] = REJECTED_STATUSES
@@ -351,12 +357,19 @@ class WhitelistOperations(ServiceOperations):
             return None
 
     def _pages(self, operation: Operation, filters: Mapping[str, str | list[str]]) -> Iterator[WhitelistEnvelope]:
+        rules = ListedRules()
         return read_offset_listing(
-            operation, lambda offset: self._page(operation, filters, limit=MAX_PAGE_SIZE, offset=offset)
+            operation, lambda offset: self._page(operation, filters, limit=MAX_PAGE_SIZE, offset=offset, rules=rules)
         )
 
     def _page(
-        self, operation: Operation, filters: Mapping[str, str | list[str]], *, limit: int, offset: int
+        self,
+        operation: Operation,
+        filters: Mapping[str, str | list[str]],
+        *,
+        limit: int,
+        offset: int,
+        rules: ListedRules,
     ) -> OffsetPage[WhitelistEnvelope]:
         query = {**filters, "limit": str(limit), "offset": str(offset)}
         reply = self._transport.call(operation, WireEnvelopes, query=query)
@@ -367,6 +380,7 @@ class WhitelistOperations(ServiceOperations):
             # What else such a listing leaves out or adds, nobody knows.
             raise reply.unexpected(f"it has request {sanitize(min(others), 40)}, which was not asked for")
         total = require_total(reply, reply.body.get("totalItems"))
+        rules.add_to(rows, reply.body.get("rulesContainers"))
         return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
 
 

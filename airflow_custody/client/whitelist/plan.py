@@ -15,14 +15,24 @@ from airflow_custody.client.whitelist.spelling import is_same_address
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.whitelist.verification import VerificationPins
 
-State = Literal["create", "pending", "unchanged", "differs", "undeclared", "rejected", "unreadable"]
+State = Literal["create", "pending", "unchanged", "differs", "undeclared", "rejected", "unreadable", "unverified"]
 Action = Literal["create", "delete"]
 
 #: The states of a row, in the order of a report.
-STATES: tuple[State, ...] = ("create", "pending", "unchanged", "differs", "undeclared", "rejected", "unreadable")
-#: The states that mean that the service does not have what the file says.
-CHANGES: tuple[State, ...] = ("create", "differs", "undeclared", "rejected", "unreadable")
+STATES: tuple[State, ...] = (
+    "create",
+    "pending",
+    "unchanged",
+    "differs",
+    "undeclared",
+    "rejected",
+    "unreadable",
+    "unverified",
+)
+#: The states that mean that the service does not have what the file says, the gravest first.
+CHANGES: tuple[State, ...] = ("unverified", "create", "differs", "undeclared", "rejected", "unreadable")
 #: Version of what a plan's hash covers.
 _HASH_FORMAT = "custody-plan-1"
 
@@ -34,7 +44,7 @@ class PlanRow:
 
     :param state: what a row of the file, or a request that is in no file, was found to be.
     :param action: what applying the plan does about it; None: nothing.
-    :param request: what the file asks for, or what the service has; None if that cannot be read.
+    :param request: what the file asks for, or what the service has, or claims to have; None if that cannot be read.
     :param where: the place in the file, such as ``line 12``; empty if the file does not have it.
     :param request_id: the id of the request at the service; empty if there is none.
     :param status: the service's own word for the status; empty if there is none.
@@ -76,11 +86,13 @@ class WhitelistPlan:
     :param rows: a row for each row of the file, in its order, and after them one for each request that is in no file.
     :param service: what names the service and the tenant; part of the hash.
     :param name: the file's name. Default empty.
+    :param pins: what the rows were verified with; not part of the hash. Default None: nothing was verified.
     """
 
     rows: Sequence[PlanRow]
     service: str = ""
     name: str = ""
+    pins: VerificationPins | None = None
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -94,9 +106,24 @@ class WhitelistPlan:
         return tuple(each.operation for each in self.rows if each.operation)
 
     @cached_property
+    def unverified(self) -> tuple[str, ...]:
+        """
+        The requests that do not verify, as text that the plan's hash covers, each once.
+
+        Whoever approves the plan has seen these and no others: if there are more by then, it is another plan.
+        """
+        found = (each for each in self.rows if each.state == "unverified")
+        return tuple(dict.fromkeys(_operation({"unverified": each.request_id, "hash": each.hash}) for each in found))
+
+    @cached_property
     def plan_hash(self) -> str:
-        """SHA-256, in hexadecimal, of what applying does and of where."""
-        return hash_operations(self.operations, self.service)
+        """
+        SHA-256, in hexadecimal, of what applying does, of where, and of what does not verify.
+
+        Pinned keys alone do not change it. What was approved is done, and nothing else, whatever applying verifies; and
+        a request that verifies at one of the two times only makes another plan.
+        """
+        return hash_operations([*self.operations, *self.unverified], self.service)
 
     @property
     def has_changes(self) -> bool:
@@ -140,6 +167,8 @@ class PlanLimits:
         creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
         declared = [each for each in plan.rows if each.where]
         listed = sum(bool(each.request_id) for each in plan.rows)
+        # Requests that nobody signed must not make room for more deletions.
+        verified = listed - sum(each.state == "unverified" for each in plan.rows)
         if self.max_creates is not None and creates > self.max_creates:
             yield f"it creates {creates}, and max_creates is {self.max_creates}"
         if _is_over(creates, len(declared), self.max_create_percent):
@@ -149,9 +178,9 @@ class PlanLimits:
             )
         if self.max_deletes is not None and deletes > self.max_deletes:
             yield f"it deletes {deletes}, and max_deletes is {self.max_deletes}"
-        if listed >= 10 and _is_over(deletes, listed, self.max_delete_percent):
+        if listed >= 10 and _is_over(deletes, verified, self.max_delete_percent):
             yield (
-                f"it deletes {deletes} of the {count(listed, 'request')} at the service, and max_delete_percent is "
+                f"it deletes {deletes} of the {count(verified, 'request')} at the service, and max_delete_percent is "
                 f"{self.max_delete_percent:g}"
             )
         requests = [each.request for each in declared if each.request is not None]
@@ -184,7 +213,7 @@ def hash_operations(operations: Iterable[str], service: str) -> str:
     """
     Return the SHA-256, in hexadecimal, of what is to be done, in whatever order.
 
-    :param operations: what is to be done.
+    :param operations: what is to be done, and :attr:`WhitelistPlan.unverified`.
     :param service: what names the service and the tenant.
     """
     found = hashlib.sha256(_operation({"format": _HASH_FORMAT, "service": service}).encode())

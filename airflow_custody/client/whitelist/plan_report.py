@@ -16,6 +16,7 @@ from airflow_custody.client.text import count, escape
 from airflow_custody.client.text_table import format_table
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plan import CHANGES, STATES
+from airflow_custody.client.whitelist.trust_texts import NOT_PINNED
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plan import PlanRow, WhitelistPlan
@@ -36,7 +37,8 @@ _MEANINGS = {
     "differs": "at the service with other values: for a person to decide",
     "undeclared": "at the service, and not in the file",
     "rejected": "rejected at the service: for a person to decide",
-    "unreadable": "cannot be verified: for a person to decide",
+    "unreadable": "cannot be read: for a person to decide",
+    "unverified": "signatures do not prove what the service says: for a person to decide",
 }
 _COLUMNS = ("State", "Chain", "Address", "Memo", "Label", "Other fields", "Request", "Details")
 
@@ -48,11 +50,13 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
     """
     Return a plan as plain JSON data.
 
-    ``plan_hash``, ``service``, ``file`` (its name), ``counts`` (by state), ``has_changes``, and ``rows``, all of them.
-    A row has ``state``, ``action`` (``create``, ``delete`` or null), ``where`` (its place in the file, or empty),
-    ``id`` and ``status`` (of the request at the service, or empty), ``fields`` (the names of those that differ),
-    ``shown`` (what the service has in them, as text), ``note``, and ``request``: the fields that are given, by name, of
-    what the file asks for or else of what the service has; null if that cannot be read.
+    ``plan_hash``, ``service``, ``file`` (its name), ``pinned`` (how many ``keys`` the rows were verified against, and
+    the ``minimum``; null: nothing was verified), ``counts`` (by state), ``has_changes``, and ``rows``, all of them. A
+    row has ``state``, ``action`` (``create``, ``delete`` or null), ``where`` (its place in the file, or empty), ``id``
+    and ``status`` (of the request at the service, or empty), ``fields`` (the names of those that differ), ``shown``
+    (what the service has in them, as text), ``note``, and ``request``: the fields that are given, by name, of what the
+    file asks for or else of what the service has, or claims to have if the state is ``unverified``; null if that cannot
+    be read.
 
     :param plan: the plan.
     """
@@ -60,6 +64,7 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
         "plan_hash": plan.plan_hash,
         "service": plan.service,
         "file": plan.name,
+        "pinned": plan.pins and {"keys": len(plan.pins.fingerprints), "minimum": plan.pins.superadmin_minimum},
         "counts": dict(plan.counts),
         "has_changes": plan.has_changes,
         "rows": [
@@ -88,7 +93,7 @@ def plan_to_table(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
 
     :param plan: the plan.
     :param all_rows: whether to show also the rows that are unchanged. Default False.
-    :return: a line with the counts, a table, and a line with the plan's hash.
+    :return: a line with the counts, one with what signatures prove, a table, and a line with the plan's hash.
     """
     rows = [row for row in plan.rows if all_rows or row.state != "unchanged"]
     counts = ", ".join(f"{number} {state}" for state, number in plan.counts.items())
@@ -119,7 +124,21 @@ def plan_to_table(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
         ),
         max_width=_MAX_EXACT,
     )
-    return "\n".join([f"{counts}.", *([table] if rows else []), f"Plan hash: {plan.plan_hash}"])
+    return "\n".join([f"{counts}.", signatures_text(plan), *([table] if rows else []), f"Plan hash: {plan.plan_hash}"])
+
+
+def signatures_text(plan: WhitelistPlan) -> str:
+    """Return in one or two sentences what signatures prove of a plan: whether it is the service's word, above all."""
+    if plan.pins is None:
+        return f"Signatures are not verified. {NOT_PINNED}"
+    keys = count(len(plan.pins.fingerprints), "pinned key")
+    text = (
+        f"Signatures: each row that is in effect is verified against {keys}, of which {plan.pins.superadmin_minimum} "
+        "must have signed the rules."
+    )
+    if plan.counts["unverified"] and plan.counts["create"]:
+        text += " As there are requests that do not verify, a row to create may be one that the service hides."
+    return text
 
 
 # --- Markdown ----------------------------------------------------------------------------------------------
@@ -132,15 +151,17 @@ def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
     Addresses and memos are shown whole. A value that is cut says so.
 
     :param plan: the plan.
-    :param limit: maximum number of rows: deletions first, then creations, other changes, and what is pending. Unchanged
-        rows are only counted. Default 100. A report that would be larger than 90 kB has fewer.
+    :param limit: maximum number of rows: deletions first, then what does not verify, creations, other changes, and what
+        is pending. Unchanged rows are only counted. Default 100. A report that would be larger than 90 kB has fewer.
     """
     rows = _ordered(plan)
     head = [
         f"## Whitelist plan{': ' if plan.name else ''}{_code(plan.name, _MAX_VALUE)}",
         "",
         *([f"Service: {_code(plan.service, _MAX_EXACT)}", ""] if plan.service else []),
-        f"**{_sentence(plan)}**",
+        f"**{_sentence(plan)}{_warning(plan)}**",
+        "",
+        signatures_text(plan),
         "",
         f"Plan hash: {_code(plan.plan_hash, _MAX_VALUE)}",
         "",
@@ -177,12 +198,17 @@ def _sentence(plan: WhitelistPlan) -> str:
     return f"Creates and deletes nothing; {count(rows, 'row')} {verb} from the service all the same."
 
 
+def _warning(plan: WhitelistPlan) -> str:
+    rows = plan.counts["unverified"]
+    return f" {count(rows, 'row')} {'is' if rows == 1 else 'are'} not verified." if rows else ""
+
+
 def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
-    """Return the rows that matter. What is deleted must not be hidden behind what is created."""
+    """Return the rows that matter. What is deleted, or not verified, must not be hidden behind what is created."""
     order = {state: index for index, state in enumerate((*CHANGES, "pending"))}
-    actions = {"delete": 0, "create": 1, None: 2}
+    actions = {"delete": 0, "create": 2, None: 3}
     rows = [row for row in plan.rows if row.action or row.state in order]
-    return sorted(rows, key=lambda row: (actions[row.action], order[row.state]))
+    return sorted(rows, key=lambda row: (1 if row.state == "unverified" else actions[row.action], order[row.state]))
 
 
 def _cells(row: PlanRow) -> Iterator[str]:

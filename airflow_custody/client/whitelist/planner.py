@@ -6,20 +6,22 @@ same. Spelling that is the service's affair is not compared: the case of a chain
 one-case addresses, an address's prefix or checksum, the known names of a chain and of its main network, what the
 service fills in by itself. Everything else is compared strictly. The order of either does not matter.
 
-What may be there already is never created, and what the file may mean is never deleted.
+What may be there already is never created, and what the file may mean is never deleted. What pinned keys do not verify
+takes no row from what they do: it is named, and may be a reason not to create, and nothing else.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
+from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.text import as_list, sanitize
+from airflow_custody.client.whitelist.listed_requests import Claims, read_listed
 from airflow_custody.client.whitelist.listing import Listing, to_request
 from airflow_custody.client.whitelist.matching import (
     Listed,
@@ -28,17 +30,18 @@ from airflow_custody.client.whitelist.matching import (
     chain_key,
     contradictions,
     id_order,
+    loosely,
     match,
     match_respelled,
+    not_covered,
     shown_values,
 )
 from airflow_custody.client.whitelist.matching_index import Group, RequestIndex, RowIndex
 from airflow_custody.client.whitelist.plan import PlanRow, State, WhitelistPlan, create_operation
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, has_status
+from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, status_word
 from airflow_custody.client.whitelist.spelling import Destinations, address_key
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 # The best request at the service for a row comes first.
@@ -103,7 +106,7 @@ def make_plan(
         _in_chain(replace(row, action="delete") if prune and may_be_deleted else row, dry)
         for row, may_be_deleted in matcher.others()
     ]
-    return WhitelistPlan(found, service, name)
+    return WhitelistPlan(found, service, name, listing.pins)
 
 
 def _in_chain(row: PlanRow, dry_run_chains: Collection[str]) -> PlanRow:
@@ -152,24 +155,21 @@ class _Matcher:
         self._accepted = accepted
         self._all: list[Listed] = []
         self._unreadable: list[Unreadable] = []
+        claims: list[Listed] = []
         for envelope in sorted(listing.envelopes, key=lambda each: id_order(each.id)):
-            try:
-                payload = envelope.payload()
-            except CustodyError as error:
-                self._unreadable.append(Unreadable(envelope, error.message))
-                continue
-            address = payload.get("address")
-            if not isinstance(address, str) or not address.strip():
-                self._unreadable.append(Unreadable(envelope, "its payload has no address"))
-                continue
-            state = _state(envelope, listing, effective_statuses, rejected_statuses)
-            self._all.append(Listed(envelope, payload, state))
+            found = read_listed(envelope, listing, effective_statuses, rejected_statuses)
+            if isinstance(found, Unreadable):
+                self._unreadable.append(found)
+            else:
+                (claims if found.state == "unverified" else self._all).append(found)
+        self._unverified, self._claims = claims, Claims(claims)
         self._index = RequestIndex(sorted(self._all, key=lambda each: each.state == "rejected"))
+        self._labels: Counter[tuple[str, str]] = Counter()
         self._meant: RowIndex[tuple[DeclaredRow, bool]] = RowIndex()
 
     def chains(self) -> dict[str, str]:
         """Return the chains of the requests, by their keys."""
-        return {each.chain: str(each.payload.get("currency")) for each in self._all} | {
+        return {each.chain: str(each.payload.get("currency")) for each in (*self._all, *self._unverified)} | {
             each.chain: each.chain for each in self._unreadable
         }
 
@@ -183,6 +183,7 @@ class _Matcher:
         )
         for index in order:
             siblings[_sibling_key(rows[index].request)].append(rows[index])
+        self._labels.update(_label_key(row.request) for row in rows)
         options = [self._options(row) for row in rows]
         found: list[Match | None] = [None] * len(rows)
         # What certainly is a row's own must not be taken by another row that it may be, too.
@@ -268,7 +269,7 @@ class _Matcher:
             request=row.request,
             where=row.where,
             request_id=envelope.id,
-            status=envelope.status or "",
+            status=status_word(envelope.status),
             hash=envelope.hash or "",
             fields=found.fields,
             note=note,
@@ -287,6 +288,18 @@ class _Matcher:
             other = next(each.where for each in siblings if each is not row)
             note = f"the service may take this for the same as {other}, so nothing is created: name the network in both"
             return PlanRow("differs", request=row.request, where=row.where, fields=("network",), note=note)
+        has_own_label = self._labels[_label_key(row.request)] == 1
+        if claim := self._claims.find(row.request, self._accepted, has_own_label=has_own_label):
+            claim.row = claim.row or row.where
+            return PlanRow(
+                "unverified",
+                request=row.request,
+                where=row.where,
+                request_id=claim.envelope.id,
+                status=status_word(claim.envelope.status),
+                hash=claim.envelope.hash or "",
+                note=f"{claim.why}. It may be this one: nothing is created",
+            )
         hidden = self._may_be(row.request)
         if hidden:
             return PlanRow("unreadable", request=row.request, where=row.where, note=hidden.summary())
@@ -314,34 +327,48 @@ class _Matcher:
         for listed in self._all:
             if listed.row is not None or listed.state == "rejected":
                 continue
-            envelope = listed.envelope
             notes = ["pending approval"] if listed.state == "pending" else []
-            request, shown = None, {}
-            try:
-                request = to_request(envelope, listed.payload)
-            except CustodyResponseError as error:
-                notes.append(error.message)
-                shown = shown_values(listed, ("blockchain", "network", "address", "memo", "label"))
+            notes += [not_covered(listed.omitted)] if listed.omitted else []
             # What contradicts itself, or is being deleted, is for a person; and what the file may mean.
             fields, faults = contradictions(listed, None, self._accepted)
-            if meant := self._meant_by(listed):
-                notes.append(f"may be for the same destination as {meant}, so it is not deleted")
-            row = PlanRow(
-                "undeclared",
-                request=request,
-                request_id=envelope.id,
-                status=envelope.status or "",
-                hash=envelope.hash or "",
-                fields=tuple(fields),
-                note="; ".join([*notes, *faults]),
-                shown=shown,
-            )
-            yield row, request is not None and not faults and not meant
+            meant = self._meant_by(listed)
+            notes += [f"may be for the same destination as {meant}, so it is not deleted"] if meant else []
+            row = _undeclared(listed, "undeclared", [*notes, *faults], fields)
+            yield row, row.request is not None and not faults and not meant
+        for listed in self._unverified:
+            if listed.row is None:
+                meant = self._meant_by(listed)
+                notes = [f"it claims to be for the same destination as {meant}"] if meant else []
+                yield _undeclared(listed, "unverified", [listed.why, *notes]), False
         for each in self._unreadable:
             envelope = each.envelope
-            shown = {"blockchain": envelope.blockchain or "", "network": envelope.network or ""}
-            status = envelope.status or ""
-            yield PlanRow("unreadable", request_id=envelope.id, status=status, note=each.why, shown=shown), False
+            shown = {
+                "blockchain": sanitize(envelope.blockchain or "", 100),
+                "network": sanitize(envelope.network or "", 100),
+            }
+            number, status = sanitize(envelope.id, 40), status_word(envelope.status)
+            yield PlanRow("unreadable", request_id=number, status=status, note=each.why, shown=shown), False
+
+
+def _undeclared(listed: Listed, state: State, notes: Sequence[str], fields: Sequence[str] = ()) -> PlanRow:
+    """Return a row of the plan for a request that is in no file."""
+    envelope = listed.envelope
+    request, shown = None, {}
+    try:
+        request = to_request(envelope, listed.payload)
+    except CustodyResponseError as error:
+        notes = [*notes, error.message]
+        shown = shown_values(listed, ("blockchain", "network", "address", "memo", "label"))
+    return PlanRow(
+        state,
+        request=request,
+        request_id=envelope.id,
+        status=status_word(envelope.status),
+        hash=envelope.hash or "",
+        fields=tuple(fields),
+        note="; ".join(notes),
+        shown=shown,
+    )
 
 
 def _take(row: DeclaredRow, options: Iterable[Match]) -> Match | None:
@@ -363,19 +390,10 @@ def _is_in_doubt(option: Match) -> bool:
     return "memo" not in option.fields or not option.listed.is_sure
 
 
+def _label_key(request: WhitelistRequest) -> tuple[str, str]:
+    return loosely(request.label), chain_key(request.chain)
+
+
 def _sibling_key(request: WhitelistRequest) -> tuple[str, str, str | None]:
     """Return what rows for the same destination have in common, whatever their network is."""
     return chain_key(request.chain), address_key(request.address), request.memo
-
-
-def _state(
-    envelope: WhitelistEnvelope,
-    listing: Listing,
-    effective_statuses: Collection[str] | None,
-    rejected_statuses: Collection[str],
-) -> State:
-    if has_status(envelope, rejected_statuses):
-        return "rejected"
-    if listing.is_effective(envelope, effective_statuses):
-        return "unchanged"
-    return "differs" if listing.is_settled(envelope) else "pending"

@@ -3,29 +3,42 @@ How far whitelisting requests have come.
 
 Two things count: where a request is listed, as requests that are pending approval are hidden unless one asks for them,
 and its ``status``. The service's makers publish no list of the words of ``status``: one that is not known proves
-nothing.
+nothing. With pinned keys a third counts: both are the service's word, and only signatures prove that a request is in
+effect.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.errors import (
+    CustodyConflictError,
+    CustodyError,
+    CustodyResponseError,
+    CustodyVerificationError,
+)
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
 from airflow_custody.client.text import ascii_lower, count, sanitize
+from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.trust_texts import what_to_do
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.verification import VerifiedAddress, Verifier
 
 #: The word of a request in effect, as a published sample has it.
 EFFECTIVE_STATUSES = ("approved",)
 #: Words, some of them guesses, that say that a request will not take effect any more. A word that the service never
 #: uses changes nothing.
 REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
+#: Seconds that the service may take to show the last signature of a request that it shows as in effect.
+DEFAULT_UNVERIFIED_AFTER = 5.0
+_MAX_STATUS = 100
 
 
 @dataclass(frozen=True)
@@ -36,10 +49,14 @@ class ListedRequest:
     :param envelope: what is listed; None: nothing is.
     :param settled: whether it is listed without asking for pending ones, and not among those that are pending
         approval by the client's user.
+    :param verified: what its signatures prove, if it is settled and keys are pinned. Default None.
+    :param unverified: why they prove nothing, if they do not. Default None.
     """
 
     envelope: WhitelistEnvelope | None
     settled: bool
+    verified: VerifiedAddress | None = None
+    unverified: CustodyVerificationError | None = None
 
 
 @dataclass(frozen=True)
@@ -48,22 +65,37 @@ class Progress:
     How far a request has come.
 
     :param state: ``effective``, ``pending``, ``rejected``, ``missing`` (it is not listed), ``gone`` (it has been
-        missing for too long), or ``unknown``: it is not pending any more, and its status does not say whether it is in
-        effect.
+        missing for too long), ``unverified`` (the service shows it as in effect, and its signatures do not prove it),
+        or ``unknown``: it is not pending any more, and its status does not say whether it is in effect.
     :param status: the service's own word, as sent.
-    :param signatures: how many users have signed it.
-    :param seconds: how long it has been missing. Default 0.
+    :param signatures: how many users have signed it, in the service's word.
+    :param seconds: how long it has been missing or unverified. Default 0.
+    :param patience: for how many more seconds a lag of the service may explain that. Default 0.
+    :param confirmed: whether it has been unverified for longer than a lag explains. Default False.
+    :param verified: what its signatures prove, if it is in effect and keys are pinned. Default None.
+    :param unverified: why they prove nothing, if it is unverified. Default None.
     """
 
-    state: Literal["effective", "pending", "rejected", "missing", "gone", "unknown"]
+    state: Literal["effective", "pending", "rejected", "missing", "gone", "unverified", "unknown"]
     status: str | None
     signatures: int
     seconds: float = 0.0
+    patience: float = 0.0
+    confirmed: bool = False
+    verified: VerifiedAddress | None = None
+    unverified: CustodyVerificationError | None = None
 
     @property
     def ended(self) -> bool:
-        """Whether it will not take effect any more, however long one waits."""
-        return self.state in ("rejected", "gone")
+        """Whether the wait for it has failed: it will not take effect any more, or it does not verify."""
+        return self.state in ("rejected", "gone") or self.confirmed
+
+    def failure(self, request_id: str) -> CustodyError:
+        """Return the error of a wait that has failed."""
+        if self.unverified is not None:
+            advice = what_to_do([request_id], self.unverified.advice)
+            return CustodyVerificationError(self.summary(request_id), advice=advice)
+        return CustodyConflictError(self.summary(request_id))
 
     def summary(self, request_id: str) -> str:
         """Return the progress in words."""
@@ -74,32 +106,79 @@ class Progress:
         words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}
         status = sanitize(self.status or "not given", 40)
         signatures = count(self.signatures, "signature")
+        if self.unverified is not None:
+            start = f"whitelisting request {request_id} is not verified: "
+            why = self.unverified.message.removeprefix(start)
+            return f"{start}the service says that it is in effect (status {status}, {signatures}), but {why}"
         if self.state == "unknown":
             return (
                 f"whitelisting request {request_id} is not pending any more, but its status {status!r} is neither in "
                 f"effective_statuses nor in rejected_statuses ({signatures}): it does not count as in effect. Name the "
                 "word in one of the two"
             )
-        return f"whitelisting request {request_id} {words[self.state]} (status {status}, {signatures})"
+        text = f"whitelisting request {request_id} {words[self.state]} (status {status}, {signatures})"
+        return text if self.verified is None else text + describe_verified(verified_facts(self.verified))
 
     def to_json(self, request_id: str) -> dict[str, Any]:
-        """Return the progress as plain JSON data."""
+        """Return the progress as plain JSON data; with what is verified, if keys are pinned."""
         return {
             "id": request_id,
             "state": self.state,
-            "status": self.status or "",
+            "status": status_word(self.status),
             "signatures": self.signatures,
+            "verified": self.verified is not None,
+            **({} if self.verified is None else verified_facts(self.verified)),
         }
 
 
-def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRequest]:
+def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
+    """
+    Return what signatures prove, as plain JSON data.
+
+    :param verified: the verified address.
+    :return: ``fields``, what the signed text says, by the names of the parameters; ``signed_by``, the external ids of
+        the users whose signatures counted; ``rules_date``, the date of the rules, empty if they do not say.
+    """
+    from airflow_custody.client.whitelist.review import PAYLOAD_KEYS
+
+    fields: dict[str, Any] = {}
+    for name, key in PAYLOAD_KEYS.items():
+        value = verified.fields.get(name)
+        if value not in (None, "", []):
+            is_list = isinstance(value, list)
+            fields[key.field or name] = [str(link["id"]) for link in value] if is_list else value
+    return {"fields": fields, "signed_by": list(verified.user_ids), "rules_date": _date(verified.rules.timestamp)}
+
+
+def describe_verified(facts: Mapping[str, Any]) -> str:
+    """Return in words what :func:`verified_facts` returned, to end a sentence about the request."""
+    signed_by = name_some([sanitize(each, 60) for each in facts["signed_by"]])
+    rules = f"rules of {facts['rules_date']}" if facts["rules_date"] else "rules without a date"
+    return f", verified: signed by {signed_by} under {rules}"
+
+
+def _date(timestamp: int) -> str:
+    if not timestamp:
+        return ""
+    try:
+        return datetime.fromtimestamp(timestamp, timezone.utc).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+
+
+def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = True) -> dict[str, ListedRequest]:
     """
     Find where requests are listed, in two calls for each hundred of them, and one more for those that are settled.
 
+    If the client has pinned keys, those that are settled are verified. One that does not verify is its own trouble.
+
     :param client: the client.
     :param ids: the requests' ids.
+    :param strict: whether a request that cannot be read is an error. Otherwise its envelope says that it cannot, and it
+        is not verified. Default True.
     :return: one entry for each id.
     :raises CustodyError: as :meth:`CustodyClient.find_whitelist_requests` does.
+    :raises CustodyConfigurationError: if keys are pinned, and the extra ``signing`` is not installed.
     """
     wanted = list(dict.fromkeys(ids))
     found: dict[str, ListedRequest] = {}
@@ -107,13 +186,26 @@ def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRe
         batch = wanted[start : start + MAX_PAGE_SIZE]
         rows = {row.id: row for row in client.find_whitelist_requests(ids=batch, include_pending=False)}
         pending = find_pending_for_user(client, [each for each in batch if each in rows])
-        found.update({each: ListedRequest(rows[each], each not in pending) for each in batch if each in rows})
+        found.update({each: _listed(client.verifier, row, each not in pending, strict) for each, row in rows.items()})
         # Last: what takes effect in between is seen as pending, and not as gone.
         if rest := [each for each in batch if each not in rows]:
-            found.update(
-                {row.id: ListedRequest(row, settled=False) for row in client.find_whitelist_requests(ids=rest)}
-            )
+            more = client.find_whitelist_requests(ids=rest)
+            found.update({row.id: _listed(None, row, False, strict) for row in more})
     return {each: found.get(each, ListedRequest(None, settled=False)) for each in wanted}
+
+
+def _listed(verifier: Verifier | None, envelope: WhitelistEnvelope, settled: bool, strict: bool) -> ListedRequest:
+    if not envelope.is_readable and not strict:
+        return ListedRequest(envelope, settled)
+    if not envelope.is_readable:
+        # Nothing is known of it, and that is no success, whatever counts as one.
+        raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read")
+    if verifier is None or not settled:
+        return ListedRequest(envelope, settled)
+    try:
+        return ListedRequest(envelope, settled, verified=verifier.verify(envelope.wire))
+    except CustodyVerificationError as error:
+        return ListedRequest(envelope, settled, unverified=error)
 
 
 def find_pending_for_user(client: CustodyClient, ids: list[str] | None = None) -> set[str]:
@@ -156,44 +248,81 @@ def judge_progress(
         return Progress("rejected", status, signatures)
     if not listed.settled:
         return Progress("pending", status, signatures)
-    effective = effective_statuses is None or has_status(listed.envelope, effective_statuses)
-    return Progress("effective" if effective else "unknown", status, signatures)
+    if effective_statuses is not None and not has_status(listed.envelope, effective_statuses):
+        return Progress("unknown", status, signatures)
+    if listed.unverified is not None:
+        return Progress("unverified", status, signatures, unverified=listed.unverified)
+    return Progress("effective", status, signatures, verified=listed.verified)
 
 
-class GoneJudge:
+class LagJudge:
     """
-    Judges how long a request has been missing: a listing may lag, so one that misses it proves nothing.
+    Judges for how long a request has been missing or unverified.
 
-    A request is gone once it has been missing, in a row, for longer than the service may take to list it.
+    A listing may lag: one that misses a request, or shows it without its last signature, proves nothing. A request is
+    gone once it has been missing, in a row, for longer than the service may take to list it; and one that has been
+    unverified, in a row, for longer than it may take to show a signature is so for good.
 
-    :param gone_after: seconds that the service may take. Default 30.
+    A request that is missing in between stays unverified: what is shown now like this and now like that must not be
+    waited for without end. One that is unverified is listed, and so not missing any more.
+
+    :param gone_after: seconds that the service may take to list a request. Default 30.
+    :param unverified_after: seconds that it may take to show a signature. Default 5.
     :param clock: a monotonic clock in seconds; tests turn it. Default: :func:`time.monotonic`.
     """
 
-    def __init__(self, gone_after: float = DEFAULT_LOOKUP_WAIT, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._gone_after = gone_after
+    def __init__(
+        self,
+        gone_after: float = DEFAULT_LOOKUP_WAIT,
+        unverified_after: float = DEFAULT_UNVERIFIED_AFTER,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limits: Mapping[str, float] = {"missing": gone_after, "unverified": unverified_after}
         self._clock = clock
-        self._since: float | None = None
+        self._since: dict[str, float] = {}
+        #: The last look that showed it as in effect, and not verified; None: none did.
+        self.doubt: Progress | None = None
 
     def reset(self) -> None:
-        """Forget the listings that missed it: nobody knows what the next one would have shown."""
-        self._since = None
+        """Forget what was seen before: nobody knows what the next listing would have shown."""
+        self._since.clear()
+        self.doubt = None
+
+    @property
+    def doubt_patience(self) -> float:
+        """For how many more seconds a lag may explain the doubt, however it is listed by now; 0 if there is none."""
+        since = self._since.get("unverified")
+        return 0.0 if since is None else max(0.0, self._limits["unverified"] - (self._clock() - since))
 
     def judge(self, progress: Progress) -> Progress:
         """
-        Return the progress, with the time that it has been missing if it is.
+        Return the progress, with the time that it has been missing or unverified if it is.
 
         :param progress: what one listing shows.
         """
-        if progress.state != "missing":
-            self._since = None
+        if progress.state not in self._limits:
+            self.reset()
             return progress
-        now = self._clock()
-        if self._since is None:
-            self._since = now
-            return progress
-        seconds = now - self._since
-        return replace(progress, state="gone" if seconds >= self._gone_after else "missing", seconds=seconds)
+        limit, now = self._limits[progress.state], self._clock()
+        if progress.state == "unverified":
+            self.doubt = progress
+            self._since.pop("missing", None)
+        if progress.state not in self._since:
+            # Nothing is decided by one look.
+            self._since[progress.state] = now
+            return replace(progress, patience=limit)
+        seconds = now - self._since[progress.state]
+        if seconds < limit:
+            return replace(progress, seconds=seconds, patience=limit - seconds)
+        if progress.state == "missing":
+            return replace(progress, state="gone", seconds=seconds)
+        return replace(progress, seconds=seconds, confirmed=True)
+
+
+def status_word(status: str | None) -> str:
+    """Return the service's word for a status, of a length that is fit for a report; empty if there is none."""
+    return sanitize(status or "", _MAX_STATUS)
 
 
 def has_status(envelope: WhitelistEnvelope, words: Iterable[str]) -> bool:

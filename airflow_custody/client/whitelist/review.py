@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
+from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
+from airflow_custody.client.whitelist.value_texts import differing_values
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
@@ -49,6 +51,7 @@ class Finding:
     :param unasked: whether it has a value that nobody asked for, and that may be accepted by name.
     :param filled_in: whether its value is the service's, and harmless.
     :param outside: whether it was compared with the envelope, because the payload leaves it out.
+    :param values: what was asked for, and what is shown; None if the field was not asked for.
     """
 
     key: str
@@ -57,6 +60,16 @@ class Finding:
     unasked: bool = False
     filled_in: bool = False
     outside: bool = False
+    values: tuple[Any, object] | None = None
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it, in words."""
+        if self.unasked:
+            return f"{sanitize(self.key, 60)} (not asked for)"
+        words = ["unclear"] if self.verdict == "unclear" else []
+        words += [differing_values(*self.values)] if self.values else []
+        return f"{self.name} ({': '.join(words)})" if words else self.name
 
 
 @dataclass(frozen=True)
@@ -107,19 +120,29 @@ class Comparison:
         """Return the keys whose value is the service's: the harmless ones, and those that are accepted by name."""
         return tuple(each.key for each in self.findings if each.filled_in or (each.unasked and each.key in accepted))
 
+    def refusal(self, accepted: Collection[str] = ()) -> tuple[str, str | None]:
+        """
+        Return, in words that name some of it, what must not be signed; and how what nobody asked for is accepted.
+
+        :param accepted: as for :meth:`faults`.
+        :return: what must not be signed, empty if all is accounted for; and how to accept it, None if nothing does.
+        """
+        unaccounted = [each for each in self.unaccounted if each not in accepted]
+        names = ", ".join(repr(sanitize(each, 60)) for each in unaccounted[:MAX_NAMED_IDS])
+        more = f" and {len(unaccounted) - MAX_NAMED_IDS} more" if len(unaccounted) > MAX_NAMED_IDS else ""
+        advice = f"although nobody asked for it: accept_fields=[{names}]{more}." if names else None
+        return name_some(self.faults(accepted)), advice
+
     def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """
         Return, in words, what must not be signed.
 
         :param accepted: keys of the payload that may have a value although nobody asked for one.
-        :return: the names of the fields and keys; empty if all of the payload is accounted for.
+        :return: the names of the fields and keys, with what was asked for and what is shown; empty if all of the
+            payload is accounted for.
         """
         return tuple(
-            f"{sanitize(each.key, 60)} (not asked for)"
-            if each.unasked
-            else each.name
-            if each.verdict == "differs"
-            else f"{each.name} (unclear)"
+            each.fault
             for each in self.findings
             if each.verdict != "same" and not (each.unasked and each.key in accepted)
         )
@@ -324,7 +347,8 @@ def _findings(request: WhitelistRequest, payload: Mapping[str, Any], network: st
         asked = request.chain if key.field == "blockchain" else getattr(request, key.field) if key.field else None
         shown = payload.get(name)
         if name == "network" and asked is not None and network and shown in (None, ""):
-            yield Finding(name, name, key.compare(asked, network), outside=True)
+            verdict = key.compare(asked, network)
+            yield Finding(name, name, verdict, outside=True, values=(asked, network))
         elif key.field or name in payload:
             yield _finding(name, key, asked, shown)
         if key.compare is _compare_links and _are_links(shown):
@@ -338,7 +362,8 @@ def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
     field = key.field or name
     if asked is not None:
         is_default = asked == key.harmless and shown in (None, "")
-        return Finding(name, field, "same" if is_default else key.compare(asked, shown))
+        verdict = "same" if is_default else key.compare(asked, shown)
+        return Finding(name, field, verdict, values=(asked, shown))
     if shown is None or shown == "" or shown == []:
         # Either of them is an empty value of the wrong type, too: only null is one of every type.
         return Finding(name, field, "same" if shown is None or key.is_valid(shown) else "unclear")

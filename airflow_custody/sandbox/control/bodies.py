@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from airflow_custody.sandbox.whitelist.store import NewRequest
+from airflow_custody.sandbox.whitelist.models import NewRequest, NotBlank
 
 
 class _Body(BaseModel):
@@ -71,10 +71,10 @@ class NewUser(_Body):
 
 
 class Group(_Body):
-    """A group of approvers, and how many of it must sign."""
+    """A group of approvers, and how many of it must sign; zero counts as one."""
 
     externalGroupID: str
-    minimumSignatures: Annotated[int, Field(ge=1)]
+    minimumSignatures: Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class Seconds(_Body):
@@ -96,10 +96,45 @@ class Branch(_Body):
     sequential: list[Group]
 
 
+class Line(_Body):
+    """Who must sign if a request's only link is the wallet with this path."""
+
+    path: str
+    parallel: list[Branch]
+
+
+class Rule(_Body):
+    """Who must sign for a chain and a network; empty or ``Any`` is for all of them."""
+
+    currency: str = ""
+    network: str = ""
+    parallel: list[Branch]
+    lines: list[Line] = []
+
+
+class Rules(_Body):
+    """The rules for whitelisting; None stands for the default."""
+
+    rules: list[Rule] | None
+
+
+class Superadmins(_Body):
+    """How many super-administrators there are, and how many of them must sign."""
+
+    number: Annotated[int, Field(ge=1, le=100)]
+    minimum: int
+
+
 class Approvers(_Body):
-    """Who must sign; None stands for the default."""
+    """Who must sign if no rule is for the chain; None stands for the default."""
 
     parallel: list[Branch] | None
+
+
+class Names(_Body):
+    """The names of two users."""
+
+    names: Annotated[list[NotBlank], Field(min_length=2, max_length=2)]
 
 
 class HashedNetwork(_Body):
@@ -145,6 +180,19 @@ class NewRequests(_Body):
     status: str
     tenant_id: str = "1"
     user_id: str = "1"
+    signed: bool = False
+
+
+class RequestIds(_Body):
+    """The ids of whitelisting requests."""
+
+    ids: list[str]
+
+
+class OrderedAttack(_Body):
+    """The name of an attack; None for none."""
+
+    name: str | None
 
 
 class WhitelistChange(_Body):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import requests
-
-from airflow_custody.sandbox.errors import SandboxError
-
-_TIMEOUT = 30.0
+from airflow_custody.sandbox.control.whitelist import WhitelistControl
 
 
-class SandboxControl:
+class SandboxControl(WhitelistControl):
     """
     The control routes of one sandbox; a call that fails raises :class:`SandboxError`.
 
@@ -21,14 +17,6 @@ class SandboxControl:
     :param cert: as in requests, for a sandbox that requires a client certificate.
     """
 
-    def __init__(self, url: str, verify: bool | str = True, cert: str | tuple[str, str] | None = None) -> None:
-        self.url = url.rstrip("/")
-        self._session = requests.Session()
-        # No proxy and no ~/.netrc: the sandbox is on this machine or near it.
-        self._session.trust_env = False
-        self._session.verify = verify
-        self._session.cert = cert
-
     def about(self) -> dict[str, Any]:
         """Return whether this is a sandbox, and which version of the service it imitates."""
         result: dict[str, Any] = self._call("GET", "")
@@ -36,7 +24,8 @@ class SandboxControl:
 
     def reset(self) -> None:
         """
-        Go back to the state of a fresh sandbox, without faults and logged requests; only the main token stays.
+        Go back to the state of a fresh sandbox, without faults and logged requests; only the main token and the
+        super-administrators' keys stay.
 
         Calls that a fault still delays are cut off, and do no more work.
         """
@@ -149,6 +138,18 @@ class SandboxControl:
         }
         return str(self._call("POST", "/users", body))
 
+    def add_approvers(self, names: Sequence[str]) -> list[dict[str, str]]:
+        """
+        Have two users, one after the other, sign the whitelisting requests that are created from now on.
+
+        Each is in a group, ``first`` or ``second``, and has a key, which the sandbox makes and keeps.
+
+        :param names: their names. Where they have been added already, nothing changes; others cannot be.
+        :return: each with `name`, `user_id`, `external_id`, `group`, `token` and `private_key`, in PEM.
+        """
+        result: list[dict[str, str]] = self._call("POST", "/approvers", {"names": list(names)})
+        return result
+
     def revoke_tokens(self, user_id: str) -> None:
         """Revoke all tokens of a user, except the main token."""
         self._call("DELETE", f"/users/{user_id}/tokens")
@@ -214,107 +215,6 @@ class SandboxControl:
         body = {"page_size": page_size, "totals": totals, "ignored": ignored, "orders": orders}
         self._call("PUT", f"/listings/{name}", body)
 
-    def whitelist_requests(self) -> list[dict[str, Any]]:
-        """
-        Return the whitelisting requests of all tenants.
-
-        Each has its fields by their names on the wire, `id`, `tenantId`, `userId`, `status`, `createdAt`, and the
-        `body` it was created from.
-        """
-        result: list[dict[str, Any]] = self._call("GET", "/whitelist-requests")
-        return result
-
-    def add_whitelist_requests(
-        self,
-        requests: Sequence[Mapping[str, Any]],
-        *,
-        status: str = "APPROVED",
-        tenant_id: str = "1",
-        user_id: str = "1",
-    ) -> list[str]:
-        """
-        Add many whitelisting requests at once, in effect by default and without signatures, and return their ids.
-
-        They are checked and stored as if this user had created them; if one is refused, none is added.
-
-        :param requests: the fields of each, by their names on the wire.
-        :param status: the status of all; ``pending`` for requests that are to be approved.
-        """
-        body = {"requests": list(requests), "status": status, "tenant_id": tenant_id, "user_id": user_id}
-        result: list[str] = self._call("POST", "/whitelist-requests", body)
-        return result
-
-    def set_whitelist_status(self, request_id: str, status: str) -> None:
-        """
-        Set the status of a whitelisting request; with any but ``pending`` it is no longer pending approval.
-
-        With ``removed`` it cannot be found any more, as if it had been deleted.
-        """
-        self._call("PUT", f"/whitelist-requests/{request_id}", {"status": status})
-
-    def set_approvers(self, parallel: list[dict[str, Any]] | None) -> None:
-        """
-        Set who must sign the whitelisting requests that are created from now on.
-
-        :param parallel: ``[{"sequential": [{"externalGroupID": ..., "minimumSignatures": ...}, ...]}, ...]``: every
-            branch must be signed, and within a branch one group after the other. None: one member of the group
-            ``approvers``, or two for a request with both linked lists.
-        """
-        self._call("PUT", "/approvers", {"parallel": parallel})
-
-    def change_whitelist_request(self, request_id: str, **fields: Any) -> None:
-        """Change fields of a whitelisting request, by their names on the wire; its payload and hash change too."""
-        self._call("PUT", f"/whitelist-requests/{request_id}", {"fields": fields})
-
-    def set_whitelist_metadata(self, request_id: str, **metadata: Any) -> None:
-        """Replace ``hash`` or ``payloadAsString`` in what is returned of a whitelisting request; None removes it."""
-        self._call("PUT", f"/whitelist-requests/{request_id}", {"metadata": metadata})
-
-    def set_whitelist_envelope(self, request_id: str, **fields: Any) -> None:
-        """Replace fields in what is returned of a whitelisting request, by their names; None removes them."""
-        self._call("PUT", f"/whitelist-requests/{request_id}", {"envelope": fields})
-
-    def set_network_is_hashed(self, is_hashed: bool) -> None:
-        """Set whether payloads have the network, as they do at first; otherwise only the envelopes have it."""
-        self._call("PUT", "/whitelist-network", {"is_hashed": is_hashed})
-
-    def set_status_words(self, **words: str) -> None:
-        """Set how the service writes status words, by the sandbox's own: ``pending="NEW"``, ``APPROVED="active"``."""
-        self._call("PUT", "/whitelist-status-words", {"words": words})
-
-    def set_max_signatures(self, number: int | None) -> None:
-        """Sign only so many requests of an approval, the first ones; None, as at first: all."""
-        self._call("PUT", "/max-signatures", {"number": number})
-
-    def set_whitelist_age(self, request_id: str, seconds: float) -> None:
-        """Date the creation of a whitelisting request so many seconds back."""
-        self._call("PUT", f"/whitelist-requests/{request_id}", {"age": seconds})
-
-    def set_whitelist_behaviour(self, **settings: Any) -> None:
-        """
-        Set how the service treats the whitelisting requests that are created from now on. None of this is published.
-
-        What is not given goes back to the default:
-
-        - ``address_form``: how addresses are stored: ``as sent``, ``lower``, ``upper``, ``no prefix``
-        - ``label_length``: where longer labels are truncated
-        - ``chain_name``: what the service calls the chain
-        - ``drop_links``: whether the payload leaves the links out
-        - ``fill``: fields, by their names on the wire, that get a value if the request leaves them out
-        - ``fill_always``: the same, also if the request has a value
-        - ``creator_sees_own``: whether a user's own requests are listed to that user; also for requests that exist
-        - ``deletion``: when a request is deleted: ``at once``, or once as many users have signed that as the request
-          itself takes (``signed``). Until then it is listed as before, pending and with the action ``delete``; if
-          that is rejected, it goes back to what it was. Also for requests that exist
-        - ``clock_offset``: seconds that the service's clock is ahead; negative is behind
-        - ``created_at``: the date of creation, whenever that is
-        """
-        self._call("PUT", "/whitelist-behaviour", settings)
-
-    def set_whitelist_lag(self, seconds: float) -> None:
-        """Set how many seconds old whitelisting requests must be to be found."""
-        self._call("PUT", "/whitelist-lag", {"seconds": seconds})
-
     def request_log(self, method: str | None = None, path: str | None = None) -> list[dict[str, Any]]:
         """
         Return the requests that reached the service, in order.
@@ -375,23 +275,3 @@ class SandboxControl:
     def clear_faults(self) -> None:
         """Delete all faults."""
         self._call("DELETE", "/faults")
-
-    def close(self) -> None:
-        """Close the connection to the sandbox."""
-        self._session.close()
-
-    def _call(self, method: str, path: str, body: Any = None, params: dict[str, Any] | None = None) -> Any:
-        url = f"{self.url}/sandbox{path}"
-        try:
-            response = self._session.request(method, url, json=body, params=params, timeout=_TIMEOUT)
-        except requests.RequestException as error:
-            raise SandboxError(f"no response from the sandbox at {url}: {error}") from error
-        try:
-            content = response.json()
-        except ValueError:
-            content = None
-        if not isinstance(content, dict):
-            raise SandboxError(f"not a response of a sandbox at {url}: status {response.status_code}")
-        if not response.ok:
-            raise SandboxError(f"{method} {path}: {content.get('message', response.status_code)}")
-        return content.get("result")

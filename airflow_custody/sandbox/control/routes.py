@@ -17,19 +17,26 @@ from airflow_custody.sandbox.control.bodies import (
     HealthResponse,
     HealthUpdate,
     MaxSignatures,
+    Names,
     NewRequests,
     NewToken,
     NewUser,
+    OrderedAttack,
+    RequestIds,
+    Rules,
     Seconds,
     StatusWords,
+    Superadmins,
     TokenClaims,
     Version,
     WhitelistChange,
 )
 from airflow_custody.sandbox.dependencies import ServiceDep
+from airflow_custody.sandbox.errors import invalid
 from airflow_custody.sandbox.faults.store import Fault
 from airflow_custody.sandbox.listings import ListingOddities
 from airflow_custody.sandbox.whitelist.behaviour import Behaviour
+from airflow_custody.sandbox.whitelist.store import EFFECTIVE, PENDING
 
 router = APIRouter()
 
@@ -47,7 +54,7 @@ async def about(service: ServiceDep) -> Response:
 
 @router.post("/reset")
 async def reset(service: ServiceDep) -> Response:
-    """Reset everything but the main token."""
+    """Reset everything but the main token and the super-administrators' keys."""
     service.reset()
     return _result()
 
@@ -174,8 +181,24 @@ async def whitelist_requests(service: ServiceDep) -> Response:
 @router.post("/whitelist-requests")
 async def add_whitelist_requests(service: ServiceDep, body: NewRequests) -> Response:
     """Add whitelisting requests."""
-    found = service.whitelist.add(body.requests, status=body.status, tenant_id=body.tenant_id, user_id=body.user_id)
+    if body.signed and body.status != EFFECTIVE:
+        raise invalid(f"signed: requests that are signed have the status {EFFECTIVE}")
+    found = service.whitelist.add(
+        body.requests,
+        status=PENDING if body.signed else body.status,
+        tenant_id=body.tenant_id,
+        user_id=body.user_id,
+    )
+    if body.signed:
+        service.signers.sign(found)
     return _result(found)
+
+
+@router.post("/whitelist-requests/sign")
+async def sign_whitelist_requests(service: ServiceDep, body: RequestIds) -> Response:
+    """Sign whitelisting requests as users of the sandbox's own."""
+    service.signers.sign(body.ids)
+    return _result()
 
 
 @router.put("/whitelist-requests/{request_id}")
@@ -194,11 +217,50 @@ async def change_whitelist_request(service: ServiceDep, request_id: str, body: W
     return _result()
 
 
+@router.get("/attacks")
+async def attacks(service: ServiceDep) -> Response:
+    """List the attacks there are."""
+    return _result(service.attacks.all())
+
+
+@router.put("/whitelist-requests/{request_id}/attack")
+async def attack(service: ServiceDep, request_id: str, body: OrderedAttack) -> Response:
+    """Attack a whitelisting request, or stop that."""
+    service.attacks.order(request_id, body.name)
+    return _result()
+
+
+@router.post("/approvers")
+async def add_approvers(service: ServiceDep, body: Names) -> Response:
+    """Add approvers with keys, and require that they sign."""
+    return _result(service.approvers.add(body.names))
+
+
 @router.put("/approvers")
 async def set_approvers(service: ServiceDep, body: Approvers) -> Response:
-    """Set who must sign the requests that are created from now on."""
-    service.whitelist.set_approvers(body.model_dump()["parallel"])
+    """Set who must sign the requests that are created from now on, if no rule is for their chain."""
+    service.rules.set_approvers(body.model_dump()["parallel"])
     return _result()
+
+
+@router.put("/rules")
+async def set_rules(service: ServiceDep, body: Rules) -> Response:
+    """Set the rules for the requests that are created from now on."""
+    service.rules.set_rules(body.model_dump()["rules"])
+    return _result()
+
+
+@router.put("/superadmins")
+async def set_superadmins(service: ServiceDep, body: Superadmins) -> Response:
+    """Set the number of super-administrators, and how many of them must sign."""
+    service.rules.set_superadmins(body.number, body.minimum)
+    return _result()
+
+
+@router.get("/pins")
+async def pins(service: ServiceDep) -> Response:
+    """Return what a client pins to verify the rules."""
+    return _result(service.rules.pins())
 
 
 @router.put("/whitelist-behaviour")

@@ -73,6 +73,11 @@ class UserStore:
         found = self._state.rows("SELECT * FROM users WHERE id = ?", user_id)
         return _user(found[0]) if found else None
 
+    def with_keys(self) -> list[User]:
+        """Return the users who have a public key, in the order of their ids."""
+        rows = self._state.rows("SELECT * FROM users WHERE public_key != '' ORDER BY CAST(id AS INTEGER), id")
+        return [_user(row) for row in rows]
+
     def passwords(self) -> list[str]:
         """Return the passwords of all users."""
         return [str(row["password"]) for row in self._state.rows("SELECT password FROM users")]

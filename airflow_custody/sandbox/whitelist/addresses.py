@@ -1,51 +1,126 @@
 """
-The rules that addresses of each chain must follow.
+The rules that addresses of each chain must follow, their checksums included.
 
-Checksums are not checked: made-up addresses of the right format are easier to test with.
+What decodes them is imported with the first address that needs it.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
+import zlib
 from collections.abc import Callable
 
-_BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-_BECH32 = "[02-9ac-hj-np-z]"
-
-_ETH = re.compile(r"0x[0-9a-fA-F]{40}")
 # Of the main, test and regression test networks: `network`, which tells them apart, is free text.
-_BTC = re.compile(
-    rf"[123mn][{_BASE58}]{{25,34}}|(?:bc|tb|bcrt)1{_BECH32}{{11,71}}|(?:BC|TB|BCRT)1{_BECH32.upper()}{{11,71}}"
-)
-_XRP = re.compile(rf"r[{_BASE58}]{{24,34}}")
-_XLM = re.compile(r"G[A-Z2-7]{55}")
+_BITCOIN_PREFIXES = ("bc", "tb", "bcrt")
+_BITCOIN_VERSIONS = (0x00, 0x05, 0x6F, 0xC4)
+_CARDANO_PREFIXES = ("addr", "addr_test", "stake", "stake_test")
+# The version byte of an account.
+_STELLAR_ACCOUNT = 6 << 3
+# No address of these chains is longer.
+_MAX_LENGTH = 128
 
 
 def is_valid_address(chain: str, address: str) -> bool:
-    """Return whether an address has the format of its chain; for a chain without rules, whether it is not blank."""
+    """Return whether an address follows the rules of its chain; for a chain without rules, whether it is not blank."""
     rule = _RULES.get(chain.upper())
-    return rule(address) if rule else bool(address.strip())
+    if rule is None:
+        return bool(address.strip())
+    return len(address) <= _MAX_LENGTH and address.isascii() and rule(address)
 
 
-def _matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
-    return lambda address: pattern.fullmatch(address) is not None
+def _is_ethereum_address(address: str) -> bool:
+    if not re.fullmatch(r"0x[0-9a-fA-F]{40}", address):
+        return False
+    digits = address[2:]
+    # Without a checksum. In mixed case, EIP-55: each bit of a hash says which case a letter has.
+    return digits in (digits.lower(), digits.upper()) or digits == _eip55(digits.lower())
+
+
+def _eip55(digits: str) -> str:
+    from bip_utils.utils.crypto import Kekkak256
+
+    nibbles = Kekkak256.QuickDigest(digits).hex()
+    return "".join(each.upper() if nibble > "7" else each for each, nibble in zip(digits, nibbles, strict=False))
+
+
+def _is_bitcoin_address(address: str) -> bool:
+    prefix = _bech32_prefix(address)
+    if prefix in _BITCOIN_PREFIXES:
+        return len(address) <= 90 and _is_bech32(prefix, address, segwit=True)
+    data = _base58_check(address, "BITCOIN")
+    return len(data) == 21 and data[0] in _BITCOIN_VERSIONS
+
+
+def _is_ripple_address(address: str) -> bool:
+    data = _base58_check(address, "RIPPLE")
+    return len(data) == 21 and data[0] == 0
 
 
 def _is_solana_address(address: str) -> bool:
-    number = 0
-    for character in address[:64]:
-        digit = _BASE58.find(character)
-        if digit < 0:
-            return False
-        number = number * 58 + digit
-    leading_zeros = len(address) - len(address.lstrip("1"))
-    return len(address) <= 64 and leading_zeros + (number.bit_length() + 7) // 8 == 32
+    return len(_base58(address)) == 32
+
+
+def _is_stellar_address(address: str) -> bool:
+    if not re.fullmatch(r"[A-Z2-7]{56}", address):
+        return False
+    data = base64.b32decode(address)
+    return data[0] == _STELLAR_ACCOUNT and binascii.crc_hqx(data[:-2], 0) == int.from_bytes(data[-2:], "little")
+
+
+def _is_cardano_address(address: str) -> bool:
+    prefix = _bech32_prefix(address)
+    if prefix in _CARDANO_PREFIXES:
+        return _is_bech32(prefix, address)
+    # Byron, in CBOR: a list of two, the tag 24 with bytes, and the number that is their CRC-32.
+    data = _base58(address)
+    end = 5 + data[4] if data[:4] == b"\x82\xd8\x18\x58" and len(data) > 4 else len(data)
+    return len(data) > end + 1 and int.from_bytes(data[end + 1 :], "big") == zlib.crc32(data[5:end])
+
+
+def _bech32_prefix(address: str) -> str:
+    return address.lower().rpartition("1")[0]
+
+
+def _is_bech32(prefix: str, address: str, *, segwit: bool = False) -> bool:
+    from bip_utils.bech32 import Bech32ChecksumError, Bech32Decoder, SegwitBech32Decoder
+
+    decoder = SegwitBech32Decoder if segwit else Bech32Decoder
+    try:
+        decoder.Decode(prefix, address)
+    except (Bech32ChecksumError, ValueError):
+        return False
+    return True
+
+
+def _base58(address: str) -> bytes:
+    """Return what base58 encodes; empty if it is not base58."""
+    from bip_utils.base58 import Base58Decoder
+
+    try:
+        data: bytes = Base58Decoder.Decode(address)
+    except ValueError:
+        return b""
+    return data
+
+
+def _base58_check(address: str, alphabet: str) -> bytes:
+    """Return what base58 with a checksum encodes; empty if that is wrong."""
+    from bip_utils.base58 import Base58Alphabets, Base58ChecksumError, Base58Decoder
+
+    try:
+        data: bytes = Base58Decoder.CheckDecode(address, Base58Alphabets[alphabet])
+    except (Base58ChecksumError, ValueError):
+        return b""
+    return data
 
 
 _RULES: dict[str, Callable[[str], bool]] = {
-    "ETH": _matches(_ETH),
-    "BTC": _matches(_BTC),
-    "XRP": _matches(_XRP),
-    "XLM": _matches(_XLM),
+    "ADA": _is_cardano_address,
+    "BTC": _is_bitcoin_address,
+    "ETH": _is_ethereum_address,
     "SOL": _is_solana_address,
+    "XLM": _is_stellar_address,
+    "XRP": _is_ripple_address,
 }

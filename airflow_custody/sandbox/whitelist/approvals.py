@@ -9,61 +9,20 @@ import sqlite3
 from collections import Counter
 from collections.abc import Container, Mapping
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
-from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_custody.sandbox.errors import ServiceError, invalid
 from airflow_custody.sandbox.users.store import MAIN_USER, UserStore
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.whitelist.store import (
-    EFFECTIVE,
-    PENDING,
-    REJECTED,
-    REMOVED,
-    NotBlank,
-    Search,
-    WhitelistStore,
-)
+from airflow_custody.sandbox.whitelist.models import Approval, Deletion, Rejection, Search
+from airflow_custody.sandbox.whitelist.store import PENDING, REJECTED, REMOVED, WhitelistStore
 from airflow_custody.sandbox.wire import dumps
-
-# An assumption.
-MAX_BATCH = 100
-
-Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_BATCH)]
-
-
-class Approval(BaseModel):
-    """The body of an approval."""
-
-    model_config = ConfigDict(strict=True)
-
-    ids: Ids
-    signature: str
-    comment: NotBlank
-
-
-class Rejection(BaseModel):
-    """The body of a rejection."""
-
-    model_config = ConfigDict(strict=True)
-
-    ids: Ids
-    comment: NotBlank
-
-
-class Deletion(BaseModel):
-    """The body of a deletion."""
-
-    model_config = ConfigDict(strict=True)
-
-    id: str
-    comment: NotBlank
 
 
 class Approvals:
@@ -84,18 +43,26 @@ class Approvals:
             row = self._pending_row(caller, request_id)
             rows.append(row)
             groups.append(self._group_to_sign_for(caller, row))
-        hashes = [self._whitelist.envelope(row)["metadata"]["hash"] for row in rows]
+        hashes = [envelope["metadata"]["hash"] for envelope in self._whitelist.envelopes(rows)]
         self._verify(caller, approval.signature, dumps(hashes).encode())
         signed = rows[: self._whitelist.max_signatures]
         for row, group in zip(signed, groups, strict=False):
             if row["deleted_from"]:
                 self._deletions.add_signature(row, caller.user_id, group)
             else:
-                self._whitelist.add_signature(
-                    row, caller, group=group, signature=approval.signature, comment=approval.comment, hashes=hashes
+                self._whitelist.add_signatures(
+                    [row],
+                    caller.user_id,
+                    group=group,
+                    signature=approval.signature,
+                    comment=approval.comment,
+                    hashes=hashes,
                 )
-            if not _next_groups(row["approvers"], self._deletions.signers([row])[row["id"]]):
-                self._whitelist.set_status(str(row["id"]), REMOVED if row["deleted_from"] else EFFECTIVE)
+            if _is_complete(row["approvers"], self._deletions.signers([row])[row["id"]]):
+                if row["deleted_from"]:
+                    self._whitelist.set_status(str(row["id"]), REMOVED)
+                else:
+                    self._whitelist.take_effect([row])
         return len(signed)
 
     def reject(self, caller: Caller, rejection: Rejection) -> None:
@@ -189,7 +156,9 @@ def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[st
 
 
 def _next_groups(approvers: str, signers: Mapping[str, str]) -> list[str]:
-    """Return the groups that must sign next: of each branch, the first that has too few signatures."""
+    """Return the groups that may sign next: of each branch, the first that has too few signatures."""
+    if _is_complete(approvers, signers):
+        return []
     counts = Counter(signers.values())
     found = []
     for branch in _branches(approvers):
@@ -200,10 +169,16 @@ def _next_groups(approvers: str, signers: Mapping[str, str]) -> list[str]:
     return found
 
 
+def _is_complete(approvers: str, signers: Mapping[str, str]) -> bool:
+    """Return whether all groups of any one branch have signed."""
+    counts = Counter(signers.values())
+    return any(branch and all(counts[group] >= minimum for group, minimum in branch) for branch in _branches(approvers))
+
+
 # The same for many requests.
 @lru_cache(maxsize=100)
 def _branches(approvers: str) -> list[list[tuple[str, int]]]:
     return [
-        [(str(group["externalGroupID"]), int(group["minimumSignatures"])) for group in branch["sequential"]]
+        [(str(group["externalGroupID"]), max(1, int(group["minimumSignatures"]))) for group in branch["sequential"]]
         for branch in json.loads(approvers)
     ]

@@ -26,6 +26,7 @@ class Behaviour(BaseModel):
     fill: dict[str, str] = {}
     fill_always: dict[str, str] = {}
     creator_sees_own: bool = True
+    rules_on_pending: bool = True
     deletion: Literal["at once", "signed"] = "at once"
     clock_offset: float = 0.0
     created_at: str | None = None
@@ -37,6 +38,10 @@ class Behaviour(BaseModel):
             found = {name: value for name, value in found.items() if not name.startswith("linked")}
         found = {**found, "address": self._spelled(fields["address"]), "label": fields["label"][: self.label_length]}
         return {**found, **self.fill_always}
+
+    def shows_rules(self, is_pending: bool) -> bool:
+        """Tell whether the service shows a request's rules."""
+        return self.rules_on_pending or not is_pending
 
     def dated(self) -> str:
         """Return the date of creation that the service gives to a request that is created now."""

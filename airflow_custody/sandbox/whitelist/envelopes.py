@@ -6,9 +6,10 @@ import base64
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from airflow_custody.sandbox.rules.encoder import encode_address
 from airflow_custody.sandbox.wire import dumps, omit_empty, omit_none
 
 # The words of a trail's `action` are assumptions.
@@ -22,6 +23,7 @@ def build_envelope(
     *,
     external_id: Callable[[str], str],
     network_is_hashed: bool,
+    rules: Mapping[str, str],
     status_words: Mapping[str, str],
     metadata: dict[str, Any],
     replaced: dict[str, Any],
@@ -31,12 +33,13 @@ def build_envelope(
 
     :param external_id: returns the external id of a user.
     :param network_is_hashed: whether the network is part of the payload; otherwise only the envelope has it.
+    :param rules: the envelope's fields for the rules.
     :param status_words: how status words are written, by the sandbox's own words.
     :param metadata: fields to replace in the metadata, or to remove if they are None.
     :param replaced: the same for the envelope.
     """
     fields = json.loads(row["fields"])
-    payload = _payload(row["blockchain"], fields, network_is_hashed=network_is_hashed)
+    payload = build_payload(row["blockchain"], fields, network_is_hashed=network_is_hashed)
     text = dumps(payload)
     original = {"hash": hashlib.sha256(text.encode()).hexdigest(), "payloadAsString": text, "payload": payload}
     creation = {"id": "1", **_user_ids(row, external_id), "action": _CREATED, "date": row["created_at"]}
@@ -49,15 +52,43 @@ def build_envelope(
         blockchain=row["blockchain"],
         network=row["network"],
         metadata=omit_none({**original, **metadata}),
-        signedAddress=_signed_address(text, signatures, external_id),
+        **rules,
+        signedAddress=_signed_address(encode_address(payload, row["network"]), signatures, external_id),
         approvers={"parallel": json.loads(row["approvers"])},
         trails=[creation, *approvals],
         visibilityGroupID=fields.get("visibilityGroupID", ""),
+        tnParticipantID=fields.get("tnParticipantID", ""),
     )
     return omit_none({**envelope, **replaced})
 
 
-def _payload(blockchain: str, fields: dict[str, Any], *, network_is_hashed: bool) -> dict[str, Any]:
+def share_rules(envelopes: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Return envelopes that name their rules instead of having them, and these rules, each once."""
+    names: dict[tuple[str, str], str] = {}
+    found = []
+    for envelope in envelopes:
+        container, signatures = envelope.get("rulesContainer"), envelope.get("rulesSignatures")
+        if not isinstance(container, str) or not isinstance(signatures, str):
+            found.append(envelope)
+            continue
+        name = names.get((container, signatures)) or _name_rules(container, signatures, taken=names.values())
+        names[container, signatures] = name
+        others = {key: value for key, value in envelope.items() if key not in ("rulesContainer", "rulesSignatures")}
+        found.append({**others, "rulesContainerHash": name})
+    return found, [
+        {"hash": name, "rulesContainer": container, "rulesSignatures": signatures}
+        for (container, signatures), name in names.items()
+    ]
+
+
+def _name_rules(container: str, signatures: str, *, taken: Collection[str]) -> str:
+    """Return the hash of a container; if it is the name of one with other signatures, of it together with these."""
+    name = hashlib.sha256(base64.b64decode(container)).hexdigest()
+    return hashlib.sha256(f"{container}{signatures}".encode()).hexdigest() if name in taken else name
+
+
+def build_payload(blockchain: str, fields: Mapping[str, Any], *, network_is_hashed: bool) -> dict[str, Any]:
+    """Return what is hashed of a whitelisting request, as an object."""
     network = fields.get("network") if network_is_hashed else None
     wallets = fields.get("linkedWalletIds")
     # The order of the keys is the published one: the hash depends on it. The sandbox has no internal addresses and no
@@ -77,6 +108,7 @@ def _payload(blockchain: str, fields: dict[str, Any], *, network_is_hashed: bool
         ],
         **({"linkedWallets": [_wallet(each) for each in wallets]} if wallets else {}),
         "contractType": fields.get("contractType", ""),
+        **({"tnParticipantID": fields["tnParticipantID"]} if fields.get("tnParticipantID") else {}),
     }
 
 
@@ -85,12 +117,12 @@ def _wallet(wallet_id: str) -> dict[str, Any]:
 
 
 def _signed_address(
-    payload: str, signatures: list[sqlite3.Row], external_id: Callable[[str], str]
+    payload: bytes, signatures: list[sqlite3.Row], external_id: Callable[[str], str]
 ) -> dict[str, Any] | None:
     if not signatures:
         return None
     return {
-        "payload": base64.b64encode(payload.encode()).decode(),
+        "payload": base64.b64encode(payload).decode(),
         "signatures": [
             {
                 "signature": {

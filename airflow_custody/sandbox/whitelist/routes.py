@@ -9,8 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_roles
 from airflow_custody.sandbox.responses import json_response
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.whitelist.approvals import Approval, Deletion, Rejection
-from airflow_custody.sandbox.whitelist.store import MAX_LIMIT, NewRequest
+from airflow_custody.sandbox.whitelist.models import MAX_LIMIT, Approval, Deletion, NewRequest, Rejection
 
 router = APIRouter(prefix="/whitelists/addresses")
 
@@ -30,6 +29,7 @@ Offset = Annotated[int, Query(ge=0, le=2**31)]
 Ids = Annotated[list[str], Query()]
 Addresses = Annotated[list[str], Query()]
 IncludePending = Annotated[bool, Query(alias="includeForApproval")]
+RulesOnce = Annotated[bool, Query(alias="rulesContainerNormalized")]
 IncludeSigned = Annotated[bool, Query(alias="includeAlreadySignedByUser")]
 
 
@@ -51,6 +51,7 @@ async def find(
     network: str | None = None,
     query: str | None = None,
     include_pending: IncludePending = False,
+    rules_once: RulesOnce = False,
 ) -> Response:
     """Find requests; pending ones only if the caller asks for them."""
     search = service.whitelist.search(
@@ -62,6 +63,7 @@ async def find(
         network=network,
         query=query,
         include_pending=include_pending,
+        rulesContainerNormalized=rules_once,
     )
     return json_response(service.whitelist.find(caller, search))
 

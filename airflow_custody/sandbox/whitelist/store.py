@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from pydantic.alias_generators import to_camel
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from airflow_custody.sandbox.errors import invalid, not_found
 from airflow_custody.sandbox.listings import Listing
 from airflow_custody.sandbox.request_log import decode_body
+from airflow_custody.sandbox.rules.store import RuleStore, SignedRules
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.addresses import is_valid_address
 from airflow_custody.sandbox.whitelist.behaviour import Behaviour
 from airflow_custody.sandbox.whitelist.deletions import MARKED, Deletions
-from airflow_custody.sandbox.whitelist.envelopes import build_envelope
+from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_payload, share_rules
+from airflow_custody.sandbox.whitelist.models import NewRequest, Search
 from airflow_custody.sandbox.wire import dumps, equal_ignoring_case, is_decimal, omit_empty, timestamp
 
 DEFAULT_CURRENCIES = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
-DEFAULT_LIMIT = 20
-MAX_LIMIT = 100
 
 # The words of `status` are assumptions, but for the published one of a request in effect. A setting changes them on the
 # wire.
@@ -45,80 +43,30 @@ CREATE TABLE IF NOT EXISTS whitelist (
     id INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, user_id TEXT NOT NULL, status TEXT NOT NULL,
     blockchain TEXT NOT NULL, network TEXT NOT NULL, label TEXT NOT NULL, address TEXT NOT NULL,
     fields TEXT NOT NULL, body BLOB NOT NULL, created_at TEXT NOT NULL, approvers TEXT NOT NULL,
-    seen_from TEXT NOT NULL
+    seen_from TEXT NOT NULL, rules_hash TEXT
 );
 CREATE TABLE IF NOT EXISTS signatures (
     request_id INTEGER NOT NULL, user_id TEXT NOT NULL, group_id TEXT NOT NULL, signature TEXT NOT NULL,
-    comment TEXT NOT NULL, hashes TEXT NOT NULL, signed_at TEXT NOT NULL, PRIMARY KEY (request_id, user_id)
+    comment TEXT NOT NULL, list_hash TEXT NOT NULL, signed_at TEXT NOT NULL, PRIMARY KEY (request_id, user_id)
 );
+CREATE TABLE IF NOT EXISTS signed_lists (hash TEXT PRIMARY KEY, hashes TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS whitelist_by_address ON whitelist (address);
 """
+# The rules of a request are those under which it was signed, or NULL: those in force.
 # A request whose deletion is pending has the status that it had before in `deleted_from`.
 _ROWS = f"SELECT whitelist.*, deleted_from FROM {MARKED}"
 _VISIBLE = "tenant_id = ? AND status != ? AND seen_from <= ? AND (user_id != ? OR ?)"
-
-NotBlank = Annotated[str, StringConstraints(pattern=r"\S")]
-LinkedId = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
-# That other words are refused is an assumption.
-AddressType = Literal["individual", "exchange", "baker", "contract", "stakepool", "validator", "node", "fiatprovider"]
-
-
-class NewRequest(BaseModel):
-    """The body of a create."""
-
-    # An unknown field is ignored, and null means not given.
-    model_config = ConfigDict(strict=True, extra="ignore", alias_generator=to_camel)
-
-    blockchain: str | None = None
-    currency: str | None = None
-    label: NotBlank
-    address: NotBlank
-    linked_internal_address_ids: list[LinkedId] | None = None
-    linked_wallet_ids: list[LinkedId] | None = None
-    network: str | None = None
-    memo: str | None = None
-    address_type: AddressType | None = None
-    contract_type: str | None = None
-    customer_id: str | None = None
-    exchange_account_id: str | None = None
-    visibility_group_id: str | None = Field(None, alias="visibilityGroupID")
-
-    @property
-    def chain(self) -> str:
-        """The chain, which `blockchain` or its deprecated alias `currency` names."""
-        if self.blockchain and self.currency and not equal_ignoring_case(self.blockchain, self.currency):
-            raise invalid(f"blockchain {self.blockchain} and currency {self.currency} are not the same")
-        chain = self.blockchain or self.currency
-        if not chain or not chain.strip():
-            raise invalid("blockchain: Field required")
-        return chain
-
-
-class Search(BaseModel):
-    """What to list, and which page of it."""
-
-    limit: int = 0
-    offset: int = 0
-    ids: list[str] = []
-    addresses: list[str] = []
-    blockchain: str | None = None
-    network: str | None = None
-    query: str | None = None
-    include_pending: bool = False
-    only_pending: bool = False
-
-    @property
-    def page_size(self) -> int:
-        """The number of requests on a page."""
-        return self.limit or DEFAULT_LIMIT
 
 
 class WhitelistStore:
     """The store of whitelisting requests and their signatures."""
 
-    def __init__(self, state: State, users: UserStore) -> None:
+    def __init__(self, state: State, users: UserStore, rules: RuleStore) -> None:
         self._state = state
         self._users = users
+        self._rules = rules
+        #: Changes the envelopes that are served, which are otherwise those that there are.
+        self.served: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda envelopes: envelopes
         #: How the listings behave.
         self.listing = Listing(state, "whitelist")
         #: The deletions that are pending.
@@ -136,28 +84,35 @@ class WhitelistStore:
         return self._add(tenant_id, user_id, status, list(zip(requests, bodies, strict=True)))
 
     def _add(self, tenant_id: str, user_id: str, status: str, requests: list[tuple[NewRequest, bytes]]) -> list[str]:
-        behaviour, approvers, now = self.behaviour, self._state.get_setting("approvers", None), timestamp()
+        behaviour, now = self.behaviour, timestamp()
+        rules_hash = None if status == PENDING else self._rules.current().hash
         currencies = self._state.get_setting("currencies", DEFAULT_CURRENCIES)
         (first,) = self._state.rows("SELECT coalesce(max(id) + 1, ?) FROM whitelist", _FIRST_ID)[0]
-        rows = []
+        rows, payloads = [], []
         for number, (request, body) in enumerate(requests, start=first):
             chain = _active_currency(currencies, request.chain)
             if not is_valid_address(chain, request.address):
                 raise invalid(f"the address does not follow the rules of {chain}")
             fields = behaviour.stored(request.model_dump(by_alias=True, exclude_none=True))
+            chain, network = behaviour.chain_name or chain, fields.get("network", "")
+            payloads.append((build_payload(chain, fields, network_is_hashed=False), network))
             rows.append(
                 (
-                    *(number, tenant_id, user_id, status, behaviour.chain_name or chain),
-                    *(fields.get("network", ""), fields["label"], fields["address"], json.dumps(fields), body),
-                    *(behaviour.dated(), json.dumps(approvers or _default_approvers(fields)), now),
+                    *(number, tenant_id, user_id, status, chain),
+                    *(network, fields["label"], fields["address"], json.dumps(fields), body, behaviour.dated()),
                 )
             )
-        self._state.write_many("INSERT INTO whitelist VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        approvers = [json.dumps(branches) for branches in self._rules.thresholds(payloads)]
+        self._state.write_many(
+            "INSERT INTO whitelist VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*row, who, now, rules_hash) for row, who in zip(rows, approvers, strict=True)],
+        )
         return [str(row[0]) for row in rows]
 
     def search(self, **parameters: Any) -> Search:
         """Return the search that these query parameters ask for, as far as the listing understands them."""
-        search = Search(**self.listing.understood(parameters))
+        found = self.listing.understood(parameters)
+        search = Search(rules_once=found.pop("rulesContainerNormalized", False), **found)
         return search.model_copy(update={"limit": self.listing.page_size(search.page_size)})
 
     def row(self, caller: Caller, request_id: str) -> sqlite3.Row:
@@ -175,34 +130,85 @@ class WhitelistStore:
         rows = self._state.rows(f"{_ROWS} WHERE {condition} ORDER BY id", *values)
         return self.listing.arrange(rows, lambda row: str(row["id"]))
 
+    def rows_by_id(self, ids: Sequence[str]) -> list[sqlite3.Row]:
+        """Return requests of any tenant in the order of their ids, each once; those removed are not there."""
+        numbers = {_parse_id(each) for each in ids}
+        rows = self._state.rows(
+            f"{_ROWS} WHERE id IN (SELECT value FROM json_each(?)) AND status != ? ORDER BY id",
+            *(json.dumps(sorted(numbers)), REMOVED),
+        )
+        if missing := numbers - {row["id"] for row in rows}:
+            raise not_found(f"whitelisted address {min(missing)}")
+        return rows
+
+    def any_row(self, request_id: str) -> sqlite3.Row:
+        """Return a request of any tenant, also one that was removed."""
+        found = self._state.rows(f"{_ROWS} WHERE id = ?", _parse_id(request_id))
+        if not found:
+            raise not_found(f"whitelisted address {request_id}")
+        return found[0]
+
+    def signed_rows(self, row: sqlite3.Row, limit: int = 20) -> list[sqlite3.Row]:
+        """Return other requests of the same tenant that somebody has signed, those for the same address first."""
+        return self._state.rows(
+            f"{_ROWS} WHERE id IN (SELECT request_id FROM signatures) AND id != ? AND tenant_id = ? "
+            "ORDER BY address != ?, id LIMIT ?",
+            *(row["id"], row["tenant_id"], row["address"], limit),
+        )
+
     def get(self, caller: Caller, request_id: str) -> dict[str, Any]:
         """Return the envelope of one request of the caller's tenant."""
-        return self.envelope(self.row(caller, request_id))
+        (envelope,) = self.served(self.envelopes([self.row(caller, request_id)]))
+        return envelope
 
     def find(self, caller: Caller, search: Search) -> dict[str, Any]:
         """Return one page of the requests that match a search, in the order of their ids (an assumption)."""
         if self.listing.is_arranged:
             found = self.rows(caller, search)
-            return self.page(found[search.offset : search.offset + search.page_size], len(found))
+            found_here = found[search.offset : search.offset + search.page_size]
+            return self.page(found_here, len(found), rules_once=search.rules_once)
         condition, values = self._condition(caller, search)
         (total,) = self._state.rows(f"SELECT count(*) FROM {MARKED} WHERE {condition}", *values)[0]
         rows = self._state.rows(
             f"{_ROWS} WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
             *(*values, search.page_size, search.offset),
         )
-        return self.page(rows, total)
+        return self.page(rows, total, rules_once=search.rules_once)
 
-    def page(self, rows: Sequence[sqlite3.Row], total: int) -> dict[str, Any]:
-        """Return one page of a listing."""
-        return omit_empty(result=[self.envelope(row) for row in rows], totalItems=self.listing.total(total))
+    def page(self, rows: Sequence[sqlite3.Row], total: int, *, rules_once: bool = False) -> dict[str, Any]:
+        """
+        Return one page of a listing.
 
-    def envelope(self, row: sqlite3.Row) -> dict[str, Any]:
-        """Return the envelope of a request."""
+        :param rules_once: whether each version of the rules is returned once, beside the requests.
+        """
+        envelopes, containers = self.served(self.envelopes(rows)), list[dict[str, str]]()
+        if rules_once:
+            envelopes, containers = share_rules(envelopes)
+        return omit_empty(result=envelopes, totalItems=self.listing.total(total), rulesContainers=containers)
+
+    def envelopes(self, rows: Sequence[sqlite3.Row]) -> list[dict[str, Any]]:
+        """Return the envelopes of requests."""
+        rules, behaviour = self._rules_of(rows), self.behaviour
+        return [
+            self._envelope(row, _fields_of(rules[row["id"]]) if behaviour.shows_rules(_is_pending(row)) else {})
+            for row in rows
+        ]
+
+    def _rules_of(self, rows: Sequence[sqlite3.Row]) -> dict[int, SignedRules]:
+        """Return the rules of requests, by id: of those in effect, what they were signed under."""
+        current = self._rules.current() if rows else None
+        hashes = {row["id"]: row["rules_hash"] for row in rows if not _is_pending(row)}
+        versions = self._rules.versions(filter(None, hashes.values()))
+        found = {row["id"]: versions.get(hashes.get(row["id"]) or "", current) for row in rows}
+        return {request_id: rules for request_id, rules in found.items() if rules}
+
+    def _envelope(self, row: sqlite3.Row, rules: Mapping[str, str]) -> dict[str, Any]:
         return build_envelope(
             row,
             self.signatures(row),
             external_id=self._users.external_id,
             network_is_hashed=self._state.get_setting("network_is_hashed", True),
+            rules=rules,
             status_words=self._state.get_setting("status_words", {}),
             metadata=self._state.get_setting(f"metadata {row['id']}", {}),
             replaced=self._state.get_setting(f"envelope {row['id']}", {}),
@@ -210,23 +216,53 @@ class WhitelistStore:
 
     def signatures(self, row: sqlite3.Row) -> list[sqlite3.Row]:
         """Return the signatures of a request, in the order in which they were made."""
-        return self._state.rows("SELECT * FROM signatures WHERE request_id = ? ORDER BY rowid", row["id"])
+        return self._state.rows(
+            "SELECT signatures.*, hashes FROM signatures JOIN signed_lists ON hash = list_hash "
+            "WHERE request_id = ? ORDER BY signatures.rowid",
+            row["id"],
+        )
 
-    def add_signature(
-        self, row: sqlite3.Row, caller: Caller, *, group: str, signature: str, comment: str, hashes: list[str]
+    def add_signatures(
+        self,
+        rows: Sequence[sqlite3.Row],
+        user_id: str,
+        *,
+        group: str,
+        signature: str,
+        comment: str,
+        hashes: list[str],
     ) -> None:
-        """Add the caller's signature, made for a group of approvers, to a request."""
-        self._state.write(
+        """Add a user's signature of a list of hashes, made for a group of approvers, to each of some requests."""
+        text, now = json.dumps(hashes), timestamp()
+        list_hash = hashlib.sha256(text.encode()).hexdigest()
+        self._state.write("INSERT OR IGNORE INTO signed_lists VALUES (?, ?)", list_hash, text)
+        self._state.write_many(
             "INSERT INTO signatures VALUES (?, ?, ?, ?, ?, ?, ?)",
-            *(row["id"], caller.user_id, group, signature, comment, json.dumps(hashes), timestamp()),
+            [(row["id"], user_id, group, signature, comment, list_hash, now) for row in rows],
+        )
+
+    def take_effect(self, rows: Sequence[sqlite3.Row]) -> None:
+        """Put requests into effect, under the rules that are in force."""
+        rules_hash = self._rules.current().hash
+        self._state.write_many(
+            "UPDATE whitelist SET status = ?, rules_hash = ? WHERE id = ?",
+            [(EFFECTIVE, rules_hash, row["id"]) for row in rows],
         )
 
     def set_status(self, request_id: str, status: str) -> None:
         """Set the status of a request; a deletion of it is no longer pending."""
         number = _parse_id(request_id)
-        if not self._state.write("UPDATE whitelist SET status = ? WHERE id = ?", status, number):
+        rules_hash = None if status == PENDING else self._rules.current().hash
+        if not self._state.write(
+            "UPDATE whitelist SET status = ?, rules_hash = coalesce(rules_hash, ?) WHERE id = ?",
+            *(status, rules_hash, number),
+        ):
             raise not_found(f"whitelisted address {request_id}")
         self.deletions.remove(number)
+
+    def pretend_status(self, request_id: int, status: str) -> None:
+        """Set the status of a request, and nothing else."""
+        self._state.write("UPDATE whitelist SET status = ? WHERE id = ?", status, request_id)
 
     def change(self, request_id: str, fields: dict[str, Any]) -> None:
         """Change fields of a request, and thereby its payload and hash."""
@@ -284,10 +320,6 @@ class WhitelistStore:
     def set_behaviour(self, behaviour: Behaviour) -> None:
         """Set how the service treats the requests that are created from now on."""
         self._state.set_setting("whitelist_behaviour", behaviour.model_dump())
-
-    def set_approvers(self, branches: list[dict[str, Any]] | None) -> None:
-        """Set who must sign the requests that are created from now on."""
-        self._state.set_setting("approvers", branches)
 
     def set_currencies(self, currencies: list[str]) -> None:
         """Set the active currencies."""
@@ -352,7 +384,9 @@ def _parse_id(text: str) -> int:
     return int(text)
 
 
-def _default_approvers(fields: dict[str, Any]) -> list[dict[str, Any]]:
-    # With both linked lists other thresholds apply; the numbers are assumptions.
-    both = fields.get("linkedInternalAddressIds") and fields.get("linkedWalletIds")
-    return [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2 if both else 1}]}]
+def _is_pending(row: sqlite3.Row) -> bool:
+    return bool((row["deleted_from"] or row["status"]) == PENDING)
+
+
+def _fields_of(rules: SignedRules) -> dict[str, str]:
+    return {"rulesContainer": rules.container, "rulesSignatures": rules.signatures}

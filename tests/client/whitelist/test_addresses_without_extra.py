@@ -43,18 +43,18 @@ def read(rows: Sequence[tuple[str, ...]], *, check_addresses: bool = True) -> Wh
 
 def test_a_file_counts_the_addresses_that_could_not_be_verified() -> None:
     pytest.importorskip("bip_utils")
-    assert (read(ROWS).unverified, read(ROWS).unverified_text) == (0, "")
+    assert (read(ROWS).unchecked, read(ROWS).unchecked_text) == (0, "")
     file = read(ROWS + UNKNOWN[:3])
-    assert (file.unverified, file.unverified_chains) == (3, ("XYZ", "B"))
-    assert file.unverified_text == "addresses: 3 of 4 could not be verified (XYZ, B)"
+    assert (file.unchecked, file.unchecked_chains) == (3, ("XYZ", "B"))
+    assert file.unchecked_text == "addresses: 3 of 4 could not be checked (XYZ, B)"
     many = read(ROWS + UNKNOWN + [("g", "G", "G", "")])
-    assert many.unverified_text == "addresses: 7 of 8 could not be verified (XYZ, B, C, D, E, ...)"
+    assert many.unchecked_text == "addresses: 7 of 8 could not be checked (XYZ, B, C, D, E, ...)"
 
 
 def test_without_the_extra_a_file_says_that_nothing_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "is_installed", lambda: False)
     file = read(ROWS + UNKNOWN)
-    assert file.unverified == len(file.rows) == 7
-    assert file.unverified_text == "addresses were not checked: the extra 'addresses' is not installed"
+    assert file.unchecked == len(file.rows) == 7
+    assert file.unchecked_text == "addresses were not checked: the extra 'addresses' is not installed"
     unchecked = read(ROWS + UNKNOWN, check_addresses=False)
-    assert (unchecked.unverified, unchecked.unverified_text) == (0, "")
+    assert (unchecked.unchecked, unchecked.unchecked_text) == (0, "")

@@ -99,9 +99,9 @@ def test_without_a_comment_or_a_description_nothing_is_signed(approver: SignedIn
     [
         ({"label": "Other"}, "label"),
         ({"address": "0x" + "b" * 40}, "address"),
-        ({"address": "0x" + "A" * 40}, r"address \(unclear\)"),
+        ({"address": "0x" + "A" * 40}, r"address \(unclear: asked for '.*', shown "),
         ({"blockchain": "BTC"}, "blockchain"),
-        ({"memo": "1"}, r"memo \(unclear\)"),
+        ({"memo": "1"}, r"memo \(unclear: asked for '.*', shown "),
         ({"linked_internal_address_ids": ["9"]}, "linked_internal_address_ids"),
         ({"linked_wallet_ids": ["9"]}, "linked_wallet_ids"),
     ],
@@ -111,6 +111,19 @@ def test_a_request_that_differs_is_not_signed(approver: SignedInApprover, asked:
     with pytest.raises(CustodyRequestError, match=f"{number} is not what was asked for: {named}"):
         approver.approve(expected={number: request(**asked)})
     assert approver.sent == 0
+
+
+def test_both_values_are_shown_and_bounded(approver: SignedInApprover) -> None:
+    number = approver.create()
+    with pytest.raises(CustodyRequestError) as caught:
+        approver.approve(expected={number: request(address="0x" + "b" * 40, label="y" * 900)})
+    shown = approver.expected[number]
+    assert f"address (asked for '0x{'b' * 40}', shown '{shown.address}')" in caught.value.message
+    assert f"label (asked for '{'y' * 120}…', shown '{shown.label}')" in caught.value.message
+    with pytest.raises(
+        CustodyRequestError, match=r"\(unclear: asked for 0, 1, 2, 3, 4, \.\.\., shown nothing\); nothing"
+    ):
+        approver.approve(expected={number: request(linked_wallet_ids=[str(each) for each in range(9)])})
 
 
 @pytest.mark.parametrize(

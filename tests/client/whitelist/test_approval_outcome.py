@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from typing import Any
 
 import pytest
-from approver import APPROVE, FOR_APPROVAL, LISTING, ChangingSigner, NoSigner, SignedInApprover
+from approver import (
+    APPROVE,
+    FOR_APPROVAL,
+    LISTING,
+    ChangingSigner,
+    KeylessSigner,
+    NoSigner,
+    SignedInApprover,
+    current_hash,
+    request,
+    show_signed,
+    signing,
+)
 from cryptography.hazmat.primitives.asymmetric import ec
-from people import pem_of
 
 from airflow_custody.client import (
     CustodyConflictError,
@@ -18,8 +28,6 @@ from airflow_custody.client import (
     CustodyNotFoundError,
     CustodyOutcomeUnknownError,
 )
-from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist.approval_batch import message_to_sign
 
 # --- it was sent -------------------------------------------------------------------------------------------
 
@@ -47,6 +55,7 @@ def test_an_approval_lost_before_the_work_is_retryable(approver: SignedInApprove
 
 def test_an_outcome_that_cannot_be_confirmed_is_not_repeated(approver: SignedInApprover) -> None:
     approver.create()
+    approver.signer = KeylessSigner(approver)
     approver.sandbox.control.add_fault("drop", **APPROVE, work=True)
     approver.sandbox.control.add_fault("status", path="/users/me", status=404, times=None)
     with pytest.raises(CustodyOutcomeUnknownError) as caught:
@@ -64,6 +73,43 @@ def test_an_approval_neither_pending_nor_signed_afterwards_is_not_repeated(appro
         approver.approve()
     assert not caught.value.retryable
     assert "Trying again is safe" not in str(caught.value)
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_an_older_text_with_an_older_signature_is_no_confirmation(approver: SignedInApprover, compared: bool) -> None:
+    number, other = approver.create("a"), approver.create("b")
+    older = current_hash(approver, number)
+    text = approver.client.get_whitelist_request(number).wire.get("metadata") or {}
+    shown = signing(approver, [older])
+    approver.change_payload(number, label="Newer")
+    approver.expected[number] = request(label="Newer")
+    control = approver.sandbox.control
+
+    def show_the_older_one() -> None:
+        control.set_whitelist_metadata(number, payloadAsString=text.get("payloadAsString"), hash=older)
+        control.set_whitelist_envelope(number, signedAddress={"signatures": [shown]})
+
+    approver.sandbox.control.add_fault("drop", **APPROVE)
+    approver.signer = ChangingSigner(approver, show_the_older_one)
+    approver.lookup_wait = 5
+    match = f"another text than the one that was signed is shown now for whitelisting request {number}"
+    with pytest.raises(CustodyOutcomeUnknownError, match=match) as caught:
+        approver.approve(number, **({} if compared else {"expected": None}))
+    assert not caught.value.retryable
+    assert other not in str(caught.value)
+
+
+def test_two_ids_that_show_the_same_text_are_named(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = [approver.create("a"), approver.create("b"), approver.create("a")]
+    assert approver.approve(*numbers[:2]) == 2
+    assert "same text" not in caplog.text
+    numbers.append(approver.create("a"))
+    assert approver.approve(*numbers[2:]) == 2
+    (warned,) = [each for each in caplog.records if "same text" in each.getMessage()]
+    assert warned.levelname == "WARNING"
+    assert f"requests {numbers[2]}, {numbers[3]} show the same text" in warned.getMessage()
 
 
 # A page of a gateway in between: it may refuse what the service has taken.
@@ -246,27 +292,6 @@ def test_a_number_of_signatures_for_nothing_is_no_success(approver: SignedInAppr
     assert caught.value.retryable
 
 
-def signing(approver: SignedInApprover, hashes: list[str], *, user: str | None = None, key: Any = None) -> Any:
-    signer = PemSigner(lambda: pem_of(key or approver.person.key), name="k")
-    return {
-        "signature": {
-            "userId": user or approver.person.external_id,
-            "signature": base64.b64encode(signer.sign(message_to_sign(hashes))).decode(),
-        },
-        "hashes": hashes,
-    }
-
-
-def show_signed(approver: SignedInApprover, number: str, *signings: Any) -> None:
-    """Make the service show signatures, and a request that is not pending any more."""
-    approver.sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": list(signings)})
-    approver.sandbox.control.set_whitelist_status(number, "APPROVED")
-
-
-def current_hash(approver: SignedInApprover, number: str) -> str:
-    return str(approver.client.get_whitelist_request(number).hash)
-
-
 def test_an_earlier_signature_counts_only_over_the_current_hash(approver: SignedInApprover) -> None:
     number = approver.create()
     current = current_hash(approver, number)
@@ -306,6 +331,7 @@ def test_the_signature_of_another_user_is_not_this_users(approver: SignedInAppro
     # Among them is one whose external id is this user's number.
     for user in ("somebody@example.test", approver.person.id, approver.person.external_id.upper()):
         show_signed(approver, number, signing(approver, [current], user=user))
+        approver.signer = NoSigner()
         with pytest.raises(CustodyConflictError, match="not pending this user's approval"):
             approver.approve(earlier_try=True)
 
@@ -315,6 +341,7 @@ ME = {"id": "101", "tenantId": "1"}
 
 def test_the_external_id_is_found_in_a_trail(approver: SignedInApprover) -> None:
     number = approver.create()
+    approver.signer = KeylessSigner(approver)
     approver.sandbox.control.add_fault("status", path="/users/me", status=200, body={"result": ME}, times=None)
     approver.sandbox.control.add_fault("drop", **APPROVE, work=True)
     assert approver.person.id == ME["id"]
@@ -329,6 +356,7 @@ def test_the_external_id_is_found_in_a_trail(approver: SignedInApprover) -> None
 
 def test_without_an_external_id_a_retry_does_not_know(approver: SignedInApprover) -> None:
     number = approver.create()
+    approver.signer = KeylessSigner(approver)
     approver.approve()
     approver.sandbox.control.add_fault("status", path="/users/me", status=200, body={"result": ME}, times=None)
     approver.sandbox.control.set_whitelist_envelope(number, trails=[])

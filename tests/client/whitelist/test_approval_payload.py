@@ -21,28 +21,28 @@ from airflow_custody.client import (
     ("keys", "named"),
     [
         ({"tnParticipantID": "p"}, r"tnParticipantID \(not asked for\)"),
-        ({"tnParticipantID": 7}, r"tnParticipantID \(unclear\)"),
+        ({"tnParticipantID": 7}, r"tnParticipantID \(unclear"),
         ({"feeLimit": "1"}, r"feeLimit \(not asked for\)"),
         ({"feeLimit": ""}, r"feeLimit \(not asked for\)"),
         ({"": ""}, r" \(not asked for\)"),
         ({"network": "mainnet"}, r"network \(not asked for\)"),
         ({"addressType": "exchange"}, r"addressType \(not asked for\)"),
         ({"addressType": "Individual"}, r"addressType \(not asked for\)"),
-        ({"addressType": ["individual"]}, r"address_type \(unclear\)"),
+        ({"addressType": ["individual"]}, r"address_type \(unclear"),
         ({"contractType": "ERC20"}, r"contractType \(not asked for\)"),
         ({"memo": "7"}, r"memo \(not asked for\)"),
-        ({"memo": False}, r"memo \(unclear\)"),
-        ({"memo": []}, r"memo \(unclear\)"),
+        ({"memo": False}, r"memo \(unclear"),
+        ({"memo": []}, r"memo \(unclear"),
         ({"customerId": "c"}, r"customerId \(not asked for\)"),
-        ({"exchangeAccountId": 0}, r"exchange_account_id \(unclear\)"),
-        ({"linkedInternalAddresses": False}, r"linked_internal_address_ids \(unclear\)"),
-        ({"linkedInternalAddresses": {}}, r"linked_internal_address_ids \(unclear\)"),
-        ({"linkedInternalAddresses": ""}, r"linked_internal_address_ids \(unclear\)"),
+        ({"exchangeAccountId": 0}, r"exchange_account_id \(unclear"),
+        ({"linkedInternalAddresses": False}, r"linked_internal_address_ids \(unclear"),
+        ({"linkedInternalAddresses": {}}, r"linked_internal_address_ids \(unclear"),
+        ({"linkedInternalAddresses": ""}, r"linked_internal_address_ids \(unclear"),
         ({"linkedInternalAddresses": [{"id": "1"}]}, r"linkedInternalAddresses \(not asked for\)"),
         ({"linkedWallets": [{"id": 1}]}, r"linkedWallets \(not asked for\)"),
-        ({"linkedWallets": 0}, r"linked_wallet_ids \(unclear\)"),
-        ({"label": ["Treasury"]}, r"label \(unclear\)"),
-        ({"address": None}, r"address \(unclear\)"),
+        ({"linkedWallets": 0}, r"linked_wallet_ids \(unclear"),
+        ({"label": ["Treasury"]}, r"label \(unclear"),
+        ({"address": None}, r"address \(unclear"),
     ],
     ids=str,
 )
@@ -50,7 +50,7 @@ def test_what_nobody_asked_for_is_not_signed(approver: SignedInApprover, keys: d
     number = approver.create()
     approver.signer = NoSigner()
     approver.change_payload(number, **keys)
-    with pytest.raises(CustodyRequestError, match=f"{number} is not what was asked for: {named}; nothing was signed"):
+    with pytest.raises(CustodyRequestError, match=f"{number} is not what was asked for: {named}.*; nothing was signed"):
         approver.approve()
 
 
@@ -59,19 +59,19 @@ def test_what_nobody_asked_for_is_not_signed(approver: SignedInApprover, keys: d
     [
         ([{"id": 7, "limit": "1"}], r"linkedWallets.limit \(not asked for\)"),
         ([{"id": 7}, {"id": 8}], "linked_wallet_ids"),
-        ([{"id": 7}, {"id": 7}], r"linked_wallet_ids \(unclear\)"),
-        ([{"id": True}], r"linked_wallet_ids \(unclear\)"),
-        ([{"id": 7, "path": 1}], r"linked_wallet_ids \(unclear\)"),
-        ([{"id": "07"}], r"linked_wallet_ids \(unclear\)"),
-        ([{"name": "7"}], r"linked_wallet_ids \(unclear\)"),
-        ([7], r"linked_wallet_ids \(unclear\)"),
+        ([{"id": 7}, {"id": 7}], r"linked_wallet_ids \(unclear"),
+        ([{"id": True}], r"linked_wallet_ids \(unclear"),
+        ([{"id": 7, "path": 1}], r"linked_wallet_ids \(unclear"),
+        ([{"id": "07"}], r"linked_wallet_ids \(unclear"),
+        ([{"name": "7"}], r"linked_wallet_ids \(unclear"),
+        ([7], r"linked_wallet_ids \(unclear"),
     ],
     ids=str,
 )
 def test_every_key_of_a_link_is_accounted_for(approver: SignedInApprover, links: list[Any], named: str) -> None:
     number = approver.create(linked_wallet_ids=["7"])
     approver.change_payload(number, linkedWallets=links)
-    with pytest.raises(CustodyRequestError, match=f"{number} is not what was asked for: {named}; nothing was signed"):
+    with pytest.raises(CustodyRequestError, match=f"{number} is not what was asked for: {named}.*; nothing was signed"):
         approver.approve()
     assert approver.sent == 0
 
@@ -115,7 +115,7 @@ def test_a_letter_that_only_looks_like_that_of_a_chain_is_not_signed(approver: S
     with pytest.raises(CustodyRequestError, match="blockchain"):
         approver.approve()
     approver.change_payload(number, currency="\u212asm")
-    with pytest.raises(CustodyRequestError, match=r"blockchain \(unclear\)"):
+    with pytest.raises(CustodyRequestError, match=r"blockchain \(unclear"):
         approver.approve()
     assert approver.sent == 0
 
@@ -194,7 +194,7 @@ def test_a_network_that_was_asked_for_is_compared_wherever_it_is(
         approver.approve(expected={number: request(network="testnet")})
     control.set_whitelist_envelope(number, network=None)
     if not is_hashed:
-        with pytest.raises(CustodyRequestError, match=r"network \(unclear\)"):
+        with pytest.raises(CustodyRequestError, match=r"network \(unclear"):
             approver.approve()
         control.set_whitelist_envelope(number)
     assert approver.sent == 0

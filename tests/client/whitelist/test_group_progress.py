@@ -47,7 +47,7 @@ def test_a_summary_counts_each_state_and_names_ten() -> None:
         "known); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4 more"
     )
     assert group.to_poll == [str(each) for each in range(1, 15)]
-    assert group.missing == ["1"]
+    assert group.lagging == ["1"]
     assert not group.is_done
 
 
@@ -57,7 +57,12 @@ def test_all_in_one_poll_need_no_confirmation() -> None:
     assert group.is_done
     assert not group.confirm()
     assert group.summary() == "2 of 2 whitelisting requests are in effect"
-    assert group.to_json() == {"state": "effective", "count": 2, "statuses": {"APPROVED": 1, "approved": 1}}
+    assert group.to_json() == {
+        "state": "effective",
+        "count": 2,
+        "statuses": {"APPROVED": 1, "approved": 1},
+        "verified": 0,
+    }
     json.dumps(group.to_json())
 
 
@@ -80,7 +85,7 @@ def test_what_was_in_effect_in_different_polls_is_confirmed() -> None:
 def test_all_that_will_not_take_effect_are_named_up_to_ten() -> None:
     group = group_of(20)
     poll(group, *["rejected"] * 12, *["pending"] * 8)
-    failure = group.failure() or ""
+    failure = str(group.failure())
     assert failure.startswith(
         "12 of 20 whitelisting requests will not take effect: whitelisting request 0 was rejected"
     )
@@ -94,19 +99,19 @@ def test_each_has_its_own_time_of_being_missing() -> None:
     poll(group, None, "pending")
     clock.now = 20
     poll(group, None, None)
-    assert group.missing_for == 20
+    assert group.patience == 10
     assert group.failure() is None
     clock.now = 31
     poll(group, None, None)
-    assert group.failure() == (
+    assert str(group.failure()) == (
         "1 of 2 whitelisting requests will not take effect: whitelisting request 0 does not exist: it has not been "
         "listed for 31 s"
     )
-    group.forget_missing(["0", "7"])
+    group.forget_lagging(["0", "7"])
     poll(group, None, None)
     assert group.failure() is None
     clock.now = 52
-    group.forget_missing()
+    group.forget_lagging()
     poll(group, None, None)
     assert group.failure() is None
 

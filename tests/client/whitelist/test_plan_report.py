@@ -114,7 +114,7 @@ def test_no_value_breaks_out_of_its_cell(text: str) -> None:
     cells = assert_harmless(plan_to_markdown(hostile), 2)
     assert cells[0][:3] == ["create", "ETH", ADDRESS]
     table = plan_to_table(hostile, all_rows=True)
-    assert len(table.splitlines()) == 5
+    assert len(table.splitlines()) == 6
     assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs") for each in table.replace("\n", ""))
     json.dumps(plan_to_json(hostile))
 
@@ -182,6 +182,8 @@ def test_reads_well() -> None:
         "## Whitelist plan: `treasury.yaml`\n\n"
         "Service: `https://custody.example.com`\n\n"
         "**Creates 1 whitelisting request and deletes 1.**\n\n"
+        "Signatures are not verified. No super-administrators' keys are pinned: what is whitelisted is the service's "
+        "word.\n\n"
         f"Plan hash: `{found.plan_hash}`\n\n| State | Rows | Meaning |\n"
     )
     assert "| unchanged | 1 |" in report
@@ -193,9 +195,11 @@ def test_reads_well() -> None:
     )
     assert cells[3][2:] == ["rX", "", "", "", "3713", "its payload is not JSON."]
     table = plan_to_table(found).splitlines()
-    assert table[0] == "1 create, 1 pending, 1 unchanged, 1 differs, 1 undeclared, 0 rejected, 1 unreadable."
-    assert [line.split()[0] for line in table[2:-1]] == ["differs", "undeclared", "create", "unreadable", "pending"]
-    assert "label: file 'Treasury', service 'Cold'" in table[2]
+    assert (
+        table[0] == "1 create, 1 pending, 1 unchanged, 1 differs, 1 undeclared, 0 rejected, 1 unreadable, 0 unverified."
+    )
+    assert [line.split()[0] for line in table[3:-1]] == ["differs", "undeclared", "create", "unreadable", "pending"]
+    assert "label: file 'Treasury', service 'Cold'" in table[3]
     assert table[-1] == f"Plan hash: {found.plan_hash}"
     assert len(plan_to_table(found, all_rows=True).splitlines()) == len(table) + 1
     data = plan_to_json(found)
@@ -203,6 +207,7 @@ def test_reads_well() -> None:
         "plan_hash": found.plan_hash,
         "service": "https://custody.example.com",
         "file": "treasury.yaml",
+        "pinned": None,
         "counts": found.counts,
         "has_changes": True,
     }

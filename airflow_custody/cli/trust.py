@@ -1,0 +1,77 @@
+"""What is pinned, for people and for programs. Pure functions, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.text import sanitize
+from airflow_custody.client.timestamps import format_unix_time
+from airflow_custody.client.whitelist.trust_texts import NOT_PINNED
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedRules
+
+#: What a command says that finds nothing pinned.
+NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
+#: Where the settings of ``--base-url`` come from.
+OPTIONS = "--base-url"
+_MAX_SHOWN = 10
+
+
+def how_to_pin(source: str | None) -> str:
+    """
+    Say how keys are pinned.
+
+    :param source: where the settings come from, as the client has it: ``--base-url`` or an Airflow connection.
+    """
+    how = (
+        "Give --superadmin-keys and --superadmin-minimum"
+        if source == OPTIONS
+        else f"Set superadmin_keys and superadmin_minimum in {source or 'the connection'}"
+    )
+    return f"{how}. Get the keys from the people who hold them, not from the service."
+
+
+def some_text(texts: Iterable[str], limit: int = 80) -> str:
+    """Return texts in words, each of them short and not all of many: what comes after them stays in sight."""
+    shown = [sanitize(each, limit) for each in texts]
+    rest = f" and {len(shown) - _MAX_SHOWN} more" if len(shown) > _MAX_SHOWN else ""
+    return ", ".join(shown[:_MAX_SHOWN]) + rest
+
+
+def date_text(seconds: int) -> str | None:
+    """Return a Unix time as an ISO 8601 date in UTC; None if there is none, or none that can be a date."""
+    return format_unix_time(seconds) if seconds else None
+
+
+def pins_to_json(pins: VerificationPins) -> dict[str, Any]:
+    """Return pins as plain JSON data, by the names that a connection has for them."""
+    return {
+        "superadmin_keys": list(pins.superadmin_keys),
+        "fingerprints": list(pins.fingerprints),
+        "superadmin_minimum": pins.superadmin_minimum,
+        "networks": None if pins.networks is None else sorted(pins.networks),
+        "allow_legacy_signatures": pins.allow_legacy_signatures,
+        "rules_not_before": pins.rules_not_before,
+    }
+
+
+def pins_text(pins: VerificationPins) -> str:
+    """Return pins in words."""
+    keys = some_text(pins.fingerprints)
+    networks = "any network" if pins.networks is None else f"networks {some_text(sorted(pins.networks), 40)}"
+    legacy = "legacy signatures count" if pins.allow_legacy_signatures else "legacy signatures do not count"
+    floor = "rules of any age" if pins.rules_not_before is None else f"rules from {date_text(pins.rules_not_before)} on"
+    number = len(pins.fingerprints)
+    return f"{pins.superadmin_minimum} of {number} pinned keys must sign ({keys}); {networks}, {legacy}, {floor}"
+
+
+def rules_to_json(rules: VerifiedRules) -> dict[str, Any]:
+    """Return verified rules as plain JSON data."""
+    return {
+        "sha256": rules.sha256,
+        "timestamp": rules.timestamp,
+        "date": date_text(rules.timestamp),
+        "signed_by": list(rules.signed_by),
+    }

@@ -1,0 +1,94 @@
+"""What is expected of whitelisting requests, as a DAG says it, and whether they ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.arguments import describe, refuse_missing
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, fetch_items
+from airflow_custody.client.whitelist.review import compare, envelope_faults
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.progress import ListedRequest
+
+
+def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> dict[str, WhitelistRequest]:
+    """
+    Return what is expected of each request, by its id.
+
+    :param ids: the requests' ids.
+    :param expected: what the create task pushed as ``request``, a list of these, or the same fields by hand. Each entry
+        needs the key ``id``, unless there is one request and one entry.
+    :param consequence: what an error ends with: that nothing was signed, say.
+    :raises CustodyRequestError: if it is anything else, or says nothing.
+    """
+    if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
+        raise CustodyRequestError(
+            "'expected' must be what the create task pushed as 'request', or a list of these, not "
+            f"{describe(expected)}; {consequence}"
+        )
+    descriptions = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
+    if isinstance(expected, str) or not any(descriptions):
+        raise CustodyRequestError(
+            f"'expected' does not say what the requests must ask for (did a template render to nothing?); {consequence}"
+        )
+    found: dict[str, WhitelistRequest] = {}
+    for description in descriptions:
+        if not isinstance(description, Mapping) or not all(isinstance(name, str) for name in description):
+            raise CustodyRequestError(f"'expected' must hold what the create task pushed as 'request'; {consequence}")
+        fields = dict(description)
+        for name, value in fields.items():
+            refuse_missing(f"expected[{name!r}]", value, advice=". Leave the key out if it is not meant")
+        if "id" in fields:
+            number = check_request_id(fields.pop("id"), "an id in 'expected'")
+        elif len(ids) == len(descriptions) == 1:
+            number = ids[0]
+        else:
+            raise CustodyRequestError(
+                f"an entry of 'expected' does not say which request it is for; {consequence}",
+                advice="With several requests, each entry of the list needs the key 'id'.",
+            )
+        if number in found:
+            raise CustodyRequestError(f"'expected' names an id twice; {consequence}")
+        try:
+            found[number] = WhitelistRequest(**fields)
+        except CustodyRequestError as error:
+            raise CustodyRequestError(f"'expected' of {number}: {error.message}; {consequence}") from None
+    return found
+
+
+def compare_listed(request: WhitelistRequest, listed: ListedRequest, accepted: Collection[str] = ()) -> tuple[str, ...]:
+    """
+    Compare a request that is in effect with what is expected of it, all of it.
+
+    If it was verified, by its signed text alone: a field that no signature covers is no match. Otherwise by its payload
+    and the hash that the service gives for it.
+
+    :param request: what is expected.
+    :param listed: the request, as it is listed.
+    :param accepted: keys of the payload that may have a value although nothing is said about them.
+    :return: the fields that were compared although no signature covers them.
+    :raises CustodyRequestError: if it is not what is expected; the error names the fields.
+    :raises CustodyResponseError: if its payload cannot be read.
+    """
+    envelope = listed.envelope
+    if envelope is None:
+        raise CustodyRequestError("a request that is not listed cannot be compared")
+    payload = envelope.payload() if listed.verified is None else listed.verified.fields
+    comparison = compare(request, payload, network=envelope.network)
+    faults, accepting = comparison.refusal(accepted)
+    if faults:
+        raise CustodyRequestError(
+            f"whitelisting request {envelope.id} is not what was asked for: {faults}",
+            advice=accepting and f"If it may be so {accepting}",
+        )
+    if contradictions := envelope_faults(envelope, payload, request, accepted=accepted):
+        raise CustodyRequestError(
+            f"whitelisting request {envelope.id} contradicts itself or what was asked for: {'; '.join(contradictions)}"
+        )
+    unsigned = list(comparison.outside)
+    if request.visibility_group_id is not None:
+        unsigned.append("visibility_group_id")
+    return tuple(unsigned)

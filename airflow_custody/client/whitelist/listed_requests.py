@@ -1,0 +1,121 @@
+"""
+What is known of a request that the service lists: what it asks for, whether it is in effect, whether that is proved.
+
+Pure functions, no I/O. Without pinned keys nothing is verified, and all of it is the service's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.errors import CustodyError, CustodyVerificationError
+from airflow_custody.client.text import read_number, sanitize
+from airflow_custody.client.whitelist.matching import Listed, Unreadable, match, match_respelled
+from airflow_custody.client.whitelist.matching_index import RequestIndex
+from airflow_custody.client.whitelist.progress import has_status
+
+if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.listing import Listing
+    from airflow_custody.client.whitelist.matching import Match
+    from airflow_custody.client.whitelist.matching_index import Group
+    from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.whitelist.plan import State
+
+    Compare = Callable[[WhitelistRequest, Listed, Collection[str]], Match | None]
+
+
+def read_listed(
+    envelope: WhitelistEnvelope,
+    listing: Listing,
+    effective_statuses: Collection[str] | None,
+    rejected_statuses: Collection[str],
+) -> Listed | Unreadable:
+    """
+    Read a request, and verify it if keys are pinned.
+
+    What the service shows as settled must be signed as the rules ask; of what is pending, each signature that is there
+    must be valid. What was rejected needs no proof: nobody relies on it.
+
+    :param envelope: the request.
+    :param listing: the listing that it is in.
+    :param effective_statuses: status words of requests in effect; None: not being pending is enough.
+    :param rejected_statuses: status words of rejected requests.
+    :return: what is known of it; ``unverified``, with what it claims, if signatures do not prove it.
+    :raises CustodyConfigurationError: if the extra ``signing`` is missing, which verifying needs.
+    """
+    if read_number(envelope.id, MAX_ID) is None:
+        return Unreadable(envelope, f"whitelisting request {sanitize(envelope.id, 40)} has an id that is no number")
+    try:
+        payload: Mapping[str, Any] = envelope.payload()
+    except CustodyError as error:
+        return Unreadable(envelope, error.message)
+    address = payload.get("address")
+    if not isinstance(address, str) or not address.strip():
+        return Unreadable(envelope, f"whitelisting request {sanitize(envelope.id, 40)} has no address in its payload")
+    state = _state(envelope, listing, effective_statuses, rejected_statuses)
+    if listing.verifier is None or state == "rejected":
+        return Listed(envelope, payload, state)
+    try:
+        if state == "pending":
+            signatures = listing.verifier.verify_signatures(envelope.wire)
+            return Listed(envelope, payload, state, is_unsigned=not signatures.user_ids)
+        # Of what was signed in a legacy form, only what the signatures cover.
+        verified = listing.verifier.verify(envelope.wire)
+    except CustodyVerificationError as error:
+        return Listed(envelope, payload, "unverified", why=error.reason)
+    return Listed(envelope, verified.fields, state, omitted=verified.omitted)
+
+
+def _state(
+    envelope: WhitelistEnvelope,
+    listing: Listing,
+    effective_statuses: Collection[str] | None,
+    rejected_statuses: Collection[str],
+) -> State:
+    if has_status(envelope, rejected_statuses):
+        return "rejected"
+    if listing.is_effective(envelope, effective_statuses):
+        return "unchanged"
+    return "differs" if listing.is_settled(envelope) else "pending"
+
+
+class Claims:
+    """
+    Requests that do not verify, by what they claim.
+
+    A claim may be a reason not to create, and nothing else: it takes no row from a request that verifies.
+
+    :param requests: the requests.
+    """
+
+    def __init__(self, requests: Iterable[Listed]) -> None:
+        self._index = RequestIndex(requests)
+
+    def find(self, request: WhitelistRequest, accepted: Collection[str], *, has_own_label: bool) -> Listed | None:
+        """
+        Return a request that claims to be what a row asks for, or may mean it: one that no row has, if there is one.
+
+        :param request: what the row asks for.
+        :param accepted: as for :func:`match`.
+        :param has_own_label: whether the label is no other row's. Then it is enough that it is the same: the address
+            may be the lie.
+        :return: the request; None if there is none.
+        """
+        for is_free in (True, False):
+            for group, compare in self._groups(request):
+                for listed in group.free() if is_free else group:
+                    if compare(request, listed, accepted):
+                        return listed
+        return next(self._index.has_label(request), None) if has_own_label else None
+
+    def _groups(self, request: WhitelistRequest) -> Iterator[tuple[Group, Compare]]:
+        """Yield groups of requests, the likeliest first, and what compares them with a row."""
+        exact = self._index.exact_groups(request)
+        bucket = self._index.without_memo(request)
+        without_memo = [*bucket.labelled(request), *bucket.groups(request)] if bucket else []
+        yield from ((each, match) for each in (*exact, *without_memo))
+        yield from ((each, match_respelled) for each in self._index.alike(request))
+        yield from ((each, match_respelled) for each in self._index.respelled(request))

@@ -1,0 +1,50 @@
+"""The rules in a listing of whitelisting requests: each row gets those it names, and rows share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from airflow_custody.client.whitelist.envelopes import WireEnvelope
+
+
+class ListedRules:
+    """
+    The rules in one listing, page by page.
+
+    A page may have them once, beside its rows, under a label that rows name. No signature covers the label, and how it
+    is made is not known: it is compared, and nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._shared: dict[str, str] = {}
+
+    def add_to(self, rows: Iterable[WireEnvelope], containers: object) -> None:
+        """
+        Give the rows of a page the rules that they name, and make equal rules one object, also with the page before.
+
+        A row that names a label which is absent, or there twice, has none. A row with rules of its own keeps these.
+
+        :param rows: the rows. They are changed.
+        :param containers: the page's ``rulesContainers``.
+        """
+        entries = _by_label(containers)
+        known, self._shared = self._shared, {}
+        for row in rows:
+            label = row.get("rulesContainerHash")
+            if not row.get("rulesContainer") and isinstance(label, str) and (entry := entries.get(label)) is not None:
+                row["rulesContainer"] = entry.get("rulesContainer")
+                row["rulesSignatures"] = entry.get("rulesSignatures")
+            for name in ("rulesContainer", "rulesSignatures"):
+                text = row.get(name)
+                if isinstance(text, str):
+                    row[name] = self._shared.setdefault(text, known.get(text, text))
+
+
+def _by_label(containers: object) -> dict[str, dict[str, Any] | None]:
+    """Return the entries by label; None for a label that is there twice."""
+    found: dict[str, dict[str, Any] | None] = {}
+    for each in containers if isinstance(containers, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("hash"), str) and each["hash"]:
+            found[each["hash"]] = None if each["hash"] in found else each
+    return found

@@ -1,0 +1,141 @@
+"""
+A strict reader of protobuf messages, as the signed rules need it: no recursion by data, no value read in two ways.
+
+Where the wire format lets a reader choose, this one refuses: a singular field that comes twice, a known field of
+another wire type, groups, numbers that do not fit. Unknown fields are skipped, as the service's messages may grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
+_MAX_VARINT_BYTES = 10
+_MAX_FIELD_NUMBER = (1 << 29) - 1
+# What stands above the low 31 bits of a negative value: it has all 64.
+_NEGATIVE_ENUM = (1 << 33) - 1
+_MAX_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
+
+
+class ProtobufError(ValueError):
+    """Raised when bytes are not a message; says why."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """
+    A field of a message.
+
+    :param name: its name.
+    :param kind: what its values are.
+    :param repeated: whether it may come several times. Default False.
+    :param message: the fields of its values, by number, if these are messages.
+    """
+
+    name: str
+    kind: Literal["string", "bytes", "uint32", "uint64", "enum", "message"]
+    repeated: bool = False
+    message: Mapping[int, Field] | None = None
+
+    @property
+    def default(self) -> Any:
+        """The value if it is absent."""
+        return [] if self.repeated else {"string": "", "bytes": b""}.get(self.kind, 0)
+
+
+Message = Mapping[int, Field]
+
+
+def messages(name: str, message: Message) -> Field:
+    """Return a repeated field of messages."""
+    return Field(name, "message", repeated=True, message=message)
+
+
+def read_message(data: bytes, message: Message) -> dict[str, Any]:
+    """
+    Return the values of a message's fields by name; an absent one is 0, empty, or an empty list.
+
+    :param data: the message's bytes.
+    :param message: its fields, by number.
+    :raises ProtobufError: if it is not such a message.
+    """
+    found: dict[str, Any] = {}
+    for number, wire_type, value in _fields(data):
+        field = message.get(number)
+        if field is None:
+            continue
+        if field.repeated:
+            found.setdefault(field.name, []).extend(_values(field, wire_type, value))
+        elif field.name in found:
+            raise ProtobufError(f"its field {field.name} comes twice")
+        else:
+            found[field.name] = _value(field, wire_type, value)
+    return {field.name: field.default for field in message.values()} | found
+
+
+def _values(field: Field, wire_type: int, value: Any) -> list[Any]:
+    if wire_type == _BYTES and field.kind in _MAX_NUMBERS:  # packed
+        numbers, position = [], 0
+        while position < len(value):
+            number, position = _varint(value, position)
+            numbers.append(_value(field, _VARINT, number))
+        return numbers
+    return [_value(field, wire_type, value)]
+
+
+def _value(field: Field, wire_type: int, value: Any) -> Any:
+    maximum = _MAX_NUMBERS.get(field.kind)
+    if wire_type != (_BYTES if maximum is None else _VARINT):
+        raise ProtobufError(f"its field {field.name} has the wire type {wire_type}")
+    if maximum is not None and value > maximum:
+        raise ProtobufError(f"its field {field.name} is larger than a {field.kind}")
+    # Of a larger number other readers keep the low 32 bits, which may be another value.
+    if field.kind == "enum" and value >> 31 not in (0, _NEGATIVE_ENUM):
+        raise ProtobufError(f"its field {field.name} is no value of an enum")
+    if field.message is not None:
+        return read_message(value, field.message)
+    if field.kind == "string":
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise ProtobufError(f"its field {field.name} is not UTF-8") from None
+    return value
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
+    """Yield number, wire type and value of each field: a number if it is a varint, else bytes."""
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
+        number, wire_type = key >> 3, key & 7
+        if not 1 <= number <= _MAX_FIELD_NUMBER:
+            raise ProtobufError("a field has a number that there is not")
+        if wire_type == _VARINT:
+            value, position = _varint(data, position)
+            yield number, wire_type, value
+            continue
+        if wire_type == _BYTES:
+            size, position = _varint(data, position)
+        elif wire_type in _FIXED_SIZES:
+            size = _FIXED_SIZES[wire_type]
+        else:
+            raise ProtobufError(f"a field has the wire type {wire_type}, which is not read")
+        if size > len(data) - position:
+            raise ProtobufError("it ends within a field")
+        yield number, wire_type, data[position : position + size]
+        position += size
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return the number that begins at a position, and the position after it."""
+    value = 0
+    for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if value >> 64:
+                raise ProtobufError("a number is larger than 64 bits")
+            return value, position + index + 1
+    raise ProtobufError("a number does not end")

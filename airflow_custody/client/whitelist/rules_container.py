@@ -1,0 +1,224 @@
+"""The signed rules: users with their keys, groups, and who must sign for which chain. Read from protobuf."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from airflow_custody.client.public_keys import PublicKey, read_public_keys
+from airflow_custody.client.text import ascii_lower
+from airflow_custody.client.whitelist.protobuf import Field, Message, ProtobufError, messages, read_message
+
+#: Maximum size of a container in bytes; a larger one is refused unread.
+MAX_CONTAINER_BYTES = 4 * 1024 * 1024
+#: Maximum size of the signatures of a container in bytes; a larger one is refused unread.
+MAX_SIGNATURES_BYTES = 64 * 1024
+#: Maximum number of signatures of a container: each is tried with each pinned key, before anything about it is known.
+MAX_RULES_SIGNATURES = 32
+# A P-256 key in PEM has 178 characters.
+_MAX_PEM_LENGTH = 1000
+_INTERNAL_WALLET = 1
+
+_PROPERTIES = Field("properties", "bytes", repeated=True)
+_THRESHOLDS: Message = {1: messages("thresholds", {1: Field("group", "string"), 2: Field("minimum", "uint32")})}
+_USER: Message = {
+    1: Field("id", "string"),
+    2: Field("key", "string"),
+    3: Field("roles", "enum", repeated=True),
+    4: _PROPERTIES,
+}
+_GROUP: Message = {1: Field("id", "string"), 2: Field("users", "string", repeated=True), 3: _PROPERTIES}
+_LINE: Message = {
+    1: messages("cells", {1: Field("type", "enum"), 2: Field("payload", "bytes")}),
+    2: messages("parallel", _THRESHOLDS),
+    3: _PROPERTIES,
+}
+_RULE: Message = {
+    1: Field("currency", "string"),
+    2: messages("parallel", _THRESHOLDS),
+    3: _PROPERTIES,
+    4: Field("network", "string"),
+    5: messages("lines", _LINE),
+}
+_CONTAINER: Message = {
+    1: messages("users", _USER),
+    2: messages("groups", _GROUP),
+    3: Field("minimumDistinctUserSignatures", "uint32"),
+    4: Field("minimumDistinctGroupSignatures", "uint32"),
+    6: messages("rules", _RULE),
+    8: Field("enforcedRulesHash", "string"),
+    9: _PROPERTIES,
+    10: Field("timestamp", "uint64"),
+    11: Field("minimumCommitmentSignatures", "uint32"),
+    12: Field("engineIdentities", "string", repeated=True),
+    13: Field("hsmSlotId", "uint32"),
+}
+#: What a cell's payload says, by the cell's type; of the others it says nothing.
+_CELLS: Mapping[int, Message] = {
+    1: {1: Field("path", "string")},
+    2: {1: Field("address", "string"), 2: Field("path", "string")},
+    4: {1: Field("label", "string")},
+    5: {1: Field("address", "string"), 2: Field("memo", "string")},
+}
+_SIGNATURE: Message = {1: Field("user", "string"), 2: Field("signature", "bytes"), 3: Field("comment", "string")}
+_SIGNATURES: Message = {1: messages("signatures", _SIGNATURE)}
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """
+    How many users of a group must sign.
+
+    :param group_id: the group's id.
+    :param minimum: how many; 0 in the rules counts as 1.
+    """
+
+    group_id: str
+    minimum: int
+
+
+#: Groups that must all sign, each with as many users as it says.
+Path = tuple[Threshold, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    Other paths of a rule for an address with one linked wallet.
+
+    :param wallet_path: the wallet's path; empty: the line is for something else.
+    :param paths: the paths, any one of which is enough.
+    """
+
+    wallet_path: str
+    paths: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """
+    Who must sign for a chain.
+
+    :param currency: the chain; empty: those without a rule of their own.
+    :param network: its network; empty: any.
+    :param paths: the paths, any one of which is enough.
+    :param lines: what replaces them for an address with one linked wallet.
+    """
+
+    currency: str
+    network: str
+    paths: tuple[Path, ...]
+    lines: tuple[Line, ...] = ()
+
+
+@dataclass
+class RulesContainer:
+    """
+    Signed rules.
+
+    :param sha256: the hash of their bytes, in hex.
+    :param timestamp: when they were made, in Unix seconds; 0: they do not say.
+    :param users: the users' keys in PEM, by the user's id.
+    :param groups: the ids of a group's users, by the group's id.
+    :param rules: the rules for addresses.
+    """
+
+    sha256: str
+    timestamp: int
+    users: Mapping[str, str]
+    groups: Mapping[str, frozenset[str]]
+    rules: tuple[Rule, ...]
+    _keys: dict[str, PublicKey | None] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def by_network(self) -> Mapping[str, Mapping[str, Sequence[Rule]]]:
+        """The rules by their currency, then by their network."""
+        found: dict[str, dict[str, list[Rule]]] = {}
+        for rule in self.rules:
+            found.setdefault(rule.currency, {}).setdefault(rule.network, []).append(rule)
+        return found
+
+    def key_of(self, user_id: str) -> PublicKey | None:
+        """
+        Return a user's key; None: there is no such user, or the key cannot be used.
+
+        Keys are read when they are needed: that of a user who signed nothing must not matter.
+        """
+        if user_id not in self.users:
+            return None
+        if user_id not in self._keys:
+            self._keys[user_id] = _read_key(self.users[user_id])
+        return self._keys[user_id]
+
+
+def _read_key(pem: str) -> PublicKey | None:
+    if len(pem) > _MAX_PEM_LENGTH:
+        return None
+    try:
+        (key,) = read_public_keys(pem)
+    except ValueError:  # also if there are several
+        return None
+    return key
+
+
+def read_container(data: bytes) -> RulesContainer:
+    """
+    Read rules.
+
+    :param data: the bytes that super-administrators have signed.
+    :raises ProtobufError: if they cannot be read, or something in them could be read in two ways.
+    """
+    found = read_message(data, _CONTAINER)
+    return RulesContainer(
+        sha256=hashlib.sha256(data).hexdigest(),
+        timestamp=found["timestamp"],
+        users={id_: user["key"] for id_, user in _by_id(found["users"], "user").items()},
+        groups={id_: frozenset(group["users"]) for id_, group in _by_id(found["groups"], "group").items()},
+        rules=tuple(
+            Rule(
+                "" if is_wildcard(each["currency"]) else each["currency"],
+                "" if is_wildcard(each["network"]) else each["network"],
+                _paths(each["parallel"]),
+                tuple(Line(_wallet_path(line["cells"]), _paths(line["parallel"])) for line in each["lines"]),
+            )
+            for each in found["rules"]
+        ),
+    )
+
+
+def read_signatures(data: bytes) -> list[bytes]:
+    """
+    Read the signatures of rules, as an envelope has them. Who made them is not read: no signature covers it.
+
+    :param data: the bytes of the message ``UserSignatures``.
+    :raises ProtobufError: if they cannot be read.
+    """
+    return [each["signature"] for each in read_message(data, _SIGNATURES)["signatures"]]
+
+
+def is_wildcard(name: str) -> bool:
+    """Tell whether a rule's currency or network stands for all."""
+    return not name or ascii_lower(name) == "any"
+
+
+def _by_id(found: list[dict[str, Any]], what: str) -> dict[str, dict[str, Any]]:
+    by_id: dict[str, dict[str, Any]] = {each["id"]: each for each in found}
+    if len(by_id) != len(found):
+        raise ProtobufError(f"two {what}s have the same id")
+    return by_id
+
+
+def _paths(parallel: list[dict[str, Any]]) -> tuple[Path, ...]:
+    return tuple(
+        tuple(Threshold(each["group"], max(1, each["minimum"])) for each in path["thresholds"]) for path in parallel
+    )
+
+
+def _wallet_path(cells: list[dict[str, Any]]) -> str:
+    """Return the path of a line's first cell, if it is for a wallet. All cells must be readable."""
+    payloads = [read_message(cell["payload"], _CELLS.get(cell["type"], {})) for cell in cells]
+    path: str = payloads[0]["path"] if cells and cells[0]["type"] == _INTERNAL_WALLET else ""
+    return path

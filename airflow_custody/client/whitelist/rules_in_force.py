@@ -1,0 +1,99 @@
+"""Verifying pending requests that the service shows without rules, by the rules in force."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.errors import CustodyError, CustodyVerificationError
+from airflow_custody.client.text import sanitize
+from airflow_custody.client.whitelist.verification import VerifiedSignatures, Verifier
+
+if TYPE_CHECKING:
+    from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.rules.models import WireRules
+
+
+_ADVICE = (
+    "Without rules, nobody can tell whether the signatures that it has are valid. See what 'custody check' says of the "
+    "rules, and ask those who run the service to show them on pending requests, or to this user with GET /rules."
+)
+
+
+class PendingVerifier(Verifier):
+    """
+    A client's verifier, which verifies pending requests also if the service shows no rules on them.
+
+    Whether it does is not published. The rules in force are got at most once, and only if a request needs them; they
+    must be signed as pinned, as any.
+
+    :param client: the client.
+    :param verifier: its verifier; what it remembers is shared.
+    """
+
+    def __init__(self, client: CustodyClient, verifier: Verifier) -> None:
+        super().__init__(verifier.pins)
+        self._signatures, self._rules = verifier._signatures, verifier._rules
+        self._client = client
+        self._in_force: WireRules | None = None
+        self._failure: CustodyError | None = None
+
+    @property
+    def rules_in_force(self) -> WireRules | None:
+        """The rules in force, signed as pinned; None: no request needed them, or they could not be used."""
+        return self._in_force
+
+    def fetch_for(self, envelopes: Iterable[Mapping[str, Any]]) -> None:
+        """
+        Get the rules in force, if one of these requests needs them. If that fails for good, it is that request's fault.
+
+        :param envelopes: the requests, as they came.
+        :raises CustodyError: if they cannot be got now.
+        """
+        if self._in_force is not None or self._failure is not None or not any(map(_needs_rules, envelopes)):
+            return
+        try:
+            rules = self._client.get_rules()
+            self.verify_rules(rules)
+        except CustodyError as error:
+            if error.transient:
+                raise
+            self._failure = error
+        else:
+            self._in_force = rules
+
+    def verify_signatures(
+        self, envelope: Mapping[str, Any], rules: Mapping[str, Any] | None = None
+    ) -> VerifiedSignatures:
+        """Verify as :meth:`Verifier.verify_signatures`; by default with the rules in force, if they were got."""
+        if rules is None and self._failure is not None and _needs_rules(envelope):
+            raise CustodyVerificationError(
+                f"whitelisting request {sanitize(envelope.get('id') or 'without an id', 40)} is not verified: it is "
+                f"shown without rules, and those in force cannot be used: {sanitize(self._failure.reason, 240)}",
+                advice=_ADVICE,
+            )
+        return super().verify_signatures(envelope, self._in_force if rules is None else rules)
+
+
+def verifier_for(client: CustodyClient, envelopes: Iterable[Mapping[str, Any]] = ()) -> PendingVerifier | None:
+    """
+    Return what verifies these requests, with the rules in force if one of them needs these.
+
+    :param client: the client.
+    :param envelopes: the requests, as they came. Default: none yet.
+    :return: the verifier; None: no keys are pinned.
+    :raises CustodyError: if the rules cannot be got now.
+    """
+    if client.verifier is None:
+        return None
+    verifier = PendingVerifier(client, client.verifier)
+    verifier.fetch_for(envelopes)
+    return verifier
+
+
+def _needs_rules(envelope: Mapping[str, Any]) -> bool:
+    """Tell whether a request is shown without rules, although it has signatures or names rules."""
+    if envelope.get("rulesContainer") or envelope.get("rulesSignatures"):
+        return False
+    address = envelope.get("signedAddress")
+    return bool(envelope.get("rulesContainerHash") or (isinstance(address, Mapping) and address.get("signatures")))

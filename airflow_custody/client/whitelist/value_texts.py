@@ -1,0 +1,32 @@
+"""What was asked for and what is shown, in words that an error may have: of any value, bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_custody.client.text import escape, sanitize
+
+# Whole, as people compare it: an address.
+_MAX_TEXT = 120
+_MAX_LINKS = 5
+
+
+def differing_values(asked: Any, shown: object) -> str:
+    """
+    Return two values in words. What cannot be seen is written out: it may be the difference.
+
+    :param asked: what was asked for: a text or a list of ids.
+    :param shown: what is shown instead, of whatever type; of links, their ids.
+    """
+    return f"asked for {_text(asked)}, shown {_text(shown)}"
+
+
+def _text(value: Any) -> str:
+    if value in (None, "", []):
+        return "nothing"
+    if isinstance(value, list):
+        ids = [each.get("id") if isinstance(each, dict) else each for each in value[:_MAX_LINKS]]
+        return ", ".join(sanitize(each, 40) for each in ids) + (", ..." if value[_MAX_LINKS:] else "")
+    if not isinstance(value, str):
+        return "a value of another type"
+    return f"'{escape(value[:_MAX_TEXT])}{'…' if value[_MAX_TEXT:] else ''}'"

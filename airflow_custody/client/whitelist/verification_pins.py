@@ -1,0 +1,101 @@
+"""What is trusted when signatures are verified."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.pin_settings import check_time
+from airflow_custody.client.public_keys import KeyTextError, PublicKey, read_public_keys
+from airflow_custody.client.text import sanitize
+
+
+@dataclass(frozen=True)
+class VerificationPins:
+    """
+    What is trusted: all of it comes from local configuration, and never from the service.
+
+    :param superadmin_keys: the super-administrators' public keys: PEM texts, each with one or more keys. They are P-256
+        keys, and each is given once.
+    :param superadmin_minimum: how many of these keys must have signed the rules: at least one, and at most all.
+    :param networks: names of the networks that are accepted, for all chains. Default None: any; then an address whose
+        signed text does not name its network needs the signatures that each of its chain's rules asks for.
+    :param allow_legacy_signatures: whether an address counts that was signed before its text had the keys
+        ``contractType`` or a linked address's ``label``; these are then not reported. Default False.
+    :param rules_not_before: Unix time in seconds, from 2009 to 2100, before which no rules count: older rules stay
+        validly signed for ever. Rules without a date do not count either then. Default None: any rules count.
+    :raises CustodyConfigurationError: if one of these is missing or wrong; ``setting`` names it.
+    """
+
+    superadmin_keys: str | Iterable[str]
+    superadmin_minimum: int
+    networks: Collection[str] | None = None
+    allow_legacy_signatures: bool = False
+    rules_not_before: int | None = None
+
+    def __post_init__(self) -> None:
+        keys = self._keys()
+        object.__setattr__(self, "superadmin_keys", tuple(key.pem for key in keys))
+        minimum: Any = self.superadmin_minimum
+        if not _is_whole(minimum) or not 1 <= minimum <= len(keys):
+            most = (
+                f"a whole number from 1 to {len(keys)}, the number of 'superadmin_keys'"
+                if len(keys) > 1
+                else "1, as 'superadmin_keys' has one key"
+            )
+            raise _wrong("superadmin_minimum", f"must be {most}, not {sanitize(repr(minimum), 40)}")
+        if self.networks is not None:
+            object.__setattr__(self, "networks", _names(self.networks))
+        if not isinstance(self.allow_legacy_signatures, bool):
+            raise _wrong("allow_legacy_signatures", "must be true or false")
+        if self.rules_not_before is not None and not _is_whole(self.rules_not_before):
+            raise _wrong("rules_not_before", "must be a Unix time in whole seconds")
+        check_time("rules_not_before", self.rules_not_before)
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The SHA-256 of each key's SubjectPublicKeyInfo, in hex, in the order given."""
+        return tuple(key.fingerprint for key in self.public_keys)
+
+    @cached_property
+    def public_keys(self) -> tuple[PublicKey, ...]:
+        """The keys, in the order given."""
+        return tuple(key for text in self.superadmin_keys for key in read_public_keys(text))
+
+    def _keys(self) -> tuple[PublicKey, ...]:
+        given: Any = self.superadmin_keys
+        texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise _wrong("superadmin_keys", "must be public keys in PEM")
+        keys: list[PublicKey] = []
+        for text in texts:
+            try:
+                keys += read_public_keys(text)
+            except KeyTextError as error:
+                raise _wrong("superadmin_keys", f"cannot be used: key {len(keys) + 1}: {error}") from None
+        for number, key in enumerate(keys, 1):
+            if (first := keys.index(key) + 1) != number:
+                raise _wrong("superadmin_keys", f"has the same key twice: key {first} and key {number}")
+        return tuple(keys)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    names = [given] if isinstance(given, str) else list(given) if isinstance(given, Collection) else []
+    if not names or not all(isinstance(each, str) and each and each == each.strip() for each in names):
+        raise _wrong(
+            "networks",
+            f"must be one or more names, without white space around them, not {sanitize(repr(given), 80)}",
+        )
+    # Their order says nothing.
+    return tuple(sorted(set(names)))
+
+
+def _wrong(setting: str, why: str) -> CustodyConfigurationError:
+    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)

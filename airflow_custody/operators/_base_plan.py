@@ -1,0 +1,76 @@
+"""The base of the operators that plan and apply a whitelist that is kept as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.arguments import check_names, check_settings, check_text
+from airflow_custody.client.text import count
+from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.operators._base import CustodyOperator
+from airflow_custody.operators._files import resolve_path
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+    from airflow_custody.client.whitelist.file import WhitelistFile
+    from airflow_custody.idempotency.apply_plan import PlanSettings
+
+
+class WhitelistFileTask(CustodyOperator):
+    """What planning and applying share: the file, and what a plan depends on besides."""
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        prune: bool = False,
+        dry_run_chains: Iterable[str] = (),
+        check_address: bool = True,
+        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        accept_fields: Iterable[str] = (),
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        check_settings(flags={"prune": prune, "check_address": check_address})
+        self.path = path
+        self.prune = prune
+        self.dry_run_chains = dry_run_chains
+        self.check_address = check_address
+        self.effective_statuses = effective_statuses
+        self.rejected_statuses = rejected_statuses
+        self.accept_fields = accept_fields
+        # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
+        self.multiple_outputs = True
+
+    def _push(self, context: Context, result: dict[str, Any]) -> None:
+        """Push to XCom what the task would return, before it fails or is skipped."""
+        for key, value in {**result, "return_value": result}.items():
+            context["ti"].xcom_push(key=key, value=value)
+
+    def _read_file(self, context: Context) -> WhitelistFile:
+        from airflow_custody.client.whitelist.addresses import is_installed
+        from airflow_custody.client.whitelist.file import read_whitelist_file
+
+        path = resolve_path(check_text("path", self.path), self, context)
+        file = read_whitelist_file(path, check_addresses=self.check_address)
+        self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), path, file.sha256)
+        if file.unchecked:
+            log = self.log.info if is_installed() else self.log.warning
+            log("%s: %s.", path, file.unchecked_text)
+        return file
+
+    def _settings(self) -> PlanSettings:
+        from airflow_custody.idempotency.apply_plan import PlanSettings
+
+        return PlanSettings(
+            prune=self.prune,
+            dry_run_chains=check_names("dry_run_chains", self.dry_run_chains, may_be_empty=True) or (),
+            effective_statuses=check_names("effective_statuses", self.effective_statuses),
+            rejected_statuses=check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or (),
+            accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or (),
+        )

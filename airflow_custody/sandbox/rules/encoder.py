@@ -1,0 +1,150 @@
+"""The protocol buffers in which rules, their signatures and addresses travel: a writer for these messages only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+# The wire types.
+_VARINT = 0
+_BYTES = 2
+
+_MAX_NUMBER = 2**64 - 1
+
+#: The numbers of the roles that users of the sandbox may have.
+ROLES = {
+    "REQUESTAPPROVER": 0,
+    "SUPERADMIN": 3,
+    "WHITELISTEDADDRESSCREATOR": 9,
+    "TPUSER": 10,
+    "WHITELISTEDADDRESSAPPROVER": 11,
+}
+_ADDRESS_TYPES = ("individual", "exchange", "baker", "contract", "stakepool", "validator", "node", "fiatprovider")
+_INTERNAL_WALLET = 1
+
+
+def encode_rules_container(
+    users: Iterable[Mapping[str, Any]],
+    groups: Mapping[str, Sequence[str]],
+    rules: Iterable[Mapping[str, Any]],
+    timestamp: int,
+) -> bytes:
+    """
+    Return a rules container.
+
+    :param users: each with `id`, `publicKey` in PEM and `roles` by their names; those without a number are left out.
+    :param groups: the ids of each group's users.
+    :param rules: as the control sets them.
+    :param timestamp: seconds since 1970.
+    """
+    return b"".join(
+        [
+            *(encode_user(each) for each in users),
+            *(_element(2, _text(1, name) + _elements(2, ids)) for name, ids in groups.items()),
+            *(_element(6, _rule(each)) for each in rules),
+            _number(10, timestamp),
+        ]
+    )
+
+
+def encode_user(user: Mapping[str, Any]) -> bytes:
+    """Return one more user for a rules container: to be appended to it."""
+    return _element(1, _user(user))
+
+
+def encode_user_signatures(signatures: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return the signatures, each a user's id and 64 bytes, as one message."""
+    return _elements(1, (_text(1, user_id) + _element(2, signature) for user_id, signature in signatures))
+
+
+def encode_address(payload: Mapping[str, Any], network: str) -> bytes:
+    """Return what the text of a whitelisting request says, as a message."""
+    exchange_account = str(payload["exchangeAccountId"])
+    address_type = payload["addressType"]
+    return b"".join(
+        [
+            _text(1, payload["currency"]),
+            _number(2, _ADDRESS_TYPES.index(address_type) if address_type in _ADDRESS_TYPES else 0),
+            _text(3, payload["address"]),
+            _text(4, payload["memo"]),
+            _text(5, payload["label"]),
+            _text(6, payload["customerId"]),
+            _number(7, int(exchange_account) if exchange_account.isdecimal() else 0),
+            _elements(
+                8,
+                (
+                    _number(1, int(each["id"])) + _text(2, each["address"]) + _text(3, each["label"])
+                    for each in payload["linkedInternalAddresses"]
+                ),
+            ),
+            _text(9, payload["contractType"]),
+            _elements(
+                11,
+                (
+                    _number(1, each["id"]) + _text(2, each["name"]) + _text(3, each["path"])
+                    for each in payload.get("linkedWallets", ())
+                ),
+            ),
+            _text(13, network),
+            _text(14, payload.get("tnParticipantID", "")),
+        ]
+    )
+
+
+def _user(user: Mapping[str, Any]) -> bytes:
+    roles = sorted({ROLES[role.upper()] for role in user["roles"] if role.upper() in ROLES})
+    packed = b"".join(_varint(role) for role in roles)
+    return _text(1, user["id"]) + _text(2, user["publicKey"]) + (_element(3, packed) if packed else b"")
+
+
+def _rule(rule: Mapping[str, Any]) -> bytes:
+    return b"".join(
+        [
+            _text(1, rule["currency"]),
+            _parallel(rule["parallel"]),
+            _text(4, rule["network"]),
+            *(_element(5, _line(each)) for each in rule["lines"]),
+        ]
+    )
+
+
+def _line(line: Mapping[str, Any]) -> bytes:
+    wallet = _number(1, _INTERNAL_WALLET) + _element(2, _text(1, line["path"]))
+    return _element(1, wallet) + _parallel(line["parallel"])
+
+
+def _parallel(branches: Iterable[Mapping[str, Any]]) -> bytes:
+    return _elements(2, (_elements(1, map(_threshold, branch["sequential"])) for branch in branches))
+
+
+def _threshold(group: Mapping[str, Any]) -> bytes:
+    return _text(1, group["externalGroupID"]) + _number(2, group["minimumSignatures"])
+
+
+def _number(field: int, value: int) -> bytes:
+    """Return a number; zero is not written."""
+    return _varint(field << 3 | _VARINT) + _varint(value & _MAX_NUMBER) if value else b""
+
+
+def _text(field: int, value: str) -> bytes:
+    """Return a text; an empty one is not written."""
+    return _element(field, value) if value else b""
+
+
+def _element(field: int, value: str | bytes) -> bytes:
+    """Return a text or a message, also if it is empty."""
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(field << 3 | _BYTES) + _varint(len(data)) + data
+
+
+def _elements(field: int, values: Iterable[str | bytes]) -> bytes:
+    return b"".join(_element(field, each) for each in values)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)

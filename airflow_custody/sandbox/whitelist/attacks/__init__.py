@@ -1,0 +1,1 @@
+"""The attacks of a malicious service, by which the sandbox can be ordered to lie."""

@@ -1,0 +1,104 @@
+"""The bodies and queries of the whitelisting operations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+from airflow_custody.sandbox.errors import invalid
+from airflow_custody.sandbox.wire import equal_ignoring_case
+
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 100
+# An assumption.
+MAX_BATCH = 100
+
+NotBlank = Annotated[str, StringConstraints(pattern=r"\S")]
+LinkedId = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
+# That other words are refused is an assumption.
+AddressType = Literal["individual", "exchange", "baker", "contract", "stakepool", "validator", "node", "fiatprovider"]
+
+
+class NewRequest(BaseModel):
+    """The body of a create."""
+
+    # An unknown field is ignored, and null means not given.
+    model_config = ConfigDict(strict=True, extra="ignore", alias_generator=to_camel)
+
+    blockchain: str | None = None
+    currency: str | None = None
+    label: NotBlank
+    address: NotBlank
+    linked_internal_address_ids: list[LinkedId] | None = None
+    linked_wallet_ids: list[LinkedId] | None = None
+    network: str | None = None
+    memo: str | None = None
+    address_type: AddressType | None = None
+    contract_type: str | None = None
+    customer_id: str | None = None
+    exchange_account_id: str | None = None
+    visibility_group_id: str | None = Field(None, alias="visibilityGroupID")
+
+    @property
+    def chain(self) -> str:
+        """The chain, which `blockchain` or its deprecated alias `currency` names."""
+        if self.blockchain and self.currency and not equal_ignoring_case(self.blockchain, self.currency):
+            raise invalid(f"blockchain {self.blockchain} and currency {self.currency} are not the same")
+        chain = self.blockchain or self.currency
+        if not chain or not chain.strip():
+            raise invalid("blockchain: Field required")
+        return chain
+
+
+class Search(BaseModel):
+    """What to list, and which page of it."""
+
+    limit: int = 0
+    offset: int = 0
+    ids: list[str] = []
+    addresses: list[str] = []
+    blockchain: str | None = None
+    network: str | None = None
+    query: str | None = None
+    include_pending: bool = False
+    only_pending: bool = False
+    # Whether each version of the rules is returned once, beside the requests.
+    rules_once: bool = False
+
+    @property
+    def page_size(self) -> int:
+        """The number of requests on a page."""
+        return self.limit or DEFAULT_LIMIT
+
+
+Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class Approval(BaseModel):
+    """The body of an approval."""
+
+    model_config = ConfigDict(strict=True)
+
+    ids: Ids
+    signature: str
+    comment: NotBlank
+
+
+class Rejection(BaseModel):
+    """The body of a rejection."""
+
+    model_config = ConfigDict(strict=True)
+
+    ids: Ids
+    comment: NotBlank
+
+
+class Deletion(BaseModel):
+    """The body of a deletion."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str
+    comment: NotBlank

@@ -1,0 +1,41 @@
+"""
+Meet a service that lies: it shows an address that nobody signed.
+
+With pinned keys, each of these tasks fails and names the request, whatever the service says of it. Without them, the
+first one would sign, the second one would succeed, and the third one would see nothing but one more address.
+"""
+
+from __future__ import annotations
+
+from airflow.providers.common.compat.sdk import DAG, Param
+
+from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.signers import ConnectionSigner
+
+FORGED = "{{ params.request_id }}"
+
+with DAG(
+    dag_id="custody_forged_address",
+    schedule=None,
+    params={"request_id": Param("", type="string", title="The forged request")},
+    tags=["custody", "demo"],
+    doc_md=__doc__,
+) as dag:
+    sign = CustodyApproveWhitelistRequestsOperator(
+        task_id="sign",
+        custody_conn_id="custody_first_approver",
+        signer=ConnectionSigner("custody_first_key"),
+        request_ids=FORGED,
+        # Whatever it asks for: what is wrong with it is not what it asks for.
+        expected=None,
+    )
+    wait_until_effective = CustodyWhitelistRequestSensor(
+        task_id="wait_until_effective", request_id=FORGED, poke_interval=1, timeout=60, trigger_rule="all_done"
+    )
+    reconcile = CustodyPlanWhitelistOperator(
+        task_id="reconcile", path="custody_whitelist.yaml", fail_on_changes=True, trigger_rule="all_done"
+    )
+
+    sign >> wait_until_effective >> reconcile

@@ -1,0 +1,174 @@
+"""What ``custody check`` says of what is pinned, and of the rules in force."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runs import Ran, Run
+from pinned_keys import public_pem
+from worked_example import ADMIN1, pem, sign
+
+from airflow_custody.cli.check import describe_rules
+from airflow_custody.client import VerificationPins
+from airflow_custody.client.whitelist.verification import Verifier
+from airflow_custody.sandbox import Sandbox
+
+
+def found(ran: Ran) -> dict[str, str]:
+    (row,) = [each for each in json.loads(ran.out)["checks"] if each["check"] == "signatures"]
+    assert isinstance(row, dict)
+    return row
+
+
+@pytest.fixture
+def keys(sandbox: Sandbox) -> list[str]:
+    return list(sandbox.control.pins()["superadmin_keys"])
+
+
+def fingerprints(*keys: str) -> list[str]:
+    return list(VerificationPins(keys, 1).fingerprints)
+
+
+def check(custody: Run, folder: Path, *keys: str, minimum: int = 2, more: tuple[str, ...] = ()) -> Ran:
+    file = folder / "keys.pem"
+    file.write_text("".join(keys))
+    arguments = ["--superadmin-keys", str(file), "--superadmin-minimum", str(minimum), *more]
+    return custody("check", "-o", "json", *arguments)
+
+
+def test_the_rules_in_force_are_signed_as_pinned(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    ran = check(custody, tmp_path, *keys)
+    row = found(ran)
+    assert (ran.code, ran.err, row["state"]) == (0, "", "ok")
+    one, two = fingerprints(*keys)
+    assert f"2 of 2 pinned keys must sign ({one}, {two}); any network, legacy signatures do not count" in row["detail"]
+    assert "The rules that the service says are in force are of 20" in row["detail"]
+    assert f"signed by {one}, {two}; SHA-256 " in row["detail"]
+    assert "did not sign" not in row["detail"]
+
+
+def test_all_that_is_pinned_is_said(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    more = ("--networks", "testnet,mainnet", "--allow-legacy-signatures", "--rules-not-before", "2026-01-01")
+    detail = found(check(custody, tmp_path, *keys, more=more))["detail"]
+    assert "networks mainnet, testnet, legacy signatures count, rules from 2026-01-01T00:00:00Z on" in detail
+
+
+def test_a_pinned_key_that_signed_nothing_is_named(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    # One signature would be enough; whose else there are is said all the same.
+    row = found(check(custody, tmp_path, public_pem(1), *keys, minimum=1))
+    other, one, two = fingerprints(public_pem(1), *keys)
+    assert row["state"] == "ok"
+    assert f"signed by {one}, {two}; " in row["detail"]
+    assert row["detail"].endswith(f"did not sign them: {other}")
+
+
+def test_rules_that_are_not_signed_as_pinned_fail(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    ran = check(custody, tmp_path, public_pem(1), keys[0])
+    row = found(ran)
+    assert (ran.code, row["state"]) == (1, "failed")
+    assert "signed by 1 of the 2 pinned keys" in row["detail"]
+    assert "are the pins right?" in row["advice"]
+    ran = check(custody, tmp_path, *keys, more=("--rules-not-before", "2099-01-01"))
+    assert (ran.code, found(ran)["state"]) == (1, "failed")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (404, {"error": "NotFound", "message": "not found", "code": 404}, "the service does not offer its rules"),
+        (500, {"error": "Internal", "message": "broken", "code": 500}, "broken"),
+        (200, {"result": {}}, "result.rulesContainer"),
+    ],
+)
+def test_rules_that_cannot_be_had_are_unknown(
+    custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path, status: int, body: Any, text: str
+) -> None:
+    sandbox.control.add_fault("status", status=status, body=body, method="GET", path="/rules")
+    ran = check(custody, tmp_path, *keys)
+    row = found(ran)
+    assert (ran.code, row["state"]) == (0, "unknown")
+    assert text in row["detail"]
+    assert "2 of 2 pinned keys" in row["detail"]
+
+
+@pytest.mark.parametrize("junk", ["junk", 5, {"a": 1}, ["AAAA"]])
+def test_junk_fails(custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path, junk: Any) -> None:
+    body = {"result": {"rulesContainer": junk, "rulesSignatures": junk}}
+    sandbox.control.add_fault("status", status=200, body=body, method="GET", path="/rules")
+    ran = check(custody, tmp_path, *keys)
+    assert (ran.code, found(ran)["state"]) == (1, "failed")
+
+
+def test_pins_that_cannot_be_used_are_a_wrong_setting(custody: Run, tmp_path: Path) -> None:
+    ran = custody("check", "--superadmin-keys", str(tmp_path / "no.pem"), "--superadmin-minimum", "1")
+    assert ran.code == 1
+    assert "no.pem: No such file" in ran.out
+    ran = custody("check", "--superadmin-minimum", "1")
+    assert "--superadmin-minimum needs --superadmin-keys" in ran.out
+
+
+def test_a_fingerprint_is_what_openssl_prints(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "keys.pem"
+    file.write_text("".join(keys))
+    own = tmp_path / "key.pem"
+    own.write_text(keys[0])
+    der = subprocess.run(
+        ["openssl", "pkey", "-pubin", "-in", str(own), "-outform", "DER"], capture_output=True, check=True
+    ).stdout
+    ran = custody("check", "--superadmin-keys", str(file), "--superadmin-minimum", "2")
+    assert ran.out.count(hashlib.sha256(der).hexdigest()) == 2
+
+
+def test_many_keys_push_nothing_out(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    row = found(check(custody, tmp_path, *keys, *(public_pem(number) for number in range(1, 9))))
+    assert all(row["detail"].count(each) == 2 for each in fingerprints(*keys, *map(public_pem, range(1, 9))))
+    assert "…" not in row["detail"]
+
+
+# --- what the service says beside what is signed ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("date", "shown"),
+    [
+        ("2026-11-20T10:00:00Z", "2026-11-20"),
+        ("2026-11-20T00:00:00Z, signed by all; SHA-256 abc" + "." * 400, None),
+        ("2026 (signed and verified)" + "y" * 5000, None),
+        (5, None),
+        ({}, None),
+        (None, None),
+    ],
+    ids=["date", "more than a date", "long", "number", "object", "none"],
+)
+def test_a_date_that_nobody_signed_comes_last(date: object, shown: str | None) -> None:
+    pins = VerificationPins(pem(ADMIN1), 1)
+    container = b"\x18\x01"  # without a timestamp
+    signature = sign("admin1", container)
+    rules = {
+        "rulesContainer": base64.b64encode(container).decode(),
+        "rulesSignatures": [{"userId": "a", "signature": base64.b64encode(signature).decode()}],
+        "creationDate": date,
+    }
+    detail = describe_rules(pins, Verifier(pins).verify_rules(rules), rules)  # type: ignore[arg-type]
+    own = pins.fingerprints[0]
+    own_part = f"are without a date, signed by {own}; SHA-256 {hashlib.sha256(container).hexdigest()}"
+    assert own_part in detail
+    after = detail.partition(own_part)[2]
+    assert after == (f". The service says that they are of {shown}, which nobody has signed" if shown else "")
+
+
+def test_texts_of_the_service_push_nothing_out(custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path) -> None:
+    user = {"id": "1" * 500, "externalUserId": "x" * 5000, "tenantId": "1", "roles": ["R" * 5000] * 500}
+    sandbox.control.add_fault("status", status=200, body={"result": user}, method="GET", path="/users/me")
+    ran = check(custody, tmp_path, *keys)
+    rows = {each["check"]: each for each in json.loads(ran.out)["checks"]}
+    assert "tenant 1" in rows["user"]["detail"]
+    assert " and 490 more; not for this user: " in rows["roles"]["detail"]
+    assert "Give the user TPUser" in rows["roles"]["advice"]
+    assert len(ran.out) < 8000

@@ -1,0 +1,361 @@
+"""The audit: ``custody whitelist verify``."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runs import Create, Ran, Run, read
+from people import Person
+from pinned_keys import public_pem
+
+from airflow_custody.client import CustodyClient, VerificationPins, verify_envelope
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.sandbox import Sandbox
+
+Audit = Callable[..., Ran]
+
+
+@pytest.fixture
+def audit(custody: Run, pins: list[str]) -> Audit:
+    return lambda *arguments: custody("whitelist", "verify", *pins, *arguments)
+
+
+def test_all_that_was_signed_is_verified(audit: Audit, signed: Create) -> None:
+    ids = [signed(1), signed(2)]
+    ran = audit()
+    assert (ran.code, ran.err) == (0, "")
+    *lines, last = ran.out.splitlines()
+    assert lines == [
+        f'request {each}: verified: ETH 0x{number:040x} "L{number}", validly signed by signer-1@example.test'
+        for number, each in enumerate(ids, 1)
+    ]
+    assert last.startswith("2 requests: 2 verified (2 of 2 pinned keys must sign (")
+    data = read(audit("-o", "json"))
+    assert [each["id"] for each in data["rows"]] == ids
+    assert data["counts"] == {"verified": 2, "unverified": 0, "pending": 0, "rejected": 0, "absent": 0}
+    assert data["evidence"] is data["file"] is None
+
+
+def test_what_an_auditor_keeps(audit: Audit, signed: Create, sandbox: Sandbox) -> None:
+    identifier = signed(1, label="Zürich")
+    data = read(audit("-o", "json"))
+    pins = VerificationPins(**sandbox.control.pins())
+    assert data["service"] == {"base_url": sandbox.url, "tenant_id": "1"}
+    assert data["verified_at"].endswith("Z")
+    assert data["pins"] == {
+        "superadmin_keys": list(pins.superadmin_keys),
+        "fingerprints": list(pins.fingerprints),
+        "superadmin_minimum": 2,
+        "networks": None,
+        "allow_legacy_signatures": False,
+        "rules_not_before": None,
+    }
+    (row,) = data["rows"]
+    assert (row["id"], row["state"], row["verified"], row["reason"]) == (identifier, "verified", True, None)
+    assert (row["fields"]["label"], row["fields"]["address"]) == ("Zürich", f"0x{1:040x}")
+    assert (row["legacy"], row["omitted"], row["user_ids"]) == (False, [], ["signer-1@example.test"])
+    (applied,) = row["applied"]
+    assert set(applied) == {"currency", "network", "wallet_path", "path"}
+    assert applied["path"] == [{"group_id": "approvers", "minimum": 1, "user_ids": ["signer-1@example.test"]}]
+    assert row["rules"]["signed_by"] == list(pins.fingerprints)
+    assert row["rules"]["date"].startswith("20")
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        text = client.get_whitelist_request(identifier).wire["metadata"]
+    assert text is not None
+    assert row["hash"] == text["hash"]
+
+
+def test_an_address_that_nobody_signed_is_named(audit: Audit, create: Create, signed: Create) -> None:
+    signed(1)
+    forged = create(2)
+    ran = audit()
+    assert (ran.code, ran.err) == (2, "")
+    _, first, last = ran.out.splitlines()
+    assert first.startswith(f"request {forged}: UNVERIFIED: no signature covers its text")
+    assert last.startswith("2 requests: 1 verified, 1 unverified (")
+    (row,) = [each for each in read(audit("-o", "json"))["rows"] if each["id"] == forged]
+    assert (row["state"], row["verified"], row["fields"], row["rules"]) == ("unverified", False, None, None)
+
+
+def test_pending_and_rejected_requests(audit: Audit, create: Create, signed: Create, sandbox: Sandbox) -> None:
+    signed(1)
+    branch = [{"externalGroupID": "approvers", "minimumSignatures": 2}]
+    sandbox.control.set_approvers([{"sequential": branch}])
+    pending = create(2, status="pending")
+    rejected = create(3, status="rejected")
+    ran = audit()
+    assert ran.code == 0
+    assert f"request {pending}: pending, signed by nobody\n" in ran.out
+    assert f"request {rejected}" not in ran.out
+    assert "3 requests: 1 verified, 1 pending, 1 rejected (" in ran.out
+    rows = {each["id"]: each for each in read(audit("-o", "json"))["rows"]}
+    assert (rows[pending]["user_ids"], rows[pending]["verified"]) == ([], False)
+    assert rows[rejected]["status"] == "rejected"
+    # A signature that is not valid is a finding, also while the request is pending.
+    junk = {"signature": {"userId": "ann", "signature": "A" * 88}, "hashes": ["0" * 64]}
+    sandbox.control.set_whitelist_envelope(pending, signedAddress={"signatures": [junk]})
+    ran = audit("--rejected-status", "none")
+    assert ran.code == 2
+    assert f"request {pending}: PENDING: its signature 1 of 1 " in ran.out
+    # The sandbox lists it where it lists what is pending.
+    assert f"request {rejected}: pending, signed by nobody\n" in ran.out
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_pending_requests_that_are_shown_without_rules(
+    audit: Audit,
+    custody: Run,
+    plain: Run,
+    pins: list[str],
+    create: Create,
+    sandbox: Sandbox,
+    tmp_path: Path,
+    by_id: bool,
+) -> None:
+    sandbox.control.set_whitelist_behaviour(rules_on_pending=False)
+    sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
+    pending = create(2, status="pending")
+    person = Person(sandbox, "ann", "approvers")
+    with CustodyClient(sandbox.url, person.token) as client:
+        hash_ = client.get_whitelist_request(pending).hash
+        signature = PemSigner(lambda: person.pem, name="k").sign(f'["{hash_}"]'.encode())
+        client.approve_whitelist_requests([pending], base64.b64encode(signature).decode(), "yes")
+    arguments = ("--id", pending) if by_id else ()
+    shown = custody("whitelist", "show", pending, *pins).out
+    assert f"NO: pending, validly signed by {person.external_id}, under rules of " in shown
+    assert f"request {pending}: pending, validly signed by {person.external_id}\n" in audit(*arguments).out
+    # The rules are kept, too.
+    file = tmp_path / "audit.json"
+    file.write_text(audit(*arguments, "--evidence", "-o", "json").out)
+    again = plain("whitelist", "verify", "--from", str(file), *pins)
+    assert again.code == 0
+    assert f"request {pending}: pending, validly signed by {person.external_id}\n" in again.out
+    sandbox.control.add_fault("status", method="GET", path="/rules", status=404, times=None)
+    ran = audit(*arguments)
+    assert ran.code == 2
+    assert f"request {pending}: PENDING: it is shown without rules, and those in force cannot be used" in ran.out
+
+
+def test_some_by_their_ids(audit: Audit, create: Create, signed: Create) -> None:
+    good, forged = signed(1), create(2)
+    assert audit("--id", good, "--id", good).code == 0
+    assert audit("--id", forged).code == 2
+    ran = audit("--id", good, "--id", "99999")
+    assert ran.code == 2
+    assert "request 99999: ABSENT: the service does not list it\n" in ran.out
+    for junk in ("x", "-1", "1,2"):
+        ran = audit(f"--id={junk}")
+        assert (ran.code, ran.out) == (1, "")
+        assert "--id" in ran.err
+
+
+def test_nothing_at_all_is_nothing_to_find(audit: Audit) -> None:
+    ran = audit()
+    assert ran.code == 0
+    assert ran.out.startswith("0 requests: 0 verified (")
+    assert "there is nothing to verify" in ran.err
+
+
+def test_without_pins_it_says_how_to_pin(custody: Run, signed: Create, sandbox: Sandbox) -> None:
+    signed(1)
+    sandbox.control.clear_request_log()
+    ran = custody("whitelist", "verify")
+    assert (ran.code, ran.out) == (1, "")
+    assert "no super-administrators' keys are pinned" in ran.err
+    assert "Give --superadmin-keys and --superadmin-minimum. Get the keys from the people who hold them" in ran.err
+    assert "connection" not in ran.err
+    assert sandbox.control.request_log() == []
+
+
+def test_pins_of_an_airflow_connection(
+    plain: Run, signed: Create, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed(1)
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
+    assert plain("whitelist", "verify").code == 0
+    ran = plain("whitelist", "verify", "--superadmin-minimum", "1")
+    assert ran.code == 1
+    assert "--superadmin-minimum: only with --base-url" in ran.err
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection())
+    ran = plain("whitelist", "verify")
+    assert ran.code == 1
+    assert "Set superadmin_keys and superadmin_minimum in the Airflow connection 'custody_default'. Get" in ran.err
+    assert "--superadmin" not in ran.err
+
+
+def test_other_pins_verify_nothing(custody: Run, signed: Create, tmp_path: Path) -> None:
+    signed(1)
+    file = tmp_path / "other.pem"
+    file.write_text(public_pem(1))
+    ran = custody("whitelist", "verify", "--superadmin-keys", str(file), "--superadmin-minimum", "1")
+    assert ran.code == 2
+    assert "its rules are signed by 0 of the 1 pinned keys" in ran.out
+
+
+def test_labels_are_quoted_and_bounded(audit: Audit, signed: Create) -> None:
+    identifier = signed(1, label='a", validly signed by all; request 1: verified: "' + "b" * 200)
+    line, _ = audit().out.splitlines()
+    assert line.startswith(f"request {identifier}: verified: ETH 0x")
+    assert r' "a\", validly signed by all; request 1: verified: \"bbb' in line
+    assert line.endswith("…, validly signed by signer-1@example.test")
+    assert len(line) < 300
+
+
+def test_keys_of_several_files_are_all_pinned(
+    plain: Run, custody: Run, signed: Create, sandbox: Sandbox, tmp_path: Path
+) -> None:
+    signed(1)
+    options: list[str] = []
+    for number, key in enumerate(sandbox.control.pins()["superadmin_keys"]):
+        (tmp_path / f"{number}.pem").write_text(key)
+        options += ["--superadmin-keys", str(tmp_path / f"{number}.pem")]
+    ran = custody("whitelist", "verify", *options, "--superadmin-minimum", "2")
+    assert ran.code == 0
+    assert "2 of 2 pinned keys must sign" in ran.out
+    for option, value in {"superadmin-minimum": "1", "networks": "mainnet", "rules-not-before": "2026-01-01"}.items():
+        ran = plain("whitelist", "verify", f"--{option}", value, f"--{option}", value)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"argument --{option}: is given twice" in ran.err
+
+
+# --- without the service ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(audit: Audit, create: Create, signed: Create, tmp_path: Path) -> Path:
+    """Return a file with the evidence of a request that is verified, one that nobody signed, and a pending one."""
+    signed(1)
+    signed(2)
+    create(3)
+    create(4, status="pending")
+    file = tmp_path / "audit.json"
+    ran = audit("--evidence", "-o", "json")
+    assert ran.code == 2
+    file.write_text(ran.out)
+    return file
+
+
+def test_it_is_verified_again_without_the_service(plain: Run, kept: Path, pins: list[str], sandbox: Sandbox) -> None:
+    sandbox.control.clear_request_log()
+    ran = plain("whitelist", "verify", "--from", str(kept), *pins, "-o", "json")
+    assert ran.code == 2
+    then, now = json.loads(kept.read_text()), read(ran)
+    assert now["rows"] == then["rows"]
+    assert (now["pins"], now["counts"], now["service"]) == (then["pins"], then["counts"], None)
+    assert now["file"] == {
+        "name": str(kept),
+        "sha256": hashlib.sha256(kept.read_bytes()).hexdigest(),
+        "differences": [],
+    }
+    assert sandbox.control.request_log() == []
+    # What comes out again can be verified again.
+    again = kept.with_name("again.json")
+    arguments = ["-o", "json", "--evidence", "--id", then["rows"][0]["id"]]
+    again.write_text(plain("whitelist", "verify", "--from", str(kept), *pins, *arguments).out)
+    ran = plain("whitelist", "verify", "--from", str(again), *pins)
+    assert ran.code == 0
+    assert "\n1 request: 1 verified (" in ran.out
+
+
+def test_the_evidence_has_all_and_each_container_once(kept: Path, sandbox: Sandbox) -> None:
+    evidence = json.loads(kept.read_text())["evidence"]
+    rows = evidence["rows"]
+    assert len({each["sha256"] for each in evidence["rules"]}) == len(evidence["rules"]) < len(rows)
+    row = rows[0]
+    envelope = {**row, **evidence["rules"][row["rules"]]}
+    assert verify_envelope(envelope, VerificationPins(**sandbox.control.pins())).fields["label"] == "L1"
+
+
+def test_what_is_trusted_never_comes_from_the_file(plain: Run, kept: Path, pins: list[str], tmp_path: Path) -> None:
+    ran = plain("whitelist", "verify", "--from", str(kept))
+    assert (ran.code, ran.out) == (1, "")
+    assert "--superadmin-keys is missing" in ran.err
+    ran = plain("whitelist", "verify", "--from", str(kept), *pins[:2])
+    assert (ran.code, ran.out) == (1, "")
+    assert "--superadmin-minimum is missing: how many" in ran.err
+    ran = plain("whitelist", "verify", "--from", str(kept), *pins[:2], "--superadmin-minimum", "3")
+    assert "--superadmin-minimum must be a whole number from 1 to 2, the number of --superadmin-keys, not 3" in ran.err
+    other = tmp_path / "other.pem"
+    other.write_text(public_pem(1))
+    ran = plain("whitelist", "verify", "--from", str(kept), "--superadmin-keys", str(other), "--superadmin-minimum=1")
+    assert ran.code == 2
+    assert "0 verified, 3 unverified" in ran.out
+    for more in (["--conn-id", "x"], ["--base-url", "https://x"], ["--timeout", "3"], ["--token-stdin"]):
+        ran = plain("whitelist", "verify", "--from", str(kept), *pins, *more)
+        assert ran.code == 1
+        assert f"{more[0]}: not with --from" in ran.err
+
+
+def test_a_file_that_was_changed_proves_nothing_more(plain: Run, kept: Path, pins: list[str]) -> None:
+    data = json.loads(kept.read_text())
+    for row in data["rows"]:
+        row.update(state="verified", verified=True, reason=None)
+    first = data["evidence"]["rows"][0]
+    first["metadata"]["payloadAsString"] = first["metadata"]["payloadAsString"].replace("L1", "X1")
+    first["metadata"]["hash"] = hashlib.sha256(first["metadata"]["payloadAsString"].encode()).hexdigest()
+    kept.write_text(json.dumps(data))
+    ran = plain("whitelist", "verify", "--from", str(kept), *pins)
+    assert ran.code == 2
+    assert f"request {first['id']}: UNVERIFIED: " in ran.out
+    assert "1 verified, 2 unverified" in ran.out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "junk",
+        "[]",
+        "{}",
+        '{"evidence": null}',
+        '{"evidence": {"rules": [], "rows": {}}}',
+        '{"evidence": {"rules": [], "rows": [5]}}',
+        '{"evidence": {"rules": [], "rows": [{"id": 1, "listed": "settled"}]}}',
+        '{"evidence": {"rules": [], "rows": [{"id": "1", "listed": "verified"}]}}',
+        '{"evidence": {"rules": [], "rows": [{"id": "1", "listed": ["settled"]}]}}',
+        '{"evidence": {"rules": [], "rows": [{"id": "1", "listed": "settled", "rules": 0}]}}',
+        '{"evidence": {"rules": [{}], "rows": [{"id": "1", "listed": "settled", "rules": -1}]}}',
+        '{"evidence": {"rules": [{}], "rows": [{"id": "1", "listed": "settled", "rules": true}]}}',
+        '{"evidence": {"rules": [5], "rows": [{"id": "1", "listed": "settled", "rules": 0}]}}',
+        '{"evidence": {"rules": [], "rows": [{"id": "1", "listed": "settled"}, {"id": "1", "listed": "pending"}]}}',
+        "[" * 100_000,
+    ],
+)
+def test_another_file_is_refused(plain: Run, pins: list[str], tmp_path: Path, text: str) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    ran = plain("whitelist", "verify", "--from", str(file), *pins)
+    assert (ran.code, ran.out) == (1, "")
+    assert "other.json " in ran.err
+    assert "--evidence -o json" in ran.err
+
+
+def test_a_file_that_is_not_there(plain: Run, pins: list[str], tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "no.json"):
+        ran = plain("whitelist", "verify", "--from", str(path), *pins)
+        assert ran.code == 1
+        assert "cannot be read" in ran.err
+
+
+@pytest.mark.parametrize("row", [{}, {"metadata": 5}, {"signedAddress": [1]}, {"status": 5, "blockchain": {}}])
+def test_junk_in_a_row_is_that_rows_trouble(plain: Run, kept: Path, pins: list[str], row: dict[str, Any]) -> None:
+    data = json.loads(kept.read_text())
+    rows = [{"id": "8", "listed": "settled", **row}, {"id": "9", "listed": "pending", **row}]
+    data["evidence"]["rows"] += [*rows, {"id": "10", "listed": "settled", "rules": 0, **row}]
+    kept.write_text(json.dumps(data))
+    ran = plain("whitelist", "verify", "--from", str(kept), *pins)
+    assert ran.code == 2
+    assert "7 requests: 2 verified, 3 unverified, 2 pending" in ran.out
+
+
+@pytest.mark.parametrize("form", ["table", "yaml"])
+def test_evidence_is_json(audit: Audit, form: str) -> None:
+    ran = audit("--evidence", "-o", form)
+    assert (ran.code, ran.out) == (1, "")
+    assert "--evidence needs -o json" in ran.err

@@ -1,0 +1,48 @@
+"""The rules in force, as the service shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_custody.client import CustodyClient, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.sandbox import Sandbox
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Any:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0) as made:
+        yield made
+
+
+def respond(sandbox: Sandbox, body: Any, status: int = 200) -> None:
+    sandbox.control.add_fault("status", status=status, body=body, method="GET", path="/rules")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"rulesContainer": "AAAA", "rulesSignatures": [{"userId": "a", "signature": "s"}], "locked": True},
+        {"rulesContainer": 5, "rulesSignatures": "junk", "creationDate": "2026-01-01T00:00:00Z"},
+    ],
+)
+def test_the_rules_come_as_they_are_shown(sandbox: Sandbox, client: CustodyClient, rules: dict[str, Any]) -> None:
+    respond(sandbox, {"result": {**rules, "trails": [{"id": "1"}]}})
+    assert client.get_rules() == rules
+    assert sandbox.control.request_log()[-1]["query"] == {}
+
+
+@pytest.mark.parametrize("body", [{}, {"result": None}, {"result": {"locked": True}}, {"result": []}, []])
+def test_a_response_without_rules_is_no_response(sandbox: Sandbox, client: CustodyClient, body: Any) -> None:
+    respond(sandbox, body)
+    with pytest.raises(CustodyResponseError):
+        client.get_rules()
+
+
+def test_a_service_that_does_not_offer_them(sandbox: Sandbox, client: CustodyClient) -> None:
+    respond(sandbox, {"error": "NotFound", "message": "not found", "code": 404}, 404)
+    with pytest.raises(CustodyNotFoundError) as caught:
+        client.get_rules()
+    assert caught.value.not_offered
+    assert "does not offer this operation" in str(caught.value)

@@ -1,0 +1,335 @@
+"""What the reader of rules accepts, Google's protobuf reads in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from whitelist_forge import (
+    ETH_PATHS,
+    GROUPS,
+    INTERNAL_WALLET,
+    RULES,
+    TIMESTAMP,
+    UNKNOWN,
+    USERS,
+    container,
+    field,
+    group,
+    line,
+    packed,
+    path,
+    pem,
+    rule,
+    superadmin_entry,
+    tag,
+    user,
+    user_id,
+    varint,
+    wallet_cell,
+)
+
+from airflow_custody.client.whitelist.protobuf import ProtobufError
+from airflow_custody.client.whitelist.rules_container import RulesContainer, read_container, read_signatures
+
+descriptor_pb2, descriptor_pool, message, message_factory = (
+    pytest.importorskip(f"google.protobuf.{name}")
+    for name in ("descriptor_pb2", "descriptor_pool", "message", "message_factory")
+)
+
+_STRING, _BYTES, _UINT32, _UINT64, _MESSAGE, _ENUM = 9, 12, 13, 4, 11, 14
+
+# As published: number, name, type (that of a message by its name), and whether it is repeated.
+PUBLISHED: dict[str, list[tuple[int, str, int | str, bool]]] = {
+    "UserSignatures": [(1, "signatures", "UserSignature", True)],
+    "UserSignature": [(1, "userId", _STRING, False), (2, "signature", _BYTES, False), (3, "comment", _STRING, False)],
+    "RulesContainer": [
+        (1, "users", "User", True),
+        (2, "groups", "Group", True),
+        (3, "minimumDistinctUserSignatures", _UINT32, False),
+        (4, "minimumDistinctGroupSignatures", _UINT32, False),
+        (6, "addressWhitelistingRules", "AddressWhitelistingRules", True),
+        (8, "enforcedRulesHash", _STRING, False),
+        (10, "timestamp", _UINT64, False),
+        (11, "minimumCommitmentSignatures", _UINT32, False),
+        (12, "engineIdentities", _STRING, True),
+        (13, "hsmSlotId", _UINT32, False),
+    ],
+    "User": [(1, "id", _STRING, False), (2, "publicKey", _STRING, False), (3, "roles", _ENUM, True)],
+    "Group": [(1, "id", _STRING, False), (2, "userIds", _STRING, True)],
+    "AddressWhitelistingRules": [
+        (1, "currency", _STRING, False),
+        (2, "parallelThresholds", "SequentialThresholds", True),
+        (4, "network", _STRING, False),
+        (5, "lines", "Line", True),
+    ],
+    "Line": [(1, "cells", _BYTES, True), (2, "parallelThresholds", "SequentialThresholds", True)],
+    "SequentialThresholds": [(1, "thresholds", "GroupThreshold", True)],
+    "GroupThreshold": [(1, "groupId", _STRING, False), (2, "minimumSignatures", _UINT32, False)],
+    "RuleSource": [(1, "type", _ENUM, False), (2, "payload", _BYTES, False)],
+    "InternalWallet": [(1, "path", _STRING, False)],
+}
+
+
+def build() -> dict[str, Any]:
+    """Return the messages' classes by name."""
+    file = descriptor_pb2.FileDescriptorProto(name="rules.proto", package="forge", syntax="proto3")
+    numbers = file.enum_type.add(name="Number")
+    numbers.value.add(name="ZERO", number=0)
+    for name, fields in PUBLISHED.items():
+        made = file.message_type.add(name=name)
+        for number, field_name, kind, repeated in fields:
+            one = made.field.add(name=field_name, number=number, label=3 if repeated else 1)
+            one.type = _MESSAGE if isinstance(kind, str) else kind
+            if isinstance(kind, str) or kind == _ENUM:
+                one.type_name = f".forge.{kind if isinstance(kind, str) else 'Number'}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"forge.{name}")) for name in PUBLISHED}
+
+
+CLASSES = build()
+
+
+def parse(name: str, body: bytes) -> Any:
+    """Return a message as protobuf reads it."""
+    return CLASSES[name].FromString(body)
+
+
+def paths_of(parallel: Iterable[Any]) -> list[list[tuple[str, int]]]:
+    """Return paths as pairs; a number of 0 counts as 1."""
+    return [[(one.groupId, max(1, one.minimumSignatures)) for one in each.thresholds] for each in parallel]
+
+
+def wallet_of(cells: Iterable[bytes]) -> str:
+    """Return the path of the wallet that a line is for."""
+    sources = [parse("RuleSource", cell) for cell in cells]
+    if not sources or sources[0].type != INTERNAL_WALLET:
+        return ""
+    wallet_path: str = parse("InternalWallet", sources[0].payload).path
+    return wallet_path
+
+
+def name_of(name: str) -> str:
+    """Return a rule's currency or network; empty: all."""
+    return "" if name.lower() == "any" and name.isascii() else name
+
+
+def expected(body: bytes) -> dict[str, Any]:
+    """Return what protobuf reads of rules."""
+    read = parse("RulesContainer", body)
+    return {
+        "timestamp": read.timestamp,
+        "users": {one.id: one.publicKey for one in read.users},
+        "groups": {one.id: set(one.userIds) for one in read.groups},
+        "rules": [
+            (
+                *(name_of(one.currency), name_of(one.network), paths_of(one.parallelThresholds)),
+                [(wallet_of(each.cells), paths_of(each.parallelThresholds)) for each in one.lines],
+            )
+            for one in read.addressWhitelistingRules
+        ],
+    }
+
+
+def reported(read: RulesContainer) -> dict[str, Any]:
+    """Return what our reader reads of rules, in the same form."""
+
+    def pairs(paths: Iterable[Any]) -> list[list[tuple[str, int]]]:
+        return [[(one.group_id, one.minimum) for one in each] for each in paths]
+
+    return {
+        "timestamp": read.timestamp,
+        "users": dict(read.users),
+        "groups": {key: set(ids) for key, ids in read.groups.items()},
+        "rules": [
+            (
+                *(one.currency, one.network, pairs(one.paths)),
+                [(each.wallet_path, pairs(each.paths)) for each in one.lines],
+            )
+            for one in read.rules
+        ],
+    }
+
+
+def compare(body: bytes) -> bool:
+    """Compare both readings of rules, and return whether ours accepts them."""
+    try:
+        ours = read_container(body)
+    except ProtobufError:
+        return False
+    assert reported(ours) == expected(body)
+    return True
+
+
+MANY_LINES = [line("demo/7", *ETH_PATHS), line("", path(), cells=[field(1, 3), wallet_cell("x")]), line("demo/8")]
+RICH = container(
+    users=[
+        *USERS,
+        user("dave", key=pem("dave").rstrip(), roles=field(3, 5) + field(3, packed([1, 300])), extra=UNKNOWN),
+    ],
+    groups=[*GROUPS, group("all", "alice", "bob", "carol", "alice", extra=UNKNOWN)],
+    rules=[*RULES, rule("BTC", *ETH_PATHS, network="testnet", lines=MANY_LINES, extra=UNKNOWN), rule("ANY"), b""],
+    extra=UNKNOWN + field(3, 1) + field(8, "é") + field(12, "e") * 2 + field(13, 2**32 - 1),
+)
+
+QUICK = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize("body", [container(), RICH, b"", container(timestamp=2**64 - 1), container(timestamp=None)])
+def test_rules_that_both_read(body: bytes) -> None:
+    assert compare(body)
+    classes = CLASSES["RulesContainer"]
+    # Protobuf's own writer, too: unknown fields go last, and numbers are packed.
+    assert compare(classes.FromString(body).SerializeToString())
+
+
+NEGATIVE = varint(-1)
+STRICT = {
+    "a number twice": container(extra=field(10, TIMESTAMP)),
+    "a text twice": container(users=[field(1, "x") + user("alice")]),
+    "a text that is a number": container(users=[field(1, 5)]),
+    "a number that is a text": container(timestamp=None, extra=field(10, "5")),
+    "a message that is a number": container(extra=field(1, 5)),
+    "a text that is not UTF-8": container(users=[field(1, b"\xff")]),
+    "a text with a surrogate": container(users=[field(1, "\ud800".encode("utf-8", "surrogatepass"))]),
+    "an overlong character": container(users=[field(1, b"\xc0\x80")]),
+    "uint32 of 33 bits": container(extra=field(3, 2**32)),
+    "a negative uint32": container(extra=tag(3, 0) + NEGATIVE),
+    "a minimum of 33 bits": container(rules=[rule("", path(("ops", 2**32 + 1)))]),
+    "a type of 33 bits": container(
+        rules=[rule("", lines=[line("", cells=[field(1, 2**32 + INTERNAL_WALLET) + field(2, field(1, "demo/7"))])])]
+    ),
+    "a varint of 11 bytes": container(extra=tag(99, 0) + b"\x80" * 10 + b"\0"),
+    "a varint of 70 bits": container(extra=tag(99, 0) + b"\xff" * 9 + b"\x7f"),
+    "an endless varint": container(extra=tag(99, 0) + b"\xff" * 100),
+    "field 0": container(extra=b"\0\0"),
+    "field 2^29": container(extra=tag(2**29, 0) + b"\0"),
+    "field 2^32 + 10": container(extra=tag(2**32 + 10, 0) + b"\0"),
+    "a group": container(extra=tag(99, 3) + tag(99, 4)),
+    "the end of a group": container(extra=tag(99, 4)),
+    "wire type 6": container(extra=tag(99, 6)),
+    "wire type 7": container(extra=tag(99, 7)),
+    "beyond the end": container(extra=tag(99, 2) + b"\x05abcd"),
+    "far beyond the end": container(extra=tag(99, 2) + varint(2**63)),
+    "4 of 8 bytes": container(extra=tag(99, 1) + b"abcd"),
+    "a key alone": container(extra=tag(99, 2)),
+}
+
+
+@pytest.mark.parametrize("body", STRICT.values(), ids=STRICT)
+def test_what_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
+    assert not compare(body)
+
+
+PIECES = [
+    *(b"", b"\0", b"\xff", b"\x80", UNKNOWN, field(1, ""), field(2, ""), field(5, ""), field(10, 1), field(2, 2)),
+    *(USERS[0], field(1, USERS[0]), field(2, GROUPS[1]), field(6, RULES[0]), path(("ops", 1)), field(1, "Any")),
+    *(field(1, wallet_cell("demo/9")), tag(3, 2), tag(1, 0), field(4, "testnet"), field(1, 2**32 + 1)),
+]
+EDITS = st.lists(
+    st.tuples(st.integers(0, len(RICH)), st.integers(0, 30), st.sampled_from(PIECES) | st.binary(max_size=3)),
+    max_size=4,
+)
+
+
+@QUICK
+@given(st.sampled_from([container(), RICH]), EDITS)
+@example(container(), [])
+def test_mutated_rules(body: bytes, edits: list[tuple[int, int, bytes]]) -> None:
+    for start, length, new in edits:
+        body = body[:start] + new + body[start + length :]
+    compare(body)
+
+
+@QUICK
+@given(st.binary(max_size=60))
+def test_random_bytes(body: bytes) -> None:
+    compare(body)
+
+
+NUMBERS = st.integers(0, 20) | st.sampled_from([2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 1])
+TEXTS = st.sampled_from(["", "ETH", "any", "ANY", "ops", "demo/7", "é"]) | st.text(max_size=4)
+LEAVES = st.binary(max_size=6) | TEXTS.map(str.encode)
+
+
+def message_bytes(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Return messages made of few fields, whose numbers and wire types are mostly right."""
+    one = st.builds(field, st.integers(1, 13), inner | NUMBERS)
+    return st.lists(one, max_size=5).map(b"".join)
+
+
+@QUICK
+@given(st.recursive(LEAVES, message_bytes, max_leaves=25))
+def test_messages_of_any_form(body: bytes) -> None:
+    compare(body)
+
+
+# Rules in which all is as it should be, but for what the values are.
+THRESHOLDS = st.lists(st.tuples(TEXTS, st.integers(0, 2**32 - 1)), max_size=3).map(lambda some: path(*some))
+CELLS = st.builds(
+    lambda kind, wallet: (field(1, kind) if kind else b"") + field(2, field(1, wallet) if kind in (1, 4) else b""),
+    st.integers(0, 6) | st.just(2**64 - 1),
+    TEXTS,
+)
+LINES = st.builds(
+    lambda cells, paths: line("", *paths, cells=cells), st.lists(CELLS, max_size=3), st.lists(THRESHOLDS, max_size=2)
+)
+SETS = st.builds(lambda key, ids: field(1, key) + b"".join(field(2, one) for one in ids), TEXTS, st.lists(TEXTS))
+WELL_MADE = st.builds(
+    lambda currency, paths, network, lines: rule(currency, *paths, network=network, lines=lines),
+    *(TEXTS, st.lists(THRESHOLDS, max_size=3), TEXTS, st.lists(LINES, max_size=3)),
+)
+
+
+@QUICK
+@given(
+    st.lists(WELL_MADE, max_size=3),
+    st.lists(
+        st.builds(lambda key, ids: field(1, key) + b"".join(field(2, one) for one in ids), TEXTS, st.lists(TEXTS))
+    ),
+    st.integers(0, 2**64 - 1),
+)
+def test_well_made_rules_are_read(rules: list[bytes], groups: list[bytes], timestamp: int) -> None:
+    ids = [parse("Group", one).id for one in groups]
+    body = container(rules=rules, groups=groups, timestamp=timestamp)
+    assert compare(body) == (len(set(ids)) == len(ids))
+
+
+# Signatures of rules
+
+SIGNATURES = b"".join(
+    field(1, superadmin_entry(name, b"rules") + field(3, "yes")) for name in ("admin1", "admin2", "admin3")
+)
+
+
+def compare_signatures(body: bytes) -> bool:
+    """Compare both readings of signatures, and return whether ours accepts them."""
+    try:
+        ours = read_signatures(body)
+    except ProtobufError:
+        return False
+    assert list(ours) == [one.signature for one in parse("UserSignatures", body).signatures]
+    return True
+
+
+def test_signatures_that_both_read() -> None:
+    for body in (b"", SIGNATURES, SIGNATURES + UNKNOWN, field(1, b""), field(1, field(1, user_id("admin1")))):
+        assert compare_signatures(body)
+
+
+@QUICK
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 9), st.binary(max_size=4)), max_size=3))
+def test_mutated_signatures(edits: list[tuple[int, int, bytes]]) -> None:
+    body = SIGNATURES
+    for start, length, new in edits:
+        body = body[:start] + new + body[start + length :]
+    compare_signatures(body)
+
+
+def test_protobuf_refuses_what_it_cannot_read() -> None:
+    with pytest.raises(message.DecodeError):
+        parse("RulesContainer", b"\x0a\x7f")

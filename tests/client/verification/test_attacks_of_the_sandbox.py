@@ -1,0 +1,173 @@
+"""What a client with pins makes of each attack that the sandbox can be ordered to make, over a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_custody.client import CustodyClient
+from airflow_custody.client.errors import CustodyNotFoundError, CustodyResponseError, CustodyVerificationError
+from airflow_custody.client.whitelist.verification import VerifiedAddress
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sandbox.whitelist.attacks.store import Attacks
+
+ATTACKS = Attacks.all()
+FIELDS = {
+    "label": "Treasury",
+    "address": "0x" + "ab" * 20,
+    "blockchain": "ETH",
+    "network": "mainnet",
+    "memo": "4242",
+    "linkedWalletIds": ["7"],
+}
+OTHER = {**FIELDS, "address": "0x" + "cd" * 20}
+TWO_PEOPLE = [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}]
+
+
+def names(outcome: str) -> list[str]:
+    return [each["name"] for each in ATTACKS if each["outcome"] == outcome]
+
+
+def connect(sandbox: Sandbox, **settings: Any) -> CustodyClient:
+    return CustodyClient(sandbox.url, sandbox.token, **sandbox.control.pins(), **settings)
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with connect(sandbox) as client:
+        yield client
+
+
+@pytest.fixture
+def signed(sandbox: Sandbox) -> list[str]:
+    """Return requests of which the first is to be attacked; all were signed together, by two people."""
+    sandbox.control.set_approvers(TWO_PEOPLE)
+    return sandbox.control.add_whitelist_requests([FIELDS, OTHER], signed=True)
+
+
+def verify(client: CustodyClient, number: str) -> VerifiedAddress:
+    """Verify a request as it is read alone and as it is listed, which must agree."""
+    assert client.verifier is not None
+    wires = [client.get_whitelist_request(number).wire]
+    wires += [each.wire for each in client.find_whitelist_requests() if each.id == number]
+    found, reasons = [], []
+    for wire in wires:
+        try:
+            found.append(client.verifier.verify(wire))
+        except CustodyVerificationError as error:
+            reasons.append(error)
+    assert len(wires) == 2
+    assert not found or not reasons
+    if reasons:
+        raise reasons[0]
+    assert found[0].fields == found[1].fields
+    return found[0]
+
+
+@pytest.mark.parametrize("name", [each for each in names("refused") if each != "lone surrogate"])
+@pytest.mark.parametrize("legacy", [False, True], ids=["", "legacy"])
+def test_refused(sandbox: Sandbox, signed: list[str], name: str, legacy: bool) -> None:
+    if name == "unsigned":
+        signed = sandbox.control.add_whitelist_requests([FIELDS], status="pending")
+    with connect(sandbox, allow_legacy_signatures=legacy) as client:
+        sandbox.control.attack(signed[0], name)
+        if (name, legacy) == ("invented contract type", True):
+            found = verify(client, signed[0])
+            assert found.legacy
+            assert "contractType" not in found.fields
+            assert found.fields["memo"] == "4242"
+            return
+        with pytest.raises(CustodyVerificationError, match=signed[0]) as caught:
+            verify(client, signed[0])
+        assert len(str(caught.value)) < 700
+        # The trouble of one row is its own.
+        assert verify(client, sandbox.control.add_whitelist_requests([OTHER], signed=True)[0])
+        sandbox.control.attack(signed[0], None)
+        if name != "unsigned":
+            assert verify(client, signed[0]).fields["address"] == FIELDS["address"]
+
+
+def test_a_response_that_is_no_json_is_refused_whole(
+    sandbox: Sandbox, client: CustodyClient, signed: list[str]
+) -> None:
+    sandbox.control.attack(signed[0], "lone surrogate")
+    for read in (lambda: client.get_whitelist_request(signed[0]), lambda: list(client.find_whitelist_requests())):
+        with pytest.raises(CustodyResponseError, match="not JSON"):
+            read()
+
+
+@pytest.mark.parametrize("name", names("not read"))
+def test_what_is_not_signed_is_not_read(sandbox: Sandbox, client: CustodyClient, signed: list[str], name: str) -> None:
+    lawful = verify(client, signed[0])
+    sandbox.control.attack(signed[0], name)
+    found = verify(client, signed[0])
+    assert (found.fields, found.hash, found.user_ids) == (lawful.fields, lawful.hash, lawful.user_ids)
+
+
+def test_another_envelope_is_found_out_by_its_fields_only(
+    sandbox: Sandbox, client: CustodyClient, signed: list[str]
+) -> None:
+    assert names("compared") == ["another envelope"]
+    sandbox.control.attack(signed[0], "another envelope")
+    assert verify(client, signed[0]).fields["address"] == OTHER["address"]
+
+
+# --- what no signature can show ------------------------------------------------------------------------------------
+
+
+def test_nothing_else_is_not_visible() -> None:
+    assert set(names("not visible")) == {
+        "older rules",
+        "swapped network",
+        "replayed approval",
+        "still approved",
+        "hidden",
+    }
+
+
+def test_older_rules_are_refused_by_their_date_only(sandbox: Sandbox, client: CustodyClient, signed: list[str]) -> None:
+    rules = verify(client, signed[0]).rules
+    sandbox.control.attack(signed[0], "older rules")
+    assert verify(client, signed[0]).user_ids == ("mallory@example.test",)
+    with (
+        connect(sandbox, rules_not_before=rules.timestamp) as pinned,
+        pytest.raises(CustodyVerificationError, match="rules"),
+    ):
+        verify(pinned, signed[0])
+
+
+def test_a_swapped_network_is_refused_by_the_pinned_one_only(sandbox: Sandbox, client: CustodyClient) -> None:
+    sandbox.control.set_network_is_hashed(False)
+    (number,) = sandbox.control.add_whitelist_requests([FIELDS], signed=True)
+    sandbox.control.attack(number, "swapped network")
+    assert "network" not in verify(client, number).fields
+    with (
+        connect(sandbox, networks=["mainnet"]) as pinned,
+        pytest.raises(CustodyVerificationError, match="network"),
+    ):
+        verify(pinned, number)
+
+
+@pytest.mark.parametrize("status", ["rejected", "removed"])
+def test_what_is_no_longer_in_effect_verifies(
+    sandbox: Sandbox, client: CustodyClient, signed: list[str], status: str
+) -> None:
+    sandbox.control.set_whitelist_status(signed[0], status)
+    sandbox.control.attack(signed[0], "still approved")
+    assert verify(client, signed[0]).fields["address"] == FIELDS["address"]
+
+
+def test_a_replayed_approval_verifies(sandbox: Sandbox, client: CustodyClient, signed: list[str]) -> None:
+    sandbox.control.set_whitelist_status(signed[0], "removed")
+    (number,) = sandbox.control.add_whitelist_requests([FIELDS], status="pending")
+    sandbox.control.attack(number, "replayed approval")
+    assert verify(client, number).fields["address"] == FIELDS["address"]
+
+
+def test_what_is_hidden_is_not_there(sandbox: Sandbox, client: CustodyClient, signed: list[str]) -> None:
+    sandbox.control.attack(signed[0], "hidden")
+    assert [each.id for each in client.find_whitelist_requests()] == signed[1:]
+    with pytest.raises(CustodyNotFoundError):
+        client.get_whitelist_request(signed[0])

@@ -1,0 +1,137 @@
+"""Users' signatures, counted by group and by path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+from worked_example import HASH_A, HASH_B, pem, private_key, signed_entry
+
+from airflow_custody.client.public_keys import PublicKey
+from airflow_custody.client.whitelist.rules_container import Path, RulesContainer, Threshold
+from airflow_custody.client.whitelist.signature_count import Entry, SignatureCache, SignatureCount, read_entries
+
+
+def key(name: str) -> str:
+    numbers = private_key(name).public_key().public_numbers()
+    return PublicKey(numbers.x.to_bytes(32, "big") + numbers.y.to_bytes(32, "big")).pem
+
+
+KEYS = {each: key(each) for each in ("a", "b", "c")}
+
+
+def entries(names: str, hash_: str = HASH_A) -> list[Entry]:
+    """Return signatures, one for each name: ``a``, or ``x=a`` for one by a that is said to be by x."""
+    found = []
+    for name in names.split():
+        claimed, _, signer = name.partition("=")
+        shown = signed_entry(signer or claimed, hash_)
+        shown["signature"]["userId"] = claimed
+        found.append(shown)
+    return [each for each in read_entries({"signedAddress": {"signatures": found}}) if isinstance(each, Entry)]
+
+
+def count(
+    signatures: Iterable[Entry], groups: Mapping[str, str], users: Mapping[str, str] | None = None
+) -> SignatureCount:
+    container = RulesContainer(
+        "", 0, KEYS if users is None else users, {name: frozenset(ids.split()) for name, ids in groups.items()}, ()
+    )
+    return SignatureCount(HASH_A, [*signatures], container, SignatureCache())
+
+
+def path(text: str) -> Path:
+    """Return a path: ``ops:2 board:1``."""
+    return tuple(
+        Threshold(name, max(1, int(number))) for name, _, number in (each.partition(":") for each in text.split())
+    )
+
+
+GROUPS = {"ops": "a b c", "board": "c", "empty": "", "strangers": "x y"}
+
+
+@pytest.mark.parametrize(
+    ("signed", "paths", "expected"),
+    [
+        ("a b", ["ops:2"], {"ops": "a b"}),
+        ("c b a", ["ops:2"], {"ops": "c b"}),
+        ("a b", ["ops:3"], None),
+        ("a a a", ["ops:2"], None),
+        ("a b=a", ["ops:2"], None),
+        ("a b=a b", ["ops:2"], {"ops": "a b"}),
+        ("c a", ["ops:2 board:1"], {"ops": "c a", "board": "c"}),  # one person in two groups
+        ("a b", ["ops:2 board:1"], None),
+        ("a b", ["board:1", "ops:2"], {"ops": "a b"}),
+        ("a b c", ["ops:3", "board:1"], {"board": "c"}),  # the fewest signatures
+        ("a", ["ops:0"], {"ops": "a"}),
+        ("", ["ops:0"], None),
+        ("a b c", [], None),
+        ("a b c", [""], None),
+        ("a b c", ["unknown:0"], None),
+        ("a b c", ["empty:0"], None),
+        ("a b c", ["ops:1 empty:0"], None),
+        ("a b c", ["unknown:1", "ops:1"], {"ops": "a"}),
+        ("x y", ["strangers:1"], None),
+        ("x=a", ["strangers:1", "ops:1"], None),
+        ("a b", ["ops:4294967295"], None),
+    ],
+)
+def test_paths(signed: str, paths: list[str], expected: dict[str, str] | None) -> None:
+    found = count(entries(signed), GROUPS).complete([path(each) for each in paths])
+    assert (None if found is None else {each.group_id: " ".join(each.user_ids) for each in found}) == expected
+
+
+def test_users_with_one_key_count_once() -> None:
+    shared = {**KEYS, "b": KEYS["a"].replace("\n", "\r\n")}
+    assert count(entries("a b=a"), GROUPS, shared).complete([path("ops:2")]) is None
+    assert count(entries("a b=a c"), GROUPS, shared).complete([path("ops:2")]) is not None
+
+
+@pytest.mark.parametrize("bad", ["", "x", KEYS["a"] + KEYS["b"], pem("A" * 124), KEYS["a"] + "#" * 2000])
+def test_a_key_that_cannot_be_used_is_the_trouble_of_its_user(bad: str) -> None:
+    users = {**KEYS, "a": bad}
+    assert count(entries("a b"), GROUPS, users).complete([path("ops:2")]) is None
+    assert count(entries("a b c"), GROUPS, users).complete([path("ops:2")]) is not None
+
+
+def test_all_cover_the_same_hash() -> None:
+    mixed = [*entries("a"), *entries("b", HASH_B)]
+    assert count(mixed, GROUPS).complete([path("ops:2")]) is None
+
+
+def test_a_hash_that_is_none_spoils_its_list() -> None:
+    good = entries("a")[0]
+    for other in (
+        "x",
+        HASH_B.upper(),
+        HASH_B[:-1] + "\u0661",
+        f'{HASH_B}","{HASH_B}',
+        5,
+        None,
+        ["a"] * 64,
+        "\ud800" * 64,
+    ):
+        assert Entry(good.user_id, good.signature, [HASH_A, other]).digest is None
+    assert Entry(good.user_id, good.signature, []).digest is None
+    assert Entry(good.user_id, good.signature, [HASH_A]).digest == good.digest
+
+
+@pytest.mark.parametrize(
+    ("paths", "why"),
+    [
+        ([], "its rule names no group that could sign"),
+        ([""], "its rule names no group that could sign"),
+        (["ops:2", "board:1"], "1 of 2 of the group 'ops', or 0 of 1 of the group 'board'"),
+        (["ops:2 board:1"], "1 of 2 of the group 'ops' and 0 of 1 of the group 'board'"),
+        (["ops:1"], None),
+    ],
+)
+def test_description(paths: list[str], why: str | None) -> None:
+    assert count(entries("a"), GROUPS).describe([path(each) for each in paths]) == why
+
+
+def test_description_is_short() -> None:
+    paths = [path(" ".join(f"{'g' * 50}{number}:5" for number in range(50)))] * 50
+    found = count(entries("a"), GROUPS).describe(paths)
+    assert found is not None
+    assert len(found) <= 200

@@ -1,0 +1,328 @@
+"""With pinned keys, nothing is signed whose rules or earlier signatures do not verify."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from approver import APPROVE, ChangingSigner, KeylessSigner, NoSigner, SignedInApprover, current_hash, signing
+from cryptography.hazmat.primitives.asymmetric import ec
+from people import Person, public_pem_of
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyConflictError,
+    CustodyError,
+    CustodyOutcomeUnknownError,
+    CustodyRequestError,
+)
+from airflow_custody.client.errors import CustodyVerificationError
+from airflow_custody.client.whitelist import models
+from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.sandbox import Sandbox, SandboxError
+
+RULES = {"method": "GET", "path": "/rules"}
+
+
+class Approvers:
+    """Three approvers, who have pinned the super-administrators' keys."""
+
+    def __init__(self, sandbox: Sandbox, *, minimum: int = 2, **pins: Any) -> None:
+        self.sandbox = sandbox
+        self._clients = []
+        people = [Person(sandbox, name, "approvers") for name in ("ann", "bob", "cat")]
+        group = {"externalGroupID": "approvers", "minimumSignatures": minimum}
+        sandbox.control.set_approvers([{"sequential": [group]}])
+        for person in people:
+            given = {**sandbox.control.pins(), **pins}
+            self._clients.append(CustodyClient(sandbox.url, person.token, timeout=2, max_retries=0, **given))
+        self.ann, self.bob, self.cat = (
+            SignedInApprover(sandbox, person, client) for person, client in zip(people, self._clients, strict=True)
+        )
+        # What one has created, all know.
+        self.bob.expected = self.cat.expected = self.ann.expected
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    def show(self, number: str, *signings: Any) -> None:
+        """Make the service show these signatures after the real ones."""
+        envelope = self.ann.client.get_whitelist_request(number)
+        real = (envelope.wire.get("signedAddress") or {}).get("signatures") or []
+        self.sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": [*real, *signings]})
+
+    def forge(self, number: str) -> None:
+        """Make the service show a signature of bob that bob has not made."""
+        entry = signing(self.ann, [current_hash(self.ann, number)], key=new_key(), user=self.bob.person.external_id)
+        self.show(number, entry)
+
+
+def new_key() -> Any:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.fixture(params=[True, False], ids=["rules shown", "rules not shown"])
+def approvers(sandbox: Sandbox, request: pytest.FixtureRequest) -> Iterator[Approvers]:
+    """Approvers at a service that shows rules on pending requests, or does not: which is not published."""
+    made = Approvers(sandbox)
+    sandbox.control.set_whitelist_behaviour(rules_on_pending=request.param)
+    yield made
+    made.close()
+
+
+def described(text: str) -> list[str]:
+    return re.findall(r"Verified signatures that it has: .*", text)
+
+
+def test_what_is_signed_says_whose_signatures_are_there(approvers: Approvers, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    numbers = [approvers.ann.create("a"), approvers.ann.create("b")]
+    shows_rules = "rulesContainer" in approvers.ann.client.get_whitelist_request(numbers[0]).wire
+    assert approvers.bob.approve() == 2
+    rules = r"rules [0-9a-f]{12}, of 20\d\d-\d\d-\d\d\."
+    none_yet = f"Verified signatures that it has: none; {rules if shows_rules else 'it shows no rules[.]'}"
+    assert [bool(re.fullmatch(none_yet, each)) for each in described(caplog.text)] == [True, True]
+    caplog.clear()
+    assert approvers.ann.approve() == 2
+    bob = re.escape(approvers.bob.person.external_id)
+    assert all(
+        re.fullmatch(f"Verified signatures that it has: {bob}; {rules}", each) for each in described(caplog.text)
+    )
+    assert len(described(caplog.text)) == 2
+    assert approvers.ann.signed == approvers.bob.signed == numbers
+    assert "service's word" not in caplog.text
+
+
+def test_without_pins_they_are_the_services_word(approver: SignedInApprover, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    for letter in "abc":
+        approver.create(letter)
+    assert approver.approve() == 3
+    assert described(caplog.text) == []
+    assert caplog.text.count("is the service's word") == 1
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("keys", ["others", "one other"])
+def test_rules_that_are_not_signed_as_pinned(sandbox: Sandbox, keys: str, signed: bool) -> None:
+    other = [public_pem_of(new_key()), public_pem_of(new_key())]
+    pinned = other if keys == "others" else [*sandbox.control.pins()["superadmin_keys"][:1], *other[:1]]
+    approvers = Approvers(sandbox, superadmin_keys=pinned)
+    number = approvers.ann.create()
+    if signed:
+        with CustodyClient(sandbox.url, approvers.bob.person.token) as unpinned:
+            approvers.bob.client = unpinned
+            approvers.bob.approve()
+    approvers.ann.signer = NoSigner()
+    sandbox.control.clear_request_log()
+    with pytest.raises(CustodyVerificationError, match=rf"{number}.*; nothing was signed") as caught:
+        approvers.ann.approve()
+    assert not caught.value.retryable
+    assert f"`custody whitelist verify --id {number}` shows what is proved." in str(caught.value.advice)
+    assert caught.value.operation == "approve whitelisting requests"
+    assert approvers.ann.sent == 0
+    approvers.close()
+
+
+def test_a_signature_that_its_user_has_not_made(approvers: Approvers) -> None:
+    number, other = approvers.ann.create("a"), approvers.ann.create("b")
+    approvers.forge(number)
+    approvers.ann.signer = NoSigner()
+    with pytest.raises(CustodyVerificationError, match=rf"{number}.*; nothing was signed"):
+        approvers.ann.approve()
+    assert approvers.ann.sent == 0
+    # The other one is not concerned.
+    approvers.ann.signer = KeylessSigner(approvers.bob)
+    approvers.bob.signer = approvers.ann.signer
+    assert approvers.bob.approve(other) == 1
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("entry", ["nobody's", "another hash", "renamed", "junk"])
+def test_one_invalid_signature_beside_a_valid_one(
+    approvers: Approvers, sandbox: Sandbox, entry: str, pinned: bool
+) -> None:
+    ann, bob = approvers.ann, approvers.bob
+    number = ann.create()
+    bob.approve()
+    hash_ = current_hash(ann, number)
+    shown = {
+        "nobody's": signing(ann, [hash_], key=new_key(), user="nobody@example.test"),
+        "another hash": signing(bob, ["0" * 64]),
+        "renamed": signing(bob, [hash_], user=ann.person.external_id),
+        "junk": {"signature": {"userId": bob.person.external_id, "signature": "AAAA"}, "hashes": [hash_]},
+    }[entry]
+    approvers.show(number, shown)
+    if pinned:
+        with pytest.raises(CustodyVerificationError, match=rf"{number}.*; nothing was signed"):
+            ann.approve()
+        assert ann.sent == 1
+    else:
+        with CustodyClient(sandbox.url, ann.person.token) as client:
+            ann.client = client
+            assert ann.approve() == 1
+
+
+def test_a_text_that_others_have_not_signed(approvers: Approvers) -> None:
+    number = approvers.ann.create()
+    approvers.bob.approve()
+    # Also its hash: without the signature over the one before, nothing would show that it has changed.
+    approvers.ann.change_payload(number, address="0x" + "9" * 40)
+    with pytest.raises(CustodyVerificationError, match=rf"{number}.*; nothing was signed"):
+        approvers.ann.approve(expected=None)
+    # What was asked for is compared first.
+    with pytest.raises(CustodyRequestError, match=r"address \(asked for .*\); nothing was signed"):
+        approvers.ann.approve()
+    assert approvers.ann.sent == 1
+
+
+def test_it_is_verified_again_right_before_it_is_signed(approvers: Approvers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "MAX_PAGE_SIZE", 1)
+    numbers = [approvers.ann.create("a"), approvers.ann.create("b")]
+    approvers.ann.signer = ChangingSigner(approvers.ann, lambda: approvers.forge(numbers[1]))
+    with pytest.raises(CustodyVerificationError, match=rf"{numbers[1]}.*; nothing of this batch was signed"):
+        approvers.ann.approve()
+    assert approvers.ann.signed == numbers[:1]
+    assert approvers.ann.sent == 1
+
+
+def test_it_is_verified_again_after_a_slow_signer(approvers: Approvers) -> None:
+    class Impatient(Approver):
+        slow_signer = 0.0
+
+    number = approvers.ann.create()
+    approvers.ann.kind = Impatient
+    approvers.ann.signer = ChangingSigner(approvers.ann, lambda: approvers.forge(number))
+    with pytest.raises(CustodyVerificationError, match=rf"{number}.*; a signature was made, and not sent"):
+        approvers.ann.approve()
+    assert approvers.ann.sent == 0
+
+
+@pytest.mark.parametrize("change", [lambda each: each, KeylessSigner], ids=["by key", "by name"])
+def test_what_an_earlier_try_signed_is_verified_too(approvers: Approvers, change: Callable[..., Any]) -> None:
+    number = approvers.ann.create()
+    if change is KeylessSigner:
+        approvers.ann.signer = KeylessSigner(approvers.ann)
+    approvers.sandbox.control.add_fault("drop", **APPROVE, work=True)
+    assert approvers.ann.approve() == 1
+    assert approvers.ann.approve(earlier_try=True) == 1
+    approvers.forge(number)
+    with pytest.raises(CustodyVerificationError, match=rf"{number}.*; it was signed before all the same"):
+        approvers.ann.approve(earlier_try=True)
+    assert approvers.ann.sent == 1
+
+
+def test_what_is_in_effect_is_still_found_by_a_later_try(approvers: Approvers) -> None:
+    number = approvers.ann.create()
+    assert approvers.bob.approve() == approvers.ann.approve() == 1
+    assert approvers.ann.client.verifier is not None
+    verified = approvers.ann.client.verifier.verify(approvers.ann.client.get_whitelist_request(number).wire)
+    assert set(verified.user_ids) == {approvers.ann.person.external_id, approvers.bob.person.external_id}
+    assert approvers.ann.approve(earlier_try=True) == approvers.bob.approve(earlier_try=True) == 1
+    with pytest.raises(CustodyConflictError, match="not pending"):
+        approvers.ann.approve()
+
+
+def test_a_lost_response_is_not_cleared_up_by_what_does_not_verify(approvers: Approvers) -> None:
+    number = approvers.ann.create()
+    if "rulesContainer" in approvers.ann.client.get_whitelist_request(number).wire:
+        approvers.ann.signer = ChangingSigner(
+            approvers.ann, lambda: approvers.sandbox.control.attack(number, "changed rules")
+        )
+    else:
+        approvers.sandbox.control.add_fault("status", status=404, **RULES, times=None)
+    approvers.sandbox.control.add_fault("drop", **APPROVE, work=True)
+    with pytest.raises(CustodyOutcomeUnknownError, match=r"could not be found out: .*is not verified") as caught:
+        approvers.ann.approve()
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("earlier_try", [False, True])
+def test_an_address_that_nobody_signed_is_named(approvers: Approvers, earlier_try: bool) -> None:
+    number = approvers.ann.create()
+    approvers.sandbox.control.set_whitelist_status(number, "APPROVED")
+    with pytest.raises(
+        CustodyVerificationError,
+        match=rf"{number} is not verified: .*as in effect \(status APPROVED\).*nothing was sig",
+    ):
+        approvers.ann.approve(earlier_try=earlier_try)
+    # What was really signed by others is only not pending, and so is what was rejected.
+    signed, rejected = approvers.ann.create("b"), approvers.ann.create("c")
+    approvers.bob.approve(signed)
+    approvers.cat.approve(signed)
+    approvers.sandbox.control.set_whitelist_status(rejected, "rejected")
+    for each in (signed, rejected):
+        with pytest.raises(CustodyConflictError, match="not pending this user's approval"):
+            approvers.ann.approve(each, earlier_try=earlier_try)
+
+
+def test_rules_from_before_a_date_do_not_count(sandbox: Sandbox) -> None:
+    approvers = Approvers(sandbox, rules_not_before=4_000_000_000)
+    approvers.ann.create()
+    approvers.ann.signer = NoSigner()
+    with pytest.raises(CustodyVerificationError, match=r"'rules_not_before'.*; nothing was signed"):
+        approvers.ann.approve()
+    approvers.close()
+
+
+#: The attacks that change nothing of what an approver signs, and nothing of the signatures that are there. The signer
+#: outside of the group has really signed; thresholds decide later.
+HARMLESS = {
+    *("payload", "older rules", "no approvers", "weaker approvers", "swapped network"),
+    *("bad key of somebody else", "signer outside of the group", "one user repeated"),
+    # The rules in force are used instead.
+    "null for the rules",
+}
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_whatever_a_malicious_service_shows(sandbox: Sandbox, compared: bool) -> None:
+    approvers = Approvers(sandbox, minimum=3)
+    ann = approvers.ann
+    ann.lookup_wait = 0.1
+    carried_out = 0
+    for attack in (each["name"] for each in sandbox.control.attacks()):
+        ann.expected.clear()
+        number = ann.create()
+        hash_ = current_hash(ann, number)
+        assert approvers.bob.approve() == approvers.cat.approve() == 1
+        try:
+            sandbox.control.attack(number, attack)
+        except SandboxError:
+            # It takes another kind of request.
+            continue
+        carried_out += 1
+        sandbox.control.clear_request_log()
+        if attack in HARMLESS:
+            assert ann.approve(**({} if compared else {"expected": None})) == 1
+        else:
+            with pytest.raises(CustodyError) as caught:
+                ann.approve(**({} if compared else {"expected": None}))
+            assert (caught.value.retryable, ann.sent) == (False, 0), attack
+        sandbox.control.attack(number, None)
+        # Whatever it is that ann has signed: it is what ann was asked to sign.
+        signings = ann.client.get_whitelist_request(number).signings
+        assert {each.hashes for each in signings} == {(hash_,)}
+    assert carried_out > 40
+    approvers.close()
+
+
+def test_a_deletion_is_refused_as_without_pins(approvers: Approvers) -> None:
+    number = approvers.ann.create()
+    approvers.sandbox.control.set_whitelist_envelope(number, action="delete")
+    with pytest.raises(CustodyRequestError, match="does not say that an address is created"):
+        approvers.ann.approve(accept_fields=["envelope.action"])
+
+
+def test_many(approvers: Approvers, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    numbers = [approvers.ann.create() for _ in range(101)]
+    assert approvers.bob.approve() == approvers.ann.approve() == 101
+    assert len(described(caplog.text)) == 202
+    approvers.forge(numbers[100])
+    with pytest.raises(CustodyVerificationError, match="signed before all the same") as caught:
+        approvers.ann.approve(earlier_try=True)
+    assert "batch 2 of 2" in str(caught.value)

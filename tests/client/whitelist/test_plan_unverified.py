@@ -1,0 +1,309 @@
+"""What a plan makes of requests that signatures do not prove, whoever signs: the verifier here is told what to say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+from people import public_pem_of
+from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, listed, rows_of, states, unreadable
+
+from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
+from airflow_custody.client.whitelist.listing import Listing
+from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, WhitelistPlan
+from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
+from airflow_custody.client.whitelist.planner import make_plan
+from airflow_custody.client.whitelist.verification import (
+    VerificationPins,
+    VerifiedAddress,
+    VerifiedRules,
+    VerifiedSignatures,
+)
+
+RULES = VerifiedRules("00", 0, ())
+PINS = VerificationPins([public_pem_of(ec.generate_private_key(ec.SECP256R1())) for _ in range(3)], 2)
+WHY = "whitelisting request {} is not verified: nobody signed it"
+
+
+class TellingVerifier:
+    """
+    A verifier that says what it is told.
+
+    :param forged: the ids of requests that do not verify.
+    :param legacy: the ids of requests whose signatures do not cover ``contractType``.
+    """
+
+    def __init__(self, forged: Collection[int | str] = (), legacy: Collection[int] = ()) -> None:
+        self.pins = PINS
+        self._forged = {str(each) for each in forged}
+        self._legacy = {str(each) for each in legacy}
+        self.asked: list[tuple[str, str]] = []
+
+    def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
+        self._check("verify", envelope)
+        fields = WhitelistEnvelope(dict(envelope)).payload()  # type: ignore[arg-type]
+        legacy = envelope["id"] in self._legacy
+        omitted = [key for key in ("contractType",) if legacy and fields.pop(key, None) is not None]
+        return VerifiedAddress(fields, legacy, "00", RULES, (), tuple(omitted))
+
+    def verify_signatures(self, envelope: Mapping[str, Any]) -> VerifiedSignatures:
+        self._check("verify_signatures", envelope)
+        return VerifiedSignatures("00", RULES)
+
+    def _check(self, how: str, envelope: Mapping[str, Any]) -> None:
+        self.asked.append((how, envelope["id"]))
+        if envelope["id"] in self._forged:
+            raise CustodyVerificationError(WHY.format(envelope["id"]))
+
+
+def plan(
+    requests: WhitelistRequest | Sequence[WhitelistRequest],
+    envelopes: WhitelistEnvelope | Sequence[WhitelistEnvelope],
+    verifier: TellingVerifier | None,
+    **options: Any,
+) -> WhitelistPlan:
+    requests = [requests] if isinstance(requests, WhitelistRequest) else requests
+    envelopes = [envelopes] if isinstance(envelopes, WhitelistEnvelope) else envelopes
+    return make_plan(rows_of(*requests), Listing(envelopes, verifier=verifier), **options)
+
+
+@pytest.mark.parametrize("prune", [False, True])
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({}, {}),
+        ({}, {"wire": PENDING}),
+        ({}, {"label": "Other"}),
+        ({}, {"address": ADDRESS[2:].upper()}),
+        ({"memo": "7"}, {"memo": ""}),
+        ({"memo": "7"}, {"memo": "007"}),
+        ({}, {"currency": "Ether"}),
+        ({"address": CASH}, {"address": LEGACY}),
+        ({"address": XRP, "memo": "12345"}, {"address": f"{XRP}:12345"}),
+        ({"network": "mainnet"}, {}),
+    ],
+    ids=str,
+)
+def test_what_may_be_there_is_neither_created_nor_deleted_nor_taken_for_it(
+    asked: dict[str, Any], shown: dict[str, Any], prune: bool
+) -> None:
+    found = plan(ask(**asked), listed(**shown), TellingVerifier([3711]), prune=prune)
+    assert states(found) == [("unverified", None, "3711")]
+    (row,) = found.rows
+    assert (row.where, row.request, row.fields) == ("line 2", ask(**asked), ())
+    assert row.note == f"{WHY.format(3711)}. It may be this one: nothing is created"
+    assert found.counts == {**dict.fromkeys(STATES, 0), "unverified": 1}
+    assert found.has_changes
+    assert not found.operations
+
+
+@pytest.mark.parametrize("wire", [{}, PENDING, {"status": "FROZEN"}], ids=str)
+def test_a_forged_request_takes_no_row_from_a_true_one(wire: dict[str, Any]) -> None:
+    # The forged one comes first, and is in effect as the file says; the true one is not.
+    found = plan(ask(), [listed(1, wire=wire), listed(2, wire=PENDING)], TellingVerifier([1]), prune=True)
+    assert states(found) == [("pending", None, "2"), ("unverified", None, "1")]
+    assert found.rows[1].note == f"{WHY.format(1)}; it claims to be for the same destination as line 2"
+    found = plan(ask(), [listed(1, wire=wire), listed(2, label="Other")], TellingVerifier([1]), prune=True)
+    assert states(found) == [("differs", None, "2"), ("unverified", None, "1")]
+
+
+def test_what_is_for_no_row_is_named_and_not_deleted() -> None:
+    envelopes = [listed(1), listed(2, address=OTHER), listed(3, address=f" {XRP}", currency="XRP")]
+    found = plan(ask(), envelopes, TellingVerifier([2, 3]), prune=True)
+    assert states(found) == [("unchanged", None, "1"), ("unverified", None, "2"), ("unverified", None, "3")]
+    assert [each.note.partition("; ")[0] for each in found.rows[1:]] == [WHY.format(2), WHY.format(3)]
+    assert found.rows[1].request == ask(address=OTHER)
+    # One that no file can ask for: what it claims is shown all the same.
+    assert (found.rows[2].request, found.rows[2].shown["address"]) == (None, f" {XRP}")
+    # Without them, the true one would be deleted.
+    found = plan(ask(address=XRP, blockchain="XRP"), envelopes, TellingVerifier([2, 3]), prune=True)
+    assert ("undeclared", "delete", "1") in states(found)
+
+
+def test_one_request_may_withhold_several_creations() -> None:
+    rows = [ask(memo="1"), ask(memo="2"), ask(address=OTHER, label="Other")]
+    found = plan(rows, listed(1, memo=""), TellingVerifier([1]))
+    assert states(found) == [("unverified", None, "1"), ("unverified", None, "1"), ("create", "create", "")]
+    assert len(found.unverified) == 1
+    # Each row has its own, if there is one.
+    found = plan(rows[1::-1], [listed(1, memo=""), listed(2, memo="")], TellingVerifier([1, 2]))
+    assert sorted(each.request_id for each in found.rows) == ["1", "2"]
+
+
+def test_the_address_may_be_the_lie() -> None:
+    forged = listed(1, address=OTHER)
+    found = plan(ask(), forged, TellingVerifier([1]), prune=True)
+    assert states(found) == [("unverified", None, "1")]
+    # A label that several rows have says nothing of one of them; nor does it on another chain.
+    found = plan([ask(), ask(memo="7")], forged, TellingVerifier([1]))
+    assert states(found)[:2] == [("create", "create", "")] * 2
+    found = plan(ask(), listed(1, address=XRP, currency="XRP"), TellingVerifier([1]))
+    assert states(found) == [("create", "create", ""), ("unverified", None, "1")]
+
+
+def test_which_requests_are_verified_and_how() -> None:
+    envelopes = [
+        listed(1),
+        listed(2, address=OTHER, wire=PENDING),
+        listed(3, address=XRP, wire={"status": "rejected"}),
+        listed(4, address=CASH, wire={"status": "FROZEN"}),
+        unreadable("{}"),
+    ]
+    verifier = TellingVerifier()
+    listing = Listing(envelopes, frozenset({"2"}), frozenset({"4"}), verifier)
+    found = make_plan(rows_of(ask()), listing)
+    assert verifier.asked == [("verify", "1"), ("verify_signatures", "2"), ("verify", "4")]
+    assert found.counts == {**dict.fromkeys(STATES, 0), "unchanged": 1, "undeclared": 2, "unreadable": 1}
+    # Listed as pending, whatever its status says; and not listed as pending is in effect if no words are given.
+    verifier.asked.clear()
+    make_plan(rows_of(ask()), Listing(envelopes[:2], frozenset({"1"}), verifier=verifier), effective_statuses=None)
+    assert verifier.asked == [("verify_signatures", "1"), ("verify", "2")]
+
+
+def test_a_missing_extra_is_no_finding() -> None:
+    class Missing(TellingVerifier):
+        def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
+            raise CustodyConfigurationError("verifying needs: pip install")
+
+    with pytest.raises(CustodyConfigurationError):
+        plan(ask(), listed(), Missing())
+
+
+@pytest.mark.parametrize(
+    ("asked", "state", "fields"),
+    [({"contract_type": "ERC20"}, "differs", ("contract_type",)), ({}, "unchanged", ())],
+    ids=str,
+)
+def test_what_a_legacy_form_does_not_cover_is_not_there(
+    asked: dict[str, Any], state: str, fields: tuple[str, ...]
+) -> None:
+    envelope = listed(1, contractType="ERC20")
+    (row,) = plan(ask(**asked), envelope, TellingVerifier(legacy=[1])).rows
+    assert (row.state, row.fields) == (state, fields)
+    assert row.note == "signed in a legacy form, which does not cover contractType"
+    assert row.shown == dict.fromkeys(fields, "")
+    (row,) = plan(ask(contract_type="ERC20"), envelope, TellingVerifier()).rows
+    assert (row.state, row.note) == ("unchanged", "")
+    _, row = plan(ask(address=OTHER, label="x"), envelope, TellingVerifier(legacy=[1])).rows
+    assert row.request == ask()
+    assert "does not cover contractType" in row.note
+
+
+def test_the_hash_covers_what_does_not_verify() -> None:
+    envelopes = [listed(1), listed(2, address=OTHER), listed(3, address=OTHER, memo="x")]
+    hashes = {
+        plan(ask(), envelopes, None).plan_hash: "nothing is verified",
+        plan(ask(), envelopes, TellingVerifier([2])).plan_hash: "one",
+        plan(ask(), envelopes, TellingVerifier([3])).plan_hash: "another",
+        plan(ask(), envelopes, TellingVerifier([2, 3])).plan_hash: "both",
+        plan(ask(), envelopes, TellingVerifier([1])).plan_hash: "a row's",
+        plan(
+            ask(), [listed(1, memo="y"), *envelopes[1:]], TellingVerifier([1])
+        ).plan_hash: "a row's, with another text",
+    }
+    assert len(hashes) == 6
+    assert plan(ask(), envelopes, TellingVerifier()).plan_hash in hashes
+    assert plan(ask(), envelopes[::-1], TellingVerifier([3, 2])).plan_hash in hashes
+
+
+def test_forged_requests_make_no_room_for_deletions() -> None:
+    true = [listed(number, address=f"0x{number:040x}", label=f"L{number}") for number in range(1, 10)]
+    forged = [listed(number, address=f"0x{number:040x}", label=f"L{number}") for number in range(100, 200)]
+    verifier = TellingVerifier(range(100, 200))
+    found = plan(ask(), [*true, *forged], verifier, prune=True)
+    assert len(found.with_action("delete")) == 9
+    assert PlanLimits().faults(found) == (
+        "it deletes 9 of the 9 requests at the service, and max_delete_percent is 30",
+    )
+
+
+def test_a_report_names_them_before_anything_that_is_created() -> None:
+    rows = [ask(address=f"0x{number:040x}", label=f"L{number}") for number in range(1, 200)]
+    found = plan(rows, [listed(1, label="a"), listed(2, address=OTHER)], TellingVerifier([1, 2]))
+    report = plan_to_markdown(found)
+    assert "**Creates 199 whitelisting requests and deletes none. 2 rows are not verified.**" in report
+    lines = [line for line in report.splitlines() if line.startswith("| **")]
+    assert [line.split(" | ")[0] for line in lines[:3]] == ["| **unverified**", "| **unverified**", "| **create**"]
+    assert WHY.format(1) in lines[0]
+    table = plan_to_table(found)
+    assert "2 unverified." in table.splitlines()[0]
+    assert WHY.format(2) in table
+    rows_ = [each for each in plan_to_json(found)["rows"] if each["state"] == "unverified"]
+    assert [(each["id"], each["action"], each["note"]) for each in rows_] == [
+        ("1", None, WHY.format(1)),
+        ("2", None, WHY.format(2)),
+    ]
+    one = plan_to_markdown(plan(ask(), listed(1), TellingVerifier([1])))
+    assert "Creates and deletes nothing; 1 row differs from the service all the same. 1 row is not verified." in one
+
+
+def test_a_plan_says_whose_word_it_is() -> None:
+    envelopes = [listed(1), listed(2, address=OTHER)]
+    rows = [ask(), ask(address=XRP, blockchain="XRP", label="New")]
+    pinned = plan(rows, envelopes, TellingVerifier())
+    words = "Signatures: each row that is in effect is verified against 3 pinned keys, of which 2 must have signed the "
+    assert plan_to_table(pinned).splitlines()[1] == f"{words}rules."
+    assert f"\n\n{words}rules.\n\n" in plan_to_markdown(pinned)
+    assert plan_to_json(pinned)["pinned"] == {"keys": 3, "minimum": 2}
+    hidden = " As there are requests that do not verify, a row to create may be one that the service hides."
+    assert f"{words}rules.{hidden}" in plan_to_markdown(plan(rows, envelopes, TellingVerifier([2])))
+    assert hidden not in plan_to_table(plan(ask(), envelopes, TellingVerifier([2])))
+    unpinned = plan(rows, envelopes, None)
+    for text in (plan_to_table(unpinned), plan_to_markdown(unpinned)):
+        assert "Signatures are not verified. No super-administrators' keys are pinned" in text
+    assert plan_to_json(unpinned)["pinned"] is None
+    # What was approved is done, and nothing else; what does not verify makes another plan.
+    assert unpinned.plan_hash == pinned.plan_hash != plan(rows, envelopes, TellingVerifier([2])).plan_hash
+
+
+_ADDRESSES = st.sampled_from([ADDRESS, ADDRESS[2:].upper(), OTHER, XRP, XRP.lower(), f"{XRP}:7", CASH, LEGACY])
+_FIELDS = {
+    "address": _ADDRESSES,
+    "label": st.sampled_from(["Treasury", "Treas", "Other"]),
+    "memo": st.sampled_from(["", "7", "007", "x"]),
+    "network": st.sampled_from(["", "mainnet", "main"]),
+}
+_LISTED = st.fixed_dictionaries(
+    {**_FIELDS, "status": st.sampled_from(["APPROVED", "PENDING", "rejected", "FROZEN"]), "forged": st.booleans()}
+)
+
+
+@given(
+    st.lists(st.fixed_dictionaries(_FIELDS), max_size=5, unique_by=lambda each: (each["address"], each["memo"])),
+    st.lists(_LISTED, max_size=6),
+)
+def test_a_forged_request_only_ever_withholds_a_creation(
+    asked: list[dict[str, str]], shown: list[dict[str, Any]]
+) -> None:
+    requests: list[WhitelistRequest] = []
+    for each in asked:
+        request = ask(**{name: value for name, value in each.items() if value})
+        try:
+            make_plan(rows_of(*requests, request), Listing([]))
+        except CustodyRequestError:
+            continue
+        requests.append(request)
+    envelopes, forged = [], set()
+    for number, each in enumerate(shown, 1):
+        fields = {name: value for name, value in each.items() if name not in ("status", "forged")}
+        envelopes.append(listed(number, wire={"status": each["status"]}, **fields))
+        if each["forged"] and each["status"] != "rejected":
+            forged.add(str(number))
+    found = plan(requests, envelopes, TellingVerifier(forged), prune=True)
+    true = plan(requests, [each for each in envelopes if each.id not in forged], TellingVerifier(), prune=True)
+    assert {*found.operations} <= {*true.operations}
+    assert {each.request_id for each in found.rows if each.state == "unverified"} == forged
+    for row, other in zip(found.rows[: len(requests)], true.rows, strict=False):
+        assert row == other or (row.state, other.state) in (("unverified", "create"), ("unverified", "unreadable"))
+        assert row.state == "unverified" or row.request_id not in forged
+    # Nothing is deleted, or left alone, because of them.
+    assert [each for each in found.rows[len(requests) :] if each.state != "unverified"] == [*true.rows[len(requests) :]]
+
+
+def test_the_states_of_a_reconciliation() -> None:
+    assert {*CHANGES} == {*STATES} - {"pending", "unchanged"}

@@ -1,0 +1,165 @@
+"""The rules that super-administrators sign, as the operations and the envelopes show them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from sandbox_api import Api, Refused
+from sandbox_approvers import PATH, TWO_GROUPS, Person, create
+from sandbox_wire import decode, fields_of, is_signed
+
+from airflow_custody.sandbox import Sandbox, SandboxError
+
+
+def in_force(api: Api) -> dict[str, Any]:
+    result: dict[str, Any] = api.get("/rules").json()["result"]
+    return result
+
+
+def get(api: Api, number: str) -> dict[str, Any]:
+    result: dict[str, Any] = api.get(f"{PATH}/{number}").json()["result"]
+    return result
+
+
+def test_all_super_administrators_sign_the_container(sandbox: Sandbox, api: Api) -> None:
+    rules = in_force(api)
+    keys = {each["userID"]: each["publicKey"] for each in api.get("/rules/publickeys").json()["publicKeys"]}
+    assert sandbox.control.pins() == {"superadmin_keys": list(keys.values()), "superadmin_minimum": 2}
+    container = base64.b64decode(rules["rulesContainer"])
+    assert [each["userId"] for each in rules["rulesSignatures"]] == list(keys)
+    for each in rules["rulesSignatures"]:
+        assert is_signed(keys[each["userId"]], container, base64.b64decode(each["signature"]))
+        assert not is_signed(keys[each["userId"]], container + b"x", base64.b64decode(each["signature"]))
+    # In an envelope the same signatures are one message.
+    envelope = get(api, create(api))
+    assert envelope["rulesContainer"] == rules["rulesContainer"]
+    found = [fields_of(each) for each in decode(envelope["rulesSignatures"])[1]]
+    assert [(each[1][0].decode(), base64.b64encode(each[2][0]).decode()) for each in found] == [
+        (each["userId"], each["signature"]) for each in rules["rulesSignatures"]
+    ]
+
+
+def test_the_container_has_users_groups_and_rules(sandbox: Sandbox, api: Api) -> None:
+    ann, bob = Person(sandbox, api, "ann", "operations", "risk"), Person(sandbox, api, "bob", "operations")
+    sandbox.control.add_user("nokey", ["TPUser"], groups=["operations"])
+    sandbox.control.set_approvers(TWO_GROUPS)
+    container = decode(in_force(api)["rulesContainer"])
+    users = [fields_of(each) for each in container[1]]
+    names = [user[1][0].decode() for user in users]
+    assert names == [ann.external_id, bob.external_id, "superadmin-1@example.test", "superadmin-2@example.test"]
+    assert [user[3] for user in users] == [[b"\x0a\x0b"]] * 2 + [[b"\x03"]] * 2
+    assert users[2][2][0].decode() == sandbox.control.pins()["superadmin_keys"][0]
+    groups = {each[1][0]: each.get(2) for each in map(fields_of, container[2])}
+    assert groups == {b"operations": [b"ann@example.com", b"bob@example.com"], b"risk": [b"ann@example.com"]}
+    (rule,) = map(fields_of, container[6])
+    assert list(rule) == [2]
+    (branch,) = map(fields_of, rule[2])
+    assert [fields_of(each) for each in branch[1]] == [{1: [b"operations"], 2: [1]}, {1: [b"risk"], 2: [1]}]
+
+
+def test_pending_requests_show_the_rules_in_force_and_others_those_they_were_signed_under(
+    sandbox: Sandbox, api: Api
+) -> None:
+    ann = Person(sandbox, api, "ann", "approvers")
+    effective, pending, forged, rejected = (create(api, letter) for letter in "abcd")
+    ann.approve(effective)
+    sandbox.control.set_whitelist_status(forged, "APPROVED")
+    sandbox.control.set_whitelist_status(rejected, "rejected")
+    before = in_force(api)["rulesContainer"]
+    Person(sandbox, api, "bob", "approvers")
+    after = in_force(api)["rulesContainer"]
+    assert before != after
+    assert [get(api, each)["rulesContainer"] for each in (effective, pending, forged, rejected)] == [
+        before,
+        after,
+        before,
+        before,
+    ]
+    history = api.get("/rules/history").json()
+    assert [each["rulesContainer"] for each in history["result"]] == [after, before]
+    assert history["totalItems"] == "2"
+    assert api.get("/rules/1").json()["result"] == history["result"][1]
+    sandbox.control.set_whitelist_status(effective, "pending")
+    assert get(api, effective)["rulesContainer"] == after
+
+
+def test_a_listing_shows_each_container_once_if_asked(sandbox: Sandbox, api: Api) -> None:
+    sandbox.control.sign_whitelist_requests([create(api)])
+    Person(sandbox, api, "ann")
+    create(api, "b")
+    create(api, "c")
+    query = {"includeForApproval": True}
+    plain = api.get(PATH, params=query).json()
+    once = api.get(PATH, params={**query, "rulesContainerNormalized": True}).json()
+    assert len(once["rulesContainers"]) == 2
+    by_hash = {each.pop("hash"): each for each in once["rulesContainers"]}
+    for row in once["result"]:
+        row.update(by_hash[row.pop("rulesContainerHash")])
+    assert once["result"] == plain["result"]
+    assert "rulesContainers" not in plain
+    # Only this listing can.
+    pending = api.get(f"{PATH}/for-approval", params={"rulesContainerNormalized": True}).json()
+    assert {"rulesContainer", "rulesSignatures"} < set(pending["result"][0])
+    empty = api.get(PATH, params={"rulesContainerNormalized": True, "ids": "1"}).json()
+    assert empty == {}
+    sandbox.control.set_listing("whitelist", ignored=["rulesContainerNormalized"])
+    assert api.get(PATH, params={"rulesContainerNormalized": True, **query}).json() == plain
+
+
+def test_super_administrators_can_be_more_and_stay_when_the_sandbox_is_reset(sandbox: Sandbox, api: Api) -> None:
+    before, rules = sandbox.control.pins(), in_force(api)
+    sandbox.control.set_superadmins(3, 1)
+    pins = sandbox.control.pins()
+    assert pins["superadmin_minimum"] == 1
+    assert len(set(pins["superadmin_keys"])) == 3
+    assert pins["superadmin_keys"][:2] == before["superadmin_keys"]
+    assert len(in_force(api)["rulesSignatures"]) == 3
+    assert json.loads(sandbox.connection(pins=True)) == {**json.loads(sandbox.connection()), "extra": pins}
+    sandbox.control.reset()
+    assert sandbox.control.pins() == before
+    assert api.get("/rules/history").json()["totalItems"] == "1"
+    assert [each["userId"] for each in in_force(api)["rulesSignatures"]] == [
+        each["userId"] for each in rules["rulesSignatures"]
+    ]
+    sandbox.control.set_superadmins(3, 3)
+    assert sandbox.control.pins()["superadmin_keys"] == pins["superadmin_keys"]
+    for number, minimum in ((2, 3), (1, 0), (0, 0)):
+        with pytest.raises(SandboxError, match=r"minimum|number"):
+            sandbox.control.set_superadmins(number, minimum)
+
+
+def test_super_administrators_are_kept_in_the_state(sandbox: Sandbox, tmp_path: Any) -> None:
+    found = []
+    for _ in range(2):
+        with Sandbox(state=tmp_path / "state") as other:
+            found.append(other.control.pins())
+    assert found[0] == found[1] != sandbox.control.pins()
+
+
+def test_the_history_has_pages(sandbox: Sandbox, api: Api) -> None:
+    for name in ("ann", "bob", "eve"):
+        Person(sandbox, api, name)
+        in_force(api)
+    everything = api.get("/rules/history").json()
+    assert "cursor" not in everything
+    first = api.get("/rules/history", params={"limit": 2}).json()
+    second = api.get("/rules/history", params={"limit": 2, "cursor": first["cursor"]}).json()
+    assert first["result"] + second["result"] == everything["result"]
+    assert "cursor" not in second
+    assert everything["result"][0] == in_force(api)
+
+
+def test_who_may_read_the_rules(sandbox: Sandbox, api: Api, refused: Refused) -> None:
+    nobody = sandbox.control.add_token(roles=[])
+    api.get("/rules")
+    for path in ("/rules", "/rules/history", "/rules/publickeys", "/rules/1"):
+        assert api.get(path, token=nobody).status_code == 200, path
+        refused(api.get(path, token="unknown"), 401)
+    assert "SuperAdmin" in refused(api.get("/rules/proposal"), 403)
+    refused(api.get("/rules/proposal", token=sandbox.control.add_token(roles=["SuperAdmin"])), 404)
+    refused(api.get("/rules/99"), 404)
+    refused(api.get("/rules/x"), 400)
+    refused(api.get("/rules/history", params={"cursor": "x"}), 400)

@@ -1,0 +1,89 @@
+"""The protocol buffers that the sandbox writes, against bytes that were made by others."""
+
+from __future__ import annotations
+
+import hashlib
+
+from sandbox_wire import fields_of
+
+from airflow_custody.sandbox.rules.encoder import encode_address, encode_rules_container, encode_user_signatures
+
+# How every P-256 public key begins.
+PREFIX = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE"
+KEYS = {
+    "alice": "OeOjSzjch/6w7dPDuOMwG0uPnFOHLx9FDvfpdHTwBaeT2a//URIMweW9bqVaZ7bLB3/AS3MJvQwpcmG8593Sjw==",
+    "bob": "6Yj3uuh3eVQTpTGPEAS/4rG6byO3pmYpSwH1nqnvFpbKKNUTuz4GzGfYMz/e22h6MC03IZ41d+aVMhA1pS42xg==",
+    "carol": "kLLrwkiK/PTYQ9DYRvuwCSYKHGXiFklna1f+3VDolHGTmmJAkdOPaB6/iejmnLCzeuXuAaOwGiX24hqvqy0dyQ==",
+}
+USERS = [
+    {
+        "id": f"{name}@example.test",
+        "publicKey": f"-----BEGIN PUBLIC KEY-----\n{key[:64]}\n{key[64:]}\n-----END PUBLIC KEY-----\n",
+        "roles": ["REQUESTAPPROVER", "WhitelistedAddressApprover", "Admin"],
+    }
+    for name, key in ((name, PREFIX + rest) for name, rest in KEYS.items())
+]
+OPS_2, OPS_1, BOARD_1 = (
+    {"externalGroupID": group, "minimumSignatures": number} for group, number in (("ops", 2), ("ops", 1), ("board", 1))
+)
+RULES = [
+    {
+        "currency": "ETH",
+        "network": "",
+        "parallel": [{"sequential": [OPS_2]}, {"sequential": [BOARD_1]}],
+        "lines": [{"path": "demo/7", "parallel": [{"sequential": [OPS_1]}]}],
+    },
+    {"currency": "", "network": "", "parallel": [{"sequential": [OPS_1, BOARD_1]}], "lines": []},
+]
+GROUPS = {"ops": ["alice@example.test", "bob@example.test"], "board": ["carol@example.test"]}
+
+
+def test_a_container_has_the_bytes_of_the_published_example() -> None:
+    container = encode_rules_container(USERS, GROUPS, RULES, 1767225600)
+    assert len(container) == 784
+    assert hashlib.sha256(container).hexdigest() == "539f19e6809306318637beefcebad7aa99037c7fee017842900beedd76d0dccc"
+
+
+def test_signatures_are_one_message() -> None:
+    found = encode_user_signatures([("ann", b"a" * 64), ("bob", b"b" * 64)])
+    assert [fields_of(each) for each in fields_of(found)[1]] == [
+        {1: [b"ann"], 2: [b"a" * 64]},
+        {1: [b"bob"], 2: [b"b" * 64]},
+    ]
+
+
+def test_a_path_without_groups_is_a_path() -> None:
+    rule = {"currency": "ETH", "network": "main", "parallel": [{"sequential": []}], "lines": []}
+    (found,) = fields_of(encode_rules_container([], {}, [rule], 0))[6]
+    assert fields_of(found) == {1: [b"ETH"], 2: [b""], 4: [b"main"]}
+
+
+def test_an_address_has_all_that_its_text_has() -> None:
+    payload = {
+        "currency": "ETH",
+        "addressType": "contract",
+        "address": "0xA",
+        "memo": "m",
+        "label": "l",
+        "customerId": "c",
+        "exchangeAccountId": "300",
+        "linkedInternalAddresses": [{"id": "12", "address": "a", "label": "n"}],
+        "linkedWallets": [{"id": 2**64 + 7, "name": "hot", "path": "p"}],
+        "contractType": "ERC20",
+        "tnParticipantID": "t",
+    }
+    found = fields_of(encode_address(payload, "main"))
+    assert fields_of(found.pop(8)[0]) == {1: [12], 2: [b"a"], 3: [b"n"]}
+    assert fields_of(found.pop(11)[0]) == {1: [7], 2: [b"hot"], 3: [b"p"]}
+    assert found == {
+        1: [b"ETH"],
+        2: [3],
+        3: [b"0xA"],
+        4: [b"m"],
+        5: [b"l"],
+        6: [b"c"],
+        7: [300],
+        9: [b"ERC20"],
+        13: [b"main"],
+        14: [b"t"],
+    }
