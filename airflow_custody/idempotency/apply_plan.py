@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
-    CustodyNotFoundError,
     CustodyOutcomeUnknownError,
 )
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
-from airflow_custody.client.whitelist.matching import differing_fields
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
-from airflow_custody.idempotency.create_once import Timing, lookup_intervals
-from airflow_custody.idempotency.create_rows import WINDOW, CreateRows, Outcome
+from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.idempotency.create_rows import CreateRows, Outcome
+from airflow_custody.idempotency.delete_rows import DELETE, DeleteRows
+from airflow_custody.idempotency.listed_rows import ListedRows
 from airflow_custody.idempotency.records import Untracked, digest
-from airflow_custody.idempotency.rows import Row, RowLog, RowStore, Window
+from airflow_custody.idempotency.rows import Row, RowLog, RowStore
 from airflow_custody.idempotency.turn import Turn
 from airflow_custody.idempotency.whitelist_requests import WhitelistRowsCreation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.client import CustodyClient, WhitelistRequest
     from airflow_custody.client.whitelist.file import WhitelistFile
-
-_DELETE = "delete:"
 
 
 @dataclass(frozen=True)
@@ -148,11 +142,12 @@ class ApplyPlan:
         self._client = client
         self._log = log
         self._settings = settings
-        self._comment = comment
         self._max_parallel = max_parallel
         self._lookup_wait = lookup_wait
         self._timing = timing or Timing()
         self._store = RowStore(context)
+        self._listed = ListedRows(client, self._store, log, lookup_wait=lookup_wait)
+        self._deleting = DeleteRows(client, self._store, log, comment=comment, max_parallel=max_parallel)
         self._creating: CreateRows | None = None
         self._is_stopped = False
         # What an earlier try has sent may be on its way for so long, or not be listed yet.
@@ -214,17 +209,17 @@ class ApplyPlan:
         creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
         keys = [key for key in requests if key in creates]
         outcome = creator.run(keys)
-        is_listed = self._check_listed(outcome, requests, done)
+        is_listed = self._listed.check(outcome, requests, done)
         if is_listed is None:
             # Their own requests are there as well, and can be found.
             creator = self._creator(creation)
             outcome = creator.run(keys)
-            is_listed = self._check_listed(outcome, requests, done)
+            is_listed = self._listed.check(outcome, requests, done)
         self._turn.is_settled = bool(is_listed) and creator.lost.failure is None
         self._add_earlier_plans(outcome, requests, plan)
         operations = {each.operation for each in plan.with_action("delete")}
         deleted = [
-            key.removeprefix(_DELETE)
+            key.removeprefix(DELETE)
             for key, row in done.items()
             if row.state == "deleted" or (row.state == "deleting" and row.detail not in operations)
         ]
@@ -237,6 +232,19 @@ class ApplyPlan:
             applied = self._delete(deletes, applied)
         self._store.finish()
         return applied
+
+    def _delete(self, deletes: Mapping[str, str], applied: Applied) -> Applied:
+        is_settled = self._turn.is_settled
+        done = self._deleting.run(deletes, check=self._turn.keep, is_stopped=lambda: self._is_stopped)
+        # Deleting what is deleted does no harm: others need not wait for this.
+        self._turn.is_settled = is_settled
+        return replace(
+            applied,
+            deleted=[*applied.deleted, *done.deleted],
+            not_deleted=done.failed,
+            left=done.left,
+            stopped=done.stopped,
+        )
 
     def _creator(self, creation: WhitelistRowsCreation) -> CreateRows:
         self._creating = CreateRows(
@@ -262,7 +270,7 @@ class ApplyPlan:
 
     def _settle(self, earlier: RowLog, requests: Mapping[str, WhitelistRequest]) -> None:
         """Find out what became of the rows of another plan that this task was carrying out before."""
-        self._fetch_listed([row.detail for _, row in earlier.rows().values() if row.state == "created"])
+        self._listed.fetch([row.detail for _, row in earlier.rows().values() if row.state == "created"])
         sent = earlier.with_state("sent").keys()
         known = sent & requests.keys()
         if sent - known:
@@ -307,137 +315,11 @@ class ApplyPlan:
                 self._log.info("Request %s was created by this task under an earlier plan.", request_id)
                 outcome.created[key] = request_id
 
-    def _check_listed(
-        self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], done: Mapping[str, Row]
-    ) -> bool | None:
-        """
-        Check that each id is that of its row's request.
-
-        A response to another request, on a connection that others share, would give a row the wrong id.
-
-        :return: whether the service lists all of them; None if a row has the id of something else. Then its outcome is
-            recorded as unknown.
-        """
-        listed, is_complete = self._fetch_listed([*outcome.created.values()])
-        wrong: list[tuple[Window, str, Row | None]] = []
-        by_address: dict[str, list[WhitelistRequest]] = defaultdict(list)
-        for each in requests.values():
-            by_address[each.address].append(each)
-        missing = [each for each in outcome.created.values() if each not in listed]
-        if listed and missing:
-            outcome.stopped = outcome.stopped or CustodyConflictError(
-                f"the service does not list what it said that it created: {_some(missing)}", retryable=True
-            )
-        for key, request_id in list(outcome.created.items()):
-            if request_id in listed:
-                fields = self._differing(requests[key], listed[request_id])
-            elif listed and key in done:
-                # What the service shows of this task's requests was complete after an earlier try.
-                outcome.unknown[key] = f"request {request_id}, which this task has created, is not listed any more"
-                del outcome.created[key]
-                continue
-            else:
-                continue
-            others = [each for each in by_address[requests[key].address] if fields and each != requests[key]]
-            if "address" in fields or any(not self._differing(each, listed[request_id]) for each in others):
-                outcome.unknown[key] = (
-                    f"the service named {request_id} as its id, and shows something else there ({', '.join(fields)})"
-                )
-                del outcome.created[key]
-                if known := self._store.log.row(key):
-                    wrong.append((known[0], key, Row("sent")))
-            elif fields:
-                self._log.warning("Request %s is not quite what was asked for: %s.", request_id, ", ".join(fields))
-        self._store.record(wrong)
-        return None if wrong else is_complete
-
-    def _differing(self, request: WhitelistRequest, envelope: WhitelistEnvelope) -> list[str]:
-        try:
-            return differing_fields(request, envelope)
-        except CustodyError as error:
-            self._log.warning("%s", error)
-            return []
-
-    def _fetch_listed(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], bool]:
-        """
-        Wait until the service lists what was created: whoever plans next must see it.
-
-        :return: what it lists, by id, and whether that is all of it.
-        """
-        listed: dict[str, WhitelistEnvelope] = {}
-        missing, deadline, intervals = list(ids), time.monotonic() + self._lookup_wait, lookup_intervals()
-        while missing:
-            try:
-                for start in range(0, len(missing), MAX_PAGE_SIZE):
-                    batch = missing[start : start + MAX_PAGE_SIZE]
-                    listed |= {each.id: each for each in self._client.find_whitelist_requests(ids=batch)}
-            except CustodyError as error:
-                self._log.warning("Whether the service lists what was created cannot be seen: %s", error)
-                return listed, False
-            missing = [each for each in missing if each not in listed]
-            if not missing or time.monotonic() >= deadline:
-                break
-            time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
-        if missing:
-            self._log.warning("The service does not list yet: %s.", _some(missing))
-        return listed, not missing
-
-    # --- deleting ------------------------------------------------------------------------------------------
-
-    def _delete(self, deletes: Mapping[str, str], applied: Applied) -> Applied:
-        """
-        Delete requests, which may be repeated: one that does not exist is deleted.
-
-        :param deletes: the operation of each, by the request's id.
-        """
-        deleted, failed = list(applied.deleted), dict(applied.not_deleted)
-        stopped: CustodyError | None = None
-        left, is_settled = list(deletes), self._turn.is_settled
-        pool = ThreadPoolExecutor(self._max_parallel, thread_name_prefix="custody-apply")
-        try:
-            while left and stopped is None and not self._is_stopped:
-                batch, left = left[:WINDOW], left[WINDOW:]
-                self._turn.keep()
-                rows = {f"{_DELETE}{each}": Row("deleting", deletes[each]) for each in batch}
-                window = self._store.open(rows, datetime.now(timezone.utc))
-                errors = dict(zip(batch, pool.map(self._delete_one, batch), strict=True))
-                for each, error in errors.items():
-                    if error is None:
-                        deleted.append(each)
-                        rows[f"{_DELETE}{each}"] = Row("deleted", deletes[each])
-                    else:
-                        failed[each] = error.reason
-                self._store.record((window, key, row) for key, row in rows.items())
-                stopped = next((each for each in errors.values() if each is not None and _ends(each)), None)
-        finally:
-            # After an exception, nothing that has not left yet may leave any more.
-            pool.shutdown(cancel_futures=True)
-        # Deleting what is deleted does no harm: others need not wait for this.
-        self._turn.is_settled = is_settled
-        return replace(applied, deleted=deleted, not_deleted=failed, left=left, stopped=stopped)
-
-    def _delete_one(self, request_id: str) -> CustodyError | None:
-        try:
-            self._client.delete_whitelist_request(request_id, self._comment)
-        except CustodyNotFoundError:
-            self._log.info("Whitelisting request %s does not exist any more.", request_id)
-        except CustodyError as error:
-            self._log.warning("Whitelisting request %s was not deleted: %s", request_id, error)
-            return error
-        else:
-            self._log.info("Whitelisting request %s is deleted.", request_id)
-        return None
-
-
-def _ends(error: CustodyError) -> bool:
-    """Tell whether the next deletions would fail as well."""
-    return error.transient or error.status in (401, 403)
-
 
 def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row]) -> Iterable[str]:
     """Yield what a plan does, without what this task has done already."""
     for row in plan.rows:
-        key = row_key(row.request) if row.action == "create" and row.request else f"{_DELETE}{row.request_id}"
+        key = row_key(row.request) if row.action == "create" and row.request else f"{DELETE}{row.request_id}"
         if row.operation and (key not in done or done[key].state in ("refused", "deleting")):
             yield row.operation
 
@@ -453,7 +335,7 @@ def _operations(
     listed = {each.id for each in listing.envelopes}
     dry = {row_key(row.request) for row in plan.rows if row.state == "create" and not row.action and row.request}
     for key, row in done.items():
-        if row.state == "deleted" or (row.state == "deleting" and key.removeprefix(_DELETE) not in listed):
+        if row.state == "deleted" or (row.state == "deleting" and key.removeprefix(DELETE) not in listed):
             yield row.detail
         elif row.state in ("sent", "created", "found") and key in requests and key not in dry:
             yield create_operation(requests[key])
@@ -462,11 +344,6 @@ def _operations(
 def row_key(request: WhitelistRequest) -> str:
     """Return what names a row in the record: the same for the same request."""
     return digest(create_operation(request))[:20]
-
-
-def _some(texts: Sequence[str], limit: int = 10) -> str:
-    more = f" and {count(len(texts) - limit, 'other')}" if len(texts) > limit else ""
-    return ", ".join(sanitize(each, 60) for each in texts[:limit]) + more
 
 
 def shorten_operation(operation: str) -> str:

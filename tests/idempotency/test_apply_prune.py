@@ -10,7 +10,7 @@ from conftest import connection_json
 from task_tries import RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyPermissionError
-from airflow_custody.idempotency import apply_plan, create_rows
+from airflow_custody.idempotency import create_rows, delete_rows
 from airflow_custody.sandbox import Sandbox
 
 ROWS = range(1, 13)
@@ -22,7 +22,7 @@ ALL = {"prune": True, "max_deletes": None, "max_delete_percent": None}
 def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
     monkeypatch.setattr(create_rows, "WINDOW", 5)
-    monkeypatch.setattr(apply_plan, "WINDOW", 5)
+    monkeypatch.setattr(delete_rows, "WINDOW", 5)
 
 
 @pytest.fixture

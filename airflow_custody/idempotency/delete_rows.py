@@ -1,0 +1,111 @@
+"""Deleting the requests that a plan deletes, each one recorded before and after."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from airflow_custody.client.errors import CustodyError, CustodyNotFoundError
+from airflow_custody.idempotency.create_rows import WINDOW
+from airflow_custody.idempotency.rows import Row, RowStore
+
+if TYPE_CHECKING:
+    from airflow_custody.client import CustodyClient
+
+#: What the key of a row that is deleted begins with; the request's id follows.
+DELETE = "delete:"
+
+
+@dataclass(frozen=True)
+class Deletions:
+    """
+    What became of deletions.
+
+    :param deleted: the ids of the requests that were deleted.
+    :param failed: why others were not, by their id.
+    :param left: the ids of those that were not tried.
+    :param stopped: what ended the deletions before all were done; None if nothing did.
+    """
+
+    deleted: Sequence[str]
+    failed: Mapping[str, str]
+    left: Sequence[str]
+    stopped: CustodyError | None
+
+
+class DeleteRows:
+    """
+    Deletes requests, which may be repeated: one that does not exist is deleted.
+
+    :param client: the client.
+    :param store: the task's record.
+    :param log: the task's log.
+    :param comment: why, for the service's history.
+    :param max_parallel: maximum number of requests at once.
+    """
+
+    def __init__(
+        self, client: CustodyClient, store: RowStore, log: logging.Logger, *, comment: str, max_parallel: int
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._log = log
+        self._comment = comment
+        self._max_parallel = max_parallel
+
+    def run(
+        self, deletes: Mapping[str, str], *, check: Callable[[], object], is_stopped: Callable[[], bool]
+    ) -> Deletions:
+        """
+        Delete requests.
+
+        :param deletes: the operation of each, by the request's id.
+        :param check: called before each window; what it raises ends the deletions.
+        :param is_stopped: returns whether nothing more is to be sent.
+        :return: what became of them.
+        """
+        deleted: list[str] = []
+        failed: dict[str, str] = {}
+        stopped: CustodyError | None = None
+        left = list(deletes)
+        pool = ThreadPoolExecutor(self._max_parallel, thread_name_prefix="custody-apply")
+        try:
+            while left and stopped is None and not is_stopped():
+                batch, left = left[:WINDOW], left[WINDOW:]
+                check()
+                rows = {f"{DELETE}{each}": Row("deleting", deletes[each]) for each in batch}
+                window = self._store.open(rows, datetime.now(timezone.utc))
+                errors = dict(zip(batch, pool.map(self._delete, batch), strict=True))
+                for each, error in errors.items():
+                    if error is None:
+                        deleted.append(each)
+                        rows[f"{DELETE}{each}"] = Row("deleted", deletes[each])
+                    else:
+                        failed[each] = error.reason
+                self._store.record((window, key, row) for key, row in rows.items())
+                stopped = next((each for each in errors.values() if each is not None and _ends(each)), None)
+        finally:
+            # After an exception, nothing that has not left yet may leave any more.
+            pool.shutdown(cancel_futures=True)
+        return Deletions(deleted, failed, left, stopped)
+
+    def _delete(self, request_id: str) -> CustodyError | None:
+        try:
+            self._client.delete_whitelist_request(request_id, self._comment)
+        except CustodyNotFoundError:
+            self._log.info("Whitelisting request %s does not exist any more.", request_id)
+        except CustodyError as error:
+            self._log.warning("Whitelisting request %s was not deleted: %s", request_id, error)
+            return error
+        else:
+            self._log.info("Whitelisting request %s is deleted.", request_id)
+        return None
+
+
+def _ends(error: CustodyError) -> bool:
+    """Tell whether the next deletions would fail as well."""
+    return error.transient or error.status in (401, 403)
