@@ -65,8 +65,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     def _success_message(self, result: dict[str, Any]) -> str:
         """Return what the log says when the trigger reports success."""
 
-    def _look_again(self, result: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the result of looking once more in the worker, or None if what the trigger found is enough."""
+    def _poll_again(self, result: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the result of polling once more in the worker, or None if what the trigger found is enough."""
         return None
 
     def _doubt(self) -> CustodyError | None:
@@ -136,7 +136,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             # It lacks what such an event has.
             result = None
         if result is not None:
-            found = self._look_again(result)
+            found = self._poll_again(result)
             if found is None:
                 self.log.info("%s", message)
             return found or result

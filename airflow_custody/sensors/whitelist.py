@@ -66,7 +66,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
         needs the key ``id``. Compared once a request is in effect: the text that was signed, if the connection has
         pinned keys, or else the payload that has the hash that the service gives. Whatever does not match fails at
-        once, and names the field. Deferrable, the sensor looks the requests up once more at the end. Default None:
+        once, and names the field. Deferrable, the sensor polls once more at the end. Default None:
         nothing is compared. (templated)
     :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them, as for
         approving. Default: none. (templated)
@@ -132,7 +132,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         check_settings(flags={"skip_if_empty": skip_if_empty})
         self._unknown_statuses: set[str | None] = set()
         self._unsigned: set[str] = set()
-        self._looking_again = False
+        self._polling_again = False
         self._lag: LagJudge | None = None
 
     def _poll(self) -> PokeReturnValue | bool:
@@ -258,13 +258,13 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     @property
     def _trigger_follows(self) -> bool:
         """
-        Whether the trigger looks again, if it is too early to tell.
+        Whether the trigger polls again, if it is too early to tell.
 
         Otherwise this poke does: the next may be in a new process.
         """
-        return self.deferrable and not self._looking_again
+        return self.deferrable and not self._polling_again
 
-    def _look_again(self, result: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _poll_again(self, result: Mapping[str, Any]) -> dict[str, Any] | None:
         """
         Look up once more what the trigger found in effect, if that is to be compared or was not verified.
 
@@ -275,7 +275,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         is_verified = verified is True or ("count" in result and verified == result["count"])
         if self.expected is None and (is_verified or self.hook.get_conn().verifier is None):
             return None
-        self._looking_again = True
+        self._polling_again = True
         give_up = self._first_poll + self.timeout + self.unverified_after
         for pause in (*_PAUSES, 0.0):
             found = self.poke({})

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_ISOLATING_LOOKUPS = 48
 # Statuses with which a service may refuse a whole look-up because of one request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
-# What makes a trigger look once more, at once or soon; they do not leave the trigger.
+# What makes a trigger poll once more, at once or soon; they do not leave the trigger.
 _CONFIRM = event("confirm")
 _VERIFY_AGAIN = event("verify again")
 
@@ -162,7 +162,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
                     # Missing in a row: what a failed poll would have shown, nobody knows.
                     on_error=waiting.forget_lagging,
                 )
-            # A poll that has just begun looks at once.
+            # A poll that has just begun starts at once.
             alone = True
         if fired.payload["status"] == "timeout" and (doubt := waiting.doubt()) is not None:
             # However slow the service is: what is not verified is no time-out, which could be skipped.
@@ -228,7 +228,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         if self._lag.doubt is not None:
             if self._is_late and self._lag.doubt_patience <= 0:
                 return error_event(self._lag.doubt.failure(self.request_id))
-            self.log.warning("Looking once more: %s.", summary)
+            self.log.warning("Polling once more: %s.", summary)
             return _VERIFY_AGAIN
         if progress.state == "unknown" and progress.status not in self._unknown_statuses:
             self._unknown_statuses.add(progress.status)
@@ -249,7 +249,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             if not error.transient:
                 return error_event(_naming(each, error))
         if group.doubted:
-            self.log.warning("Looking once more: %s.", group.summary())
+            self.log.warning("Polling once more: %s.", group.summary())
             return _VERIFY_AGAIN
         if group.is_done:
             for warning in group.same_texts():
@@ -272,7 +272,7 @@ class _Waiting:
     :param wanted: what its poll looks up.
     :param judge: judges what a poll brought.
     :param forget_lagging: called when a poll brought nothing.
-    :param doubt: returns the error for what was unverified at the last look; None: nothing was.
+    :param doubt: returns the error for what was unverified at the last poll; None: nothing was.
     :param is_large: whether it fills batches of its own.
     """
 

@@ -1,4 +1,4 @@
-"""A service that shows something else at each look: the wait ends all the same, and names what is unverified."""
+"""A service that shows something else at each poll: the wait ends all the same, and names what is unverified."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_slow_service_makes_it_no_time_out(
     sandbox: Sandbox, forged: list[str], many: bool, first_is_slow: bool
 ) -> None:
     path = "/api/rest/v1/whitelists/addresses"
-    # The first look is that of the worker, if it is slow; else the trigger's first.
+    # The first poll is that of the worker, if it is slow; else the trigger's first.
     sandbox.control.add_fault("normal", method="GET", path=path, delay=4, skip=0 if first_is_slow else 1, times=None)
     with new_dag() as dag:
         QuickSensor(

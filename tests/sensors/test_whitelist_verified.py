@@ -210,7 +210,7 @@ def sign_when_created(sandbox: Sandbox) -> None:
     sandbox.control.sign_whitelist_requests([str(each["id"]) for each in found])
 
 
-# --- a second look -------------------------------------------------------------------------------------------------
+# --- a second poll -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("many", [False, True])

@@ -43,7 +43,7 @@ def trigger(request_id: Any, **kwargs: Any) -> CustodyWhitelistRequestTrigger:
 def test_what_nobody_signed_is_an_error_of_its_own(numbers: list[str]) -> None:
     started = time.monotonic()
     found = asyncio.run(events(*map(trigger, numbers)))
-    # After a second look, however far the polls are apart.
+    # After a second poll, however far the polls are apart.
     assert 0.4 <= time.monotonic() - started < 10
     assert [each["status"] for each in found] == ["error"] * 2 + ["effective"] * 3
     for number, event in zip(numbers, found[:2], strict=False):
@@ -84,7 +84,7 @@ def test_a_connection_without_pinned_keys_shares_no_result_with_one_that_has_the
     assert found[1]["result"]["verified"] is False
 
 
-def test_a_failure_in_between_begins_the_second_look_anew(sandbox: Sandbox, numbers: list[str]) -> None:
+def test_a_failure_in_between_begins_the_second_poll_anew(sandbox: Sandbox, numbers: list[str]) -> None:
     # A poll with what is in effect takes two calls.
     sandbox.control.add_fault("status", status=503, skip=2)
     (event,) = asyncio.run(events(trigger(numbers[0], poke_interval=0.2)))

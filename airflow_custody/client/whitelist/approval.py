@@ -1,4 +1,4 @@
-"""Approving whitelisting requests: read, compare, read again, sign, send, and look whether it arrived."""
+"""Approving whitelisting requests: read, compare, read again, sign, send, and find out whether it arrived."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ class Approver:
                         f"{approval.nothing_signed}",
                     )
                 left = started + self._lookup_wait - now
-                self._log.info("Not listed yet: %s. Looking again for at most %.0f s.", gone, left)
+                self._log.info("Not listed yet: %s. Polling for at most %.0f s.", gone, left)
             else:
                 left = listed_since + min(_APPROVAL_LAG, self._lookup_wait) - now
                 if left <= 0:
@@ -323,7 +323,7 @@ class Approver:
 
         :raises CustodyError: the same error, whose advice then says what is known.
         """
-        self._log.warning("The outcome is unknown: %s. Looking at the service.", error.message.rstrip("."))
+        self._log.warning("The outcome is unknown: %s. Asking the service.", error.message.rstrip("."))
         deadline = time.monotonic() + self._lookup_wait
         while True:
             late = time.monotonic() >= deadline

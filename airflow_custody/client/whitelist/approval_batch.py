@@ -215,7 +215,7 @@ class ApprovalBatch:
 
         :param listed: the requests, by id.
         :param consequence: what an error ends with. Default: that nothing was signed.
-        :raises CustodyResponseError: if one has more signatures than are looked at.
+        :raises CustodyResponseError: if one has more signatures than are searched.
         """
         self._refuse_too_many(listed, consequence or self.nothing_signed)
         if not self.is_identified(listed):
@@ -225,14 +225,14 @@ class ApprovalBatch:
         return {each: why for each, why in found.items() if why}
 
     def _refuse_too_many(self, listed: Mapping[str, WhitelistEnvelope], consequence: str) -> None:
-        """Refuse what would take too long to look through: whoever sends it decides how long that is."""
+        """Refuse what would take too long to search: whoever sends it decides how long that is."""
         for each in listed.values():
             try:
                 check_size(each.wire)
             except EntriesError as error:
                 raise failed(
                     CustodyResponseError,
-                    f"whitelisting request {each.id} cannot be looked through for this user's signature: {error}; "
+                    f"whitelisting request {each.id} cannot be searched for this user's signature: {error}; "
                     f"{consequence}",
                 ) from None
 
@@ -261,7 +261,7 @@ class ApprovalBatch:
             message = message_to_sign(signing.hashes)
         except ValueError:
             return False
-        # Not the signing itself: it may be large, and another one at each look.
+        # Not the signing itself: it may be large, and another one at each poll.
         name = hashlib.sha256(signature + message).digest()
         if name not in self._own_signings:
             self._own_signings[name] = public_key.verifies(signature, message)

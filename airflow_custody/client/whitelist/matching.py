@@ -54,7 +54,7 @@ class Listed:
         status word is not known; ``unverified`` if signatures do not prove it, so that all of it is only claimed.
     :param why: why they do not.
     :param omitted: the keys of its payload that the signatures do not cover.
-    :param is_unsigned: whether it was looked for signatures, and has no valid one.
+    :param is_unsigned: whether its signatures were verified, and none is valid.
     :param row: where in the file the row is that it was taken for; None if it was not.
     :param is_sure: whether it certainly is that row's, and no other one's, the network aside.
     :param has_sure_network: whether the network is no other row's either.

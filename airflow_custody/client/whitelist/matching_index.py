@@ -2,7 +2,7 @@
 Which requests at the service, and which rows of a file, may belong together? Nothing is compared twice.
 
 An exchange has one address for thousands of memos, and a service may show none of them: what has an address in
-common is found by chain, network and label, and what is taken is not looked at again.
+common is found by chain, network and label, and what is taken is not compared again.
 """
 
 from __future__ import annotations

@@ -281,11 +281,11 @@ class LagJudge:
         self._limits: Mapping[str, float] = {"missing": gone_after, "unverified": unverified_after}
         self._clock = clock
         self._since: dict[str, float] = {}
-        #: The last look that showed it as in effect, and not verified; None: none did.
+        #: The last poll that showed it as in effect, and not verified; None: none did.
         self.doubt: Progress | None = None
 
     def reset(self) -> None:
-        """Forget what was seen before: nobody knows what the next listing would have shown."""
+        """Forget earlier polls: nobody knows what the next listing would have shown."""
         self._since.clear()
         self.doubt = None
 
@@ -309,7 +309,7 @@ class LagJudge:
             self.doubt = progress
             self._since.pop("missing", None)
         if progress.state not in self._since:
-            # Nothing is decided by one look.
+            # Nothing is decided by one poll.
             self._since[progress.state] = now
             return replace(progress, patience=limit)
         seconds = now - self._since[progress.state]

@@ -114,7 +114,7 @@ def read_entries(envelope: Mapping[str, Any]) -> list[Entry | str]:
 
 def check_size(envelope: Mapping[str, Any]) -> None:
     """
-    Refuse a request whose signatures are too many to look at, or one of which covers too many hashes.
+    Refuse a request whose signatures are too many to verify, or one of which covers too many hashes.
 
     :param envelope: the envelope as it came.
     :raises EntriesError: if it is.

@@ -68,7 +68,7 @@ def test_only_what_would_be_in_effect_is_unverified(status: str, settled: bool, 
     assert found.ended is (state == "rejected")
 
 
-def test_an_unverified_request_fails_after_a_second_look() -> None:
+def test_an_unverified_request_fails_in_a_second_poll() -> None:
     clock = iter([0, 4.9, 5, 6, 7, 12])
     lag = LagJudge(clock=lambda: next(clock))
     progress = judge_progress(unverified(), **WORDS)
@@ -93,7 +93,7 @@ def test_an_unverified_request_fails_after_a_second_look() -> None:
 
 
 @given(st.lists(st.sampled_from(["unverified", "missing", "pending", "reset"]), max_size=12), st.integers(1, 9))
-def test_one_look_never_decides(states: list[Any], step: int) -> None:
+def test_one_poll_never_decides(states: list[Any], step: int) -> None:
     now = 0
     lag, since = LagJudge(6, 3, clock=lambda: now), dict[str, int]()
     for state in states:
@@ -137,8 +137,8 @@ def test_swapping_between_missing_and_unverified_ends() -> None:
     now = 0.0
     lag = LagJudge(clock=lambda: now)
     progress = judge_progress(unverified(), **WORDS)
-    for look in range(60):
-        if lag.judge(progress if look % 2 else Progress("missing", None, 0)).ended:
+    for poll in range(60):
+        if lag.judge(progress if poll % 2 else Progress("missing", None, 0)).ended:
             break
         now += 1
     assert now <= 7
