@@ -9,11 +9,15 @@ VENV := .venv
 VENV_2 := .venv-airflow2
 VENV_LOWEST := .venv-lowest
 VENV_CELERY := .venv-celery
+# What the browser tests need beside the first environment.
+UI := .ui
+# Where the pictures go that the tests take: `make test-ui PICTURES=docs/images` renews those of the docs.
+PICTURES ?= $(UI)/pictures
 # Most tests wait for something most of the time, so three processes are quicker than one also on two cores.
 PYTEST := -m pytest --numprocesses 3 --dist worksteal
 PIP := -m pip --disable-pip-version-check --quiet --quiet
 
-.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest faults faults-celery lint wheel bench scale clean
+.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest test-ui faults faults-celery lint wheel bench scale clean
 
 help:
 	@echo "make demo           run the main job end to end on an embedded Airflow"
@@ -23,8 +27,9 @@ help:
 	@echo "make test-airflow3  run the tests on Airflow $(AIRFLOW_3) and measure coverage"
 	@echo "make test-airflow2  run the tests on Airflow $(AIRFLOW_2), but for client and sandbox"
 	@echo "make test-lowest    run the tests with the oldest versions that the package allows"
-	@echo "make faults         kill and break things while requests are created, and count them"
+	@echo "make faults         kill and break things while requests are created and events arrive, and count"
 	@echo "make wheel          build the wheel and check it in a clean environment"
+	@echo "make test-ui        open the Custody page in a browser; needs chromium and npm"
 	@echo "make faults-celery  the faults on Celery; needs redis-server and postgresql"
 	@echo "make scale          5,000 rows and 1,000 sensors on Celery; needs redis-server and postgresql"
 	@echo "make bench          compare speed and memory side by side"
@@ -65,9 +70,17 @@ test-lowest: $(VENV_LOWEST)/.ready
 	@$(VENV_LOWEST)/bin/python tests/lowest.py --check
 	@PATH="$(CURDIR)/$(VENV_LOWEST)/bin:$$PATH" $(VENV_LOWEST)/bin/python $(PYTEST) --ignore=tests/e2e
 
+test-ui: $(VENV)/.ready $(UI)/.ready
+	@echo "--- the Custody page in Chromium (three minutes)"
+	@PICTURES="$(PICTURES)" AXE_CORE="$(UI)/node_modules/axe-core/axe.min.js" \
+		$(VENV)/bin/python -m pytest tests/ui
+	@echo "pictures: $(PICTURES)"
+
 faults: $(VENV)/.ready
 	@echo "--- faults on Airflow $(AIRFLOW_3), LocalExecutor (two minutes)"
 	@$(VENV)/bin/python tests/faults/run.py
+	@echo "--- faults while the service writes webhook calls (two minutes)"
+	@$(VENV)/bin/python tests/faults/events_run.py
 
 faults-celery: $(VENV_CELERY)/.ready
 	@echo "--- faults on Airflow $(AIRFLOW_3), Celery (three minutes)"
@@ -116,5 +129,12 @@ $(VENV_CELERY)/.ready: pyproject.toml
 		psycopg2-binary apache-airflow-providers-standard -e '.[sandbox]'
 	@touch $@
 
+$(UI)/.ready: $(VENV)/.ready
+	@echo "--- installing Playwright and axe-core"
+	@mkdir -p $(UI)
+	@$(VENV)/bin/python $(PIP) install --group ui
+	@npm install --silent --no-audit --no-fund --no-save --prefix $(UI) axe-core@4
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) .demo build dist .coverage*
+	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) .demo build dist .coverage*

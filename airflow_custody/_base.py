@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
@@ -60,6 +60,8 @@ class CustodyTask(BaseOperator, metaclass=_RemembersGiven):
 
     _given: frozenset[str]
     _mapped_to_none: frozenset[str]
+    #: The ids of the task's whitelisting requests, once they are known.
+    _linked_ids: Sequence[str] = ()
 
     def __init__(
         self,
@@ -97,6 +99,10 @@ class CustodyTask(BaseOperator, metaclass=_RemembersGiven):
                 if is_field and name not in seen and parameter.default is None:
                     yield name
                 seen.add(name)
+
+    def linked_request_ids(self) -> Sequence[str]:
+        """Return the ids of the whitelisting requests that the task's link leads to; empty if none is known."""
+        return self._linked_ids
 
     def _check_given(self) -> None:
         """

@@ -44,11 +44,33 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {
                 "integration-name": "Custody",
-                "python-modules": ["airflow_custody.triggers.health", "airflow_custody.triggers.whitelist"],
+                "python-modules": [
+                    "airflow_custody.triggers.health",
+                    "airflow_custody.triggers.webhook",
+                    "airflow_custody.triggers.whitelist",
+                ],
             }
         ],
+        # For `airflow providers links`. Airflow 2 has no page, so no operator has the link there.
+        "extra-links": ["airflow_custody.plugin.links.CustodyRequestLink"],
         # Airflow takes commands from version 3.2 on; before that there is the console script.
         "cli": ["airflow_custody.cli.main.get_airflow_commands"],
+        "config": {
+            "custody": {
+                "description": "The page Custody in Airflow's navigation.",
+                "options": {
+                    "page_connections": {
+                        "description": "Connections that the page shows as well, by their ids, comma-separated. It "
+                        "finds those in the database and in environment variables itself; those in a secrets backend "
+                        "cannot be listed.",
+                        "version_added": None,
+                        "type": "string",
+                        "example": "custody_prod, custody_test",
+                        "default": "",
+                    }
+                },
+            }
+        },
         "connection-types": [
             {
                 "connection-type": "custody",

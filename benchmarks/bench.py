@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import requests
 
 # First: it sets Airflow's home.
+from journal import journal
 from mapped_tasks import mapped_tasks
 from side_by_side import certificates, compare, service, timed
 from verification import verification
@@ -36,11 +37,9 @@ HTTP_PROVIDER_MODULES = (
 AIRFLOW_MODULES = "airflow.sdk, airflow.sdk.bases.sensor, airflow.sdk.bases.hook"
 
 
-def seconds_to_import(modules: str) -> float:
+def seconds_to_import(modules: str, *, after: str = AIRFLOW_MODULES) -> float:
     """Measure in a new process how long some modules take to import, once Airflow's own are imported."""
-    code = (
-        f"import {AIRFLOW_MODULES}\nfrom time import perf_counter as now\ns = now()\nimport {modules}\nprint(now() - s)"
-    )
+    code = f"import {after}\nfrom time import perf_counter as now\ns = now()\nimport {modules}\nprint(now() - s)"
     # Bytecode is cached, as it is after an installation.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
@@ -59,6 +58,19 @@ def imports(rounds: int) -> None:
     )
 
 
+def plugin(rounds: int) -> None:
+    """Measure what the page costs every process that loads plugins, and what it would if its app were made at once."""
+    airflow = "airflow.plugins_manager"
+    compare(
+        "import the plugin, on top of airflow.plugins_manager",
+        rounds,
+        {
+            "this package": lambda: seconds_to_import("airflow_custody.plugin.plugin", after=airflow),
+            "with its app": lambda: seconds_to_import("airflow_custody.plugin.app", after=airflow),
+        },
+    )
+
+
 def bare_loop(session: requests.Session, url: str, token: str) -> bool:
     """Fetch and judge the health with requests, json and a loop: the least code that does the job."""
     response = session.get(f"{url}/api/rest/v1/health", headers={"Authorization": f"Bearer {token}"}, timeout=30)
@@ -71,7 +83,8 @@ def health(rounds: int) -> None:
     import requests
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.health.verdict import HealthCriteria, judge
+    from airflow_custody.client.health.criteria import HealthCriteria
+    from airflow_custody.client.health.verdict import judge
     from airflow_custody.sandbox import health_entry
 
     with service() as (control, url, token), requests.Session() as session, CustodyClient(url, token) as client:
@@ -183,7 +196,8 @@ async def name_lookup(hanging: list[Coroutine[Any, Any, object]]) -> float:
 def triggers(rounds: int) -> None:
     """Compare what deferred sensors do to the triggerer's event loop."""
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.health.verdict import HealthCriteria, judge
+    from airflow_custody.client.health.criteria import HealthCriteria
+    from airflow_custody.client.health.verdict import judge
     from airflow_custody.sandbox import health_entry
     from airflow_custody.triggers.health import CustodyHealthTrigger
 
@@ -252,6 +266,7 @@ def main() -> None:
     rounds, few = options.rounds, max(3, options.rounds // 2)
     comparisons: dict[str, Callable[[], None]] = {
         "imports": lambda: imports(rounds),
+        "plugin": lambda: plugin(few),
         "health": lambda: health(rounds),
         "triggers": lambda: triggers(few),
         "creates": lambda: creates(few, 200),
@@ -260,6 +275,7 @@ def main() -> None:
         "plan": lambda: planning(10_000),
         "recovery": lambda: recovery(1_000),
         "verification": lambda: verification(few),
+        "journal": lambda: journal(rounds),
         "batches": lambda: verification(few, rows_of_signature=100),
     }
     if unknown := set(options.names) - comparisons.keys():

@@ -31,13 +31,20 @@ from _environment import (
     require_airflow,
 )
 
+from airflow_custody.sandbox import SandboxControl
+
 START_TIMEOUT = 180.0
 STOP_TIMEOUT = 10.0
 WATCHER_DAG_ID = "custody_unhealthy_watcher"
 
 _INSTRUCTIONS = """
+Open this:  {airflow}/plugin/custody
+
+It shows two services. custody_default is well, and the DAGs use it; its two approvers have connections of their own.
+Something is wrong with custody_treasury: the page says what.
+
 Airflow:  {airflow}
-Sandbox:  {sandbox}  (stands in for the custody service)
+Sandbox:  {sandbox}  (stands in for the custody service of custody_default)
 Webhook:  {webhook}
 
 Things to try. The DAGs that create requests have no schedule. (The first time you switch on another one, Airflow also
@@ -46,18 +53,28 @@ starts its most recent scheduled run.)
 - Trigger custody_whitelist_as_code. It plans what the file custody_whitelist.yaml has and the service does not, and
   waits for your decision under "Required Actions". If you approve, it applies the plan, two approvers sign, and when
   all has taken effect it plans again and finds nothing. Trigger it again: there is nothing to do. Then trigger
-  custody_whitelist_reconciliation, which only compares.
+  custody_whitelist_reconciliation, which only compares. Do this first: what other DAGs create is not in the file.
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
   approve, two approvers sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
   rejected at the service. What is not in the file is a difference: the reconciliation says so, and fails.
 - Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook above if you pass its
   id as webhook_id.
+- Trigger custody_pending_approvals, and leave it: a run that is not approved within four hours tells somebody.
 - Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.
 - Make the service unhealthy. Health gates wait, and custody_unhealthy_watcher, which is already switched on, starts
   within 10 seconds.
     curl -X PATCH {sandbox}/sandbox/health -H 'Content-Type: application/json' \\
       -d '{{"check": "vault", "fields": {{"status": "failure"}}}}'
   To make it healthy again, send the same with "success".
+- Have the service say that a request changed. Switch on custody_read_webhook_calls and custody_on_request_status, and
+  wait until the first run of the former is green: from then on it reads the calls to the webhook each minute. The
+  latter then looks the request up at the service. Take the id of a request that a DAG has created.
+    curl -X POST {sandbox}/sandbox/webhook-events -H 'Content-Type: application/json' \\
+      -d '{{"webhook_type": "requestStatus.updated", "payload": {{"requestId": "3711"}}}}'
+- Have the service say that money arrived. Switch on custody_watch_webhook_calls, and wait for half a minute: a watcher
+  polls from then on, and starts the DAG within 10 seconds.
+    curl -X POST {sandbox}/sandbox/webhook-events -H 'Content-Type: application/json' \\
+      -d '{{"webhook_type": "transactionExternal.received", "payload": {{"id": "1"}}}}'
 - Have the service lie about an address. What it shows is verified by signatures: custody_whitelist_reconciliation names
   the address, and says what is wrong.
     curl -X PUT {sandbox}/sandbox/whitelist-requests/3711/attack -H 'Content-Type: application/json' \\
@@ -78,12 +95,15 @@ def main() -> int:
     home = create_home("ui")
     log = home / "airflow.log"
     try:
-        with SandboxProcess(home) as sandbox:
+        (home / "treasury").mkdir()
+        with SandboxProcess(home) as sandbox, SandboxProcess(home / "treasury") as treasury:
             webhook_id = sandbox.control.add_webhook()["id"]
+            sandbox.control.add_webhook(type="transactionExternal.received")
+            _make_trouble(treasury.control)
             port, *log_ports = free_ports(3)
             url = f"http://127.0.0.1:{port}"
             print(f"Starting Airflow. This takes about half a minute; its log is {relative_path(log)}", flush=True)
-            with _standalone(_environment(home, sandbox, url, log_ports, webhook_id), log) as airflow:
+            with _standalone(_environment(home, sandbox, treasury, url, log_ports, webhook_id), log) as airflow:
                 if not _wait_until_healthy(url, airflow, stop):
                     return 0
                 print(_INSTRUCTIONS.format(airflow=url, sandbox=sandbox.url, webhook=webhook_id), flush=True)
@@ -97,11 +117,36 @@ def main() -> int:
     return 0
 
 
+def _make_trouble(control: SandboxControl) -> None:
+    """Prepare a service with something to see: a failing check, requests that wait, an address that nobody signed."""
+    control.update_health(check="vault", status="failure")
+    groups = [
+        {"externalGroupID": "operations", "minimumSignatures": 2},
+        {"externalGroupID": "risk", "minimumSignatures": 1},
+    ]
+    control.set_approvers([{"sequential": groups}])
+    rows = [
+        {"blockchain": "ETH", "label": label, "address": f"0x{number:040x}"}
+        for number, label in enumerate(("Supplier Bremen", "Supplier Cadiz", "Supplier Turku", "Unknown"), start=1)
+    ]
+    waiting = control.add_whitelist_requests(rows[:2], status="pending")
+    control.set_whitelist_age(waiting[0], 5 * 3600)
+    control.add_whitelist_requests(rows[2:3], signed=True)
+    control.add_whitelist_requests(rows[3:])
+    control.add_webhook(status="disabled")
+
+
 def _environment(
-    home: Path, sandbox: SandboxProcess, url: str, log_ports: list[int], webhook_id: str
+    home: Path,
+    sandbox: SandboxProcess,
+    treasury: SandboxProcess,
+    url: str,
+    log_ports: list[int],
+    webhook_id: str,
 ) -> dict[str, str]:
     worker_logs, trigger_logs = log_ports
     settings = {
+        "AIRFLOW_CONN_CUSTODY_TREASURY": treasury.connection,
         "AIRFLOW_VAR_CUSTODY_WEBHOOK_ID": webhook_id,
         "AIRFLOW__API__PORT": url.rpartition(":")[2],
         "AIRFLOW__API__BASE_URL": url,

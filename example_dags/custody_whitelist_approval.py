@@ -48,7 +48,7 @@ params = {
         description="What the service's users will see instead of the address",
     ),
     "address": Param(
-        "0x52908400098527886E0F7030069857D2E4169EE7",
+        "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
         type="string",
         minLength=1,
         title="Address",

@@ -51,7 +51,7 @@ params = {
         description="What the service's users will see instead of the address",
     ),
     "address": Param(
-        "0x52908400098527886E0F7030069857D2E4169EE7",
+        "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
         type="string",
         minLength=1,
         title="Address",

@@ -30,6 +30,9 @@ modules = [
 ]
 for module in modules:
     importlib.import_module(module)
+from importlib.metadata import entry_points
+(plugin,) = [each for each in entry_points(group="airflow.plugins") if each.name == "custody"]
+assert plugin.load().name == "custody", "Airflow does not find the plugin"
 import airflow_custody, pathlib
 assert "site-packages" in airflow_custody.__file__, airflow_custody.__file__
 print(f"Airflow lists the provider, its connection type and its {len(modules)} modules")
@@ -60,7 +63,7 @@ def check_contents(wheel: Path) -> None:
     source = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "airflow_custody").rglob("*")
-        if path.suffix in (".py", ".typed")
+        if path.suffix in (".css", ".html", ".py", ".svg", ".typed")
     }
     missing = source - set(names)
     assert not missing, f"the wheel lacks {missing}"

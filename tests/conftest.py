@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import pytest
 import trustme
 from authorities import Authority
 from hypothesis import HealthCheck, settings
+from task_log import TaskLog
 
 # Before the first import of Airflow: it reads its settings once.
 for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
@@ -25,11 +25,20 @@ os.environ.update(
     AIRFLOW__LOGGING__LOGGING_LEVEL="INFO",
 )
 
+from connections import connection_json  # noqa: E402
+
 from airflow_custody.sandbox import Sandbox  # noqa: E402
 
 # No test fails because a machine is slow.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names that are others in each process: parallel processes would not find each other's tests."""
+    for item in items:
+        if " at 0x" in item.nodeid:
+            raise pytest.UsageError(f"pass ids to parametrize, without addresses in memory: {item.nodeid[:300]}")
 
 
 @pytest.fixture(scope="session")
@@ -52,18 +61,6 @@ def connection(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> str:
     return "custody_default"
 
 
-def connection_json(sandbox: Sandbox, **extra: object) -> str:
-    """Return a connection to the sandbox as an environment variable holds it; by default without retries."""
-    return json.dumps(
-        {
-            "conn_type": "custody",
-            "host": sandbox.url,
-            "password": sandbox.token,
-            "extra": {"timeout": 5, "max_retries": 0, **extra},
-        }
-    )
-
-
 @pytest.fixture(scope="session")
 def airflow_db() -> None:
     from airflow.utils import db
@@ -81,21 +78,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     )
     authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(str(folder / "client.pem"))
     return authority, str(folder / "ca.pem"), str(folder / "server.pem")
-
-
-class TaskLog:
-    """The log of the tasks: Airflow 2 writes it through logging, Airflow 3 through structlog to standard output."""
-
-    def __init__(self, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> None:
-        self._caplog = caplog
-        self._capsys = capsys
-        self._printed = ""
-
-    @property
-    def text(self) -> str:
-        printed = self._capsys.readouterr()
-        self._printed += printed.out + printed.err
-        return self._printed if "]" in self._printed else self._printed + self._caplog.text
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 import pytest
 from airflow_runs import AIRFLOW, Run, new_dag, run_dag
-from conftest import TaskLog, connection_json
+from connections import connection_json
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyPermissionError
 from airflow_custody.operators.health import CustodyHealthCheckOperator

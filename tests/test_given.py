@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import DAG, TaskDeferred
 from airflow_runs import AIRFLOW, FakeTaskInstance, Run, failing_at_once, new_dag, run_dag
-from conftest import TaskLog
+from task_log import TaskLog
 
 import airflow_custody.operators
 import airflow_custody.sensors
@@ -90,6 +90,12 @@ VALUES: dict[str, Any] = {
     "plan_hash": "ab" * 32,
     "must_keep": ["Treasury"],
     "dry_run_chains": ["BTC"],
+    "start": "now",
+    "webhook_ids": [UUID],
+    "webhook_types": ["requestStatus.updated"],
+    "event_ids": ["e"],
+    "statuses": ["success"],
+    "on_gap": "fail",
 }
 #: What else a constructor needs.
 SETTINGS: dict[str, Any] = {"signer": object()}

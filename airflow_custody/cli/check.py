@@ -14,7 +14,7 @@ from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
 from airflow_custody.cli.output import Output
 from airflow_custody.cli.trust import NOTHING_PINNED, date_text, how_to_pin, pins_text, some_text
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyConnectionError, CustodyError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.text_table import format_table
 from airflow_custody.client.timestamps import parse_timestamp
 
@@ -125,7 +125,11 @@ class _Checker:
         self._report = report
         self._roles = roles
         self._seen: list[Observation] = []
-        client.observe(self._seen.append)
+        client.observe(self._observe)
+
+    def _observe(self, seen: Observation) -> None:
+        if seen.status is not None:
+            self._seen.append(seen)
 
     def run(self) -> None:
         settings = self._client.settings
@@ -166,7 +170,7 @@ class _Checker:
             self._report.add("tls", "ok", f"{seen.tls_version or 'verified'}; when the certificate ends is not known")
         else:
             left = ends - datetime.now(timezone.utc)
-            advice = f"It ends in {max(0, left.days)} days: it must be replaced." if left < _SOON else ""
+            advice = f"It ends in {count(max(0, left.days), 'day')}: it must be replaced." if left < _SOON else ""
             detail = f"{seen.tls_version}; the certificate is accepted, and ends on {ends:%Y-%m-%d %H:%M} UTC"
             self._report.add("tls", "ok", detail, advice)
 
@@ -210,8 +214,8 @@ class _Checker:
         if roles is None:
             self._report.add("roles", "unknown", "the service does not say which roles the user has")
             return
-        own = {each.casefold() for each in roles}
-        lacking = [each for each in self._roles if each.casefold() not in own]
+        own = {ascii_lower(each) for each in roles}
+        lacking = [each for each in self._roles if ascii_lower(each) not in own]
         detail = f"has {some_text(roles, 60) or 'none'}"
         if denied := _denied(own):
             detail += f"; not for this user: {denied}"
@@ -221,7 +225,7 @@ class _Checker:
     def _check_health(self, checks: Sequence[Any] | None, error: CustodyError | None) -> None:
         unknown = "the service does not tell its version"
         if checks is not None:
-            self._report.add("health listing", "ok", f"{len(checks)} checks; custody health judges them")
+            self._report.add("health listing", "ok", f"{count(len(checks), 'check')}; custody health judges them")
             self._report.add("version", "unknown", f"{unknown}; it is 3.14 or later, which have the health listing")
         elif error is not None and not isinstance(error, CustodyAuthenticationError):
             self._report.add_error("health listing", "failed", error)
@@ -306,6 +310,7 @@ def _clock_difference(seen: Sequence[Observation]) -> timedelta | None:
 
 def _operations() -> list[Operation]:
     """Return all operations of the client."""
+    from airflow_custody.client.approvals import operations as approvals
     from airflow_custody.client.health import operations as health
     from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.rules import operations as rules
@@ -313,7 +318,7 @@ def _operations() -> list[Operation]:
     from airflow_custody.client.webhooks import operations as webhooks
     from airflow_custody.client.whitelist import operations as whitelist
 
-    modules = (health, whitelist, webhooks, users, rules)
+    modules = (health, whitelist, approvals, webhooks, users, rules)
     return [each for module in modules for each in vars(module).values() if isinstance(each, Operation)]
 
 
@@ -321,7 +326,7 @@ def _denied(roles: set[str]) -> str:
     """Return in words for which operations a user with these roles, in lower case, lacks one."""
     by_role: dict[str, list[str]] = {}
     for operation in _operations():
-        if missing := [each for each in operation.roles if each.casefold() not in roles]:
+        if missing := operation.missing_roles(roles):
             by_role.setdefault(" and ".join(missing), []).append(operation.name)
     return "; ".join(f"{', '.join(names)} (lacks {role})" for role, names in by_role.items())
 

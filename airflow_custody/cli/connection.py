@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient, VerificationPins
     from airflow_custody.client.http.authentication import Authentication
 
+    Adjust = Callable[[ClientSettings], ClientSettings]
+
 DEFAULT_CONN_ID = "custody_default"
 #: Its settings that an option gives; they go with ``--base-url``.
 SETTINGS = (
@@ -75,13 +77,14 @@ _NAMES = {
 
 
 @contextmanager
-def open_source(args: Namespace) -> Iterator[Callable[[], CustodyClient]]:
+def open_source(args: Namespace, adjust: Adjust = lambda settings: settings) -> Iterator[Callable[[], CustodyClient]]:
     """
     Yield what returns the client that the arguments ask for.
 
     An Airflow connection is read at each call, so that a token that was renewed is used during a long wait.
 
     :param args: the parsed arguments.
+    :param adjust: returns the settings to use instead of those that are given. Default: the same.
     :raises CustodyConfigurationError: if they contradict each other, or a setting is missing or wrong.
     """
     if args.base_url is None:
@@ -89,19 +92,19 @@ def open_source(args: Namespace) -> Iterator[Callable[[], CustodyClient]]:
             raise CustodyConfigurationError(
                 f"{', '.join(given)}: only with --base-url", advice="An Airflow connection has settings of its own."
             )
-        with _open_connection(args) as source:
+        with _open_connection(args, adjust) as source:
             yield source
         return
     if args.conn_id is not None:
         raise CustodyConfigurationError("--conn-id and --base-url are both given", advice="Give one of them.")
-    with _open_base_url(args) as client:
+    with _open_base_url(args, adjust) as client:
         yield lambda: client
 
 
 @contextmanager
-def open_client(args: Namespace) -> Iterator[CustodyClient]:
-    """Yield the client that the arguments ask for; raises as :func:`open_source` does."""
-    with open_source(args) as source:
+def open_client(args: Namespace, adjust: Adjust = lambda settings: settings) -> Iterator[CustodyClient]:
+    """Yield the client that the arguments ask for; takes and raises what :func:`open_source` does."""
+    with open_source(args, adjust) as source:
         yield source()
 
 
@@ -136,18 +139,24 @@ def read_pins(args: Namespace) -> VerificationPins:
 
 
 @contextmanager
-def _open_connection(args: Namespace) -> Iterator[Callable[[], CustodyClient]]:
+def _open_connection(args: Namespace, adjust: Adjust) -> Iterator[Callable[[], CustodyClient]]:
     # Airflow is imported here and nowhere else: importing it makes a home folder.
     from airflow.models.connection import Connection
 
     from airflow_custody.hooks.custody import CustodyHook
 
     class CommandLineHook(CustodyHook):
+        # Nobody wants a person's look at the service among what Airflow does.
+        sends_metrics = False
+
         @classmethod
         def get_connection(cls, conn_id: str) -> Any:
             """Return a connection from the secrets backends, the environment or, outside of a task, the database."""
             with _without_tracebacks(logging.getLogger(Connection.__module__), args.debug):
                 return Connection.get_connection_from_secrets(conn_id)
+
+        def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
+            return adjust(super()._settings(base_url, extras))
 
     with CommandLineHook(args.conn_id or DEFAULT_CONN_ID) as hook:
 
@@ -179,7 +188,7 @@ def _without_tracebacks(log: logging.Logger, debug: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _open_base_url(args: Namespace) -> Iterator[CustodyClient]:
+def _open_base_url(args: Namespace, adjust: Adjust) -> Iterator[CustodyClient]:
     from airflow_custody.client import CustodyClient
 
     if args.proxy and _has_password(args.proxy):
@@ -191,7 +200,7 @@ def _open_base_url(args: Namespace) -> Iterator[CustodyClient]:
     args.custody_auth = auth = _authentication(args)
     values = {name: getattr(args, name) or None for name in SETTINGS}
     settings = _parse_settings({**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": OPTIONS})
-    with CustodyClient.from_settings(settings, auth) as client:
+    with CustodyClient.from_settings(adjust(settings), auth) as client:
         yield client
 
 

@@ -120,7 +120,8 @@ def _entries(listing: Listing, words: StatusWords, dumped: DumpedWhitelist) -> l
 
 def _order(envelope: WhitelistEnvelope, listing: Listing, words: StatusWords) -> tuple[bool, tuple[bool, int, str]]:
     """Order requests so that one in effect comes before others for the same destination."""
-    return (not listing.is_effective(envelope, words.effective), id_order(envelope.id))
+    state = listing.state_of(envelope, words.effective, words.rejected)
+    return (state != "unchanged", id_order(envelope.id))
 
 
 def _comments(

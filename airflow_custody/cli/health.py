@@ -16,7 +16,8 @@ from airflow_custody.client.errors import CustodyError
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
+    from airflow_custody.client.health.criteria import HealthCriteria
+    from airflow_custody.client.health.verdict import HealthVerdict
 
 DEFAULT_WATCH = 30.0
 _MAX_WATCH = 86_400
@@ -38,7 +39,7 @@ def check_health(args: Namespace, output: Output) -> int:
     problems and 50 groups. With --watch each poll is one line (YAML: one document); one that
     failed is {"healthy": null, "error", "fetched_at"}.
     """
-    from airflow_custody.client.health.verdict import HealthCriteria
+    from airflow_custody.client.health.criteria import HealthCriteria
 
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli import check, health, webhooks, whitelist
+from airflow_custody.cli import check, health, status, webhooks, whitelist
 from airflow_custody.cli.commands import ERROR, EXIT_CODES, INTERRUPTED, Command, Group, Parser, fill_parser
 from airflow_custody.cli.output import Output, OutputError, discard, keep_clean, message
 from airflow_custody.client.errors import CustodyError
@@ -15,12 +15,19 @@ from airflow_custody.client.errors import CustodyError
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand
 
-COMMANDS: tuple[Command | Group, ...] = (check.COMMAND, health.COMMAND, whitelist.GROUP, webhooks.GROUP)
+COMMANDS: tuple[Command | Group, ...] = (
+    check.COMMAND,
+    status.COMMAND,
+    health.COMMAND,
+    whitelist.GROUP,
+    webhooks.GROUP,
+)
 
 HELP = "Check a custody service, and compare its whitelist with a file; changes nothing at the service"
 _EXAMPLES = f"""\
 examples:
   {{prog}} check                                            the connection custody_default of Airflow
+  {{prog}} status                                           what is wrong, and what is pending
   {{prog}} health --conn-id custody_prod --watch 10
   {{prog}} whitelist dump > whitelist.yaml                  how one starts
   {{prog}} whitelist plan whitelist.yaml -o markdown

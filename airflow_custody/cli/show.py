@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.evidence import Listed, take_evidence
-from airflow_custody.cli.verify import legacy_text, signers_text, verify_row
+from airflow_custody.cli.verify import signers_text, verify_row
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, escape, sanitize
 from airflow_custody.client.text_table import format_table
+from airflow_custody.client.whitelist.trust_texts import describe_legacy
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -28,12 +30,12 @@ def listed_as(client: CustodyClient, envelope: WhitelistEnvelope) -> Listed:
     :param client: the client.
     :param envelope: the request. One that is listed nowhere counts as settled: what is signed is signed.
     """
-    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, find_listed, has_status
+    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, find_listed
 
-    if has_status(envelope, REJECTED_STATUSES):
-        return "rejected"
     found = find_listed(client, [envelope.id], strict=False)[envelope.id]
-    return "settled" if found.settled or found.envelope is None else "pending"
+    if replace(found, envelope=envelope).is_rejected(REJECTED_STATUSES):
+        return "rejected"
+    return "settled" if found.is_settled() or found.envelope is None else "pending"
 
 
 def describe_request(
@@ -127,7 +129,7 @@ def _payload_text(data: Mapping[str, Any]) -> str:
     if not data["verified"]:
         return "as its hash says, UNVERIFIED"
     proved = data["verification"]
-    return f"as signed, {legacy_text(proved['omitted'])}, and left out" if proved["legacy"] else "as signed"
+    return f"as signed, {describe_legacy(proved['omitted'])}, and left out" if proved["legacy"] else "as signed"
 
 
 def _verified_text(data: Mapping[str, Any]) -> str:

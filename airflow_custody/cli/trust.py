@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.whitelist.trust_texts import NOT_PINNED
 
@@ -63,8 +63,8 @@ def pins_text(pins: VerificationPins) -> str:
     networks = "any network" if pins.networks is None else f"networks {some_text(sorted(pins.networks), 40)}"
     legacy = "legacy signatures count" if pins.allow_legacy_signatures else "legacy signatures do not count"
     floor = "rules of any age" if pins.rules_not_before is None else f"rules from {date_text(pins.rules_not_before)} on"
-    number = len(pins.fingerprints)
-    return f"{pins.superadmin_minimum} of {number} pinned keys must sign ({keys}); {networks}, {legacy}, {floor}"
+    number = count(len(pins.fingerprints), "pinned key")
+    return f"{pins.superadmin_minimum} of {number} must sign ({keys}); {networks}, {legacy}, {floor}"
 
 
 def rules_to_json(rules: VerifiedRules) -> dict[str, Any]:

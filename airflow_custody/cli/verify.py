@@ -15,6 +15,7 @@ from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.trust import NOTHING_PINNED, how_to_pin, pins_text, pins_to_json, rules_to_json, some_text
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyVerificationError
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.whitelist.trust_texts import describe_legacy
 
 if TYPE_CHECKING:
     from airflow_custody.cli.evidence import Evidence
@@ -168,24 +169,25 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
     """Return the requests that the service lists, in its order; or those with the ids."""
     from airflow_custody.cli.evidence import Evidence, Listed, take_evidence
     from airflow_custody.client.whitelist.listing import fetch_listing
-    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, find_listed, has_status
+    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, ListedRequest, find_listed
 
     words = rejected_statuses or REJECTED_STATUSES
     if ids is None:
         listing = fetch_listing(client, by_status=False)
-        found = [(each.id, each, listing.is_settled(each)) for each in listing.envelopes]
+        by_id = {
+            each.id: ListedRequest(each, listing.is_settled(each), for_approval=each.id in listing.for_approval_ids)
+            for each in listing.envelopes
+        }
     else:
         by_id = find_listed(client, ids, strict=False)
-        found = [(each, by_id[each].envelope, by_id[each].settled) for each in ids]  # type: ignore[misc]
     rows = []
-    for identifier, envelope, settled in found:
-        listed: Listed = "settled" if settled else "pending"
-        if envelope is None:
+    for identifier in by_id if ids is None else ids:
+        found = by_id[identifier]
+        if found.envelope is None:
             rows.append(Evidence(identifier, "absent"))
             continue
-        if has_status(envelope, words):
-            listed = "rejected"
-        rows.append(take_evidence(identifier, listed, envelope.wire))
+        state: Listed = "rejected" if found.is_rejected(words) else "settled" if found.is_settled() else "pending"
+        rows.append(take_evidence(identifier, state, found.envelope.wire))
     return rows
 
 
@@ -214,7 +216,7 @@ def _lines(data: Mapping[str, Any], pinned: str) -> Iterator[str]:
         elif row["reason"] is not None:
             yield f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
         elif row["verified"]:
-            legacy = f", {legacy_text(row['omitted'])}" if row["legacy"] else ""
+            legacy = f", {describe_legacy(row['omitted'])}" if row["legacy"] else ""
             yield f"{name}: verified: {_address_text(row['fields'])}, {signers_text(row['user_ids'])}{legacy}"
     yield from data["file"]["differences"] if data["file"] else ()
     number = len(data["rows"])
@@ -237,11 +239,6 @@ def signers_text(user_ids: Iterable[str]) -> str:
     """Say whose signatures are valid."""
     names = some_text(user_ids)
     return f"validly signed by {names}" if names else "signed by nobody"
-
-
-def legacy_text(omitted: Iterable[str]) -> str:
-    """Say that a legacy form was signed, and what it lacks."""
-    return f"in a legacy form: what is received as {' and '.join(omitted) or 'no field'} is not signed"
 
 
 COMMAND = Command(

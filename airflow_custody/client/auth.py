@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
-import json
 import logging
-import math
 import threading
 import time
 import uuid
@@ -23,6 +20,7 @@ from requests import PreparedRequest
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyConfigurationError, CustodyError
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.jwt import jwt_claims, jwt_expiry, jwt_seconds
 from airflow_custody.client.wire import TypedDict
 
 if TYPE_CHECKING:
@@ -39,6 +37,7 @@ _NOT_NOW = (408, 429)
 _FIRST_PAUSE = 10.0
 _MAX_PAUSE = 600.0
 _MAX_LATIN_1 = 0xFF
+_NOT_AGAIN = "The same credentials are not sent again before this process ends."
 
 # A second token does no harm.
 SIGN_IN = Operation(
@@ -151,8 +150,17 @@ class PasswordSignIn(Authentication):
             "API key."
         )
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last sign-in failed, or brought a token that was not accepted: another may be refused."""
+        return bool(self._failures)
+
     def bind(self, transport: Transport) -> None:
-        """Take the transport that tokens are fetched with: same host, same TLS, same proxy."""
+        """
+        Take the transport that tokens are fetched with: same host, same TLS, same proxy.
+
+        Of several clients that share it, the last one's is used.
+        """
         self._transport = transport
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
@@ -210,7 +218,7 @@ class PasswordSignIn(Authentication):
                 self._count_failure(error.retry_after)
                 if error.from_service and 400 <= error.status < 500 and error.status not in _NOT_NOW:
                     self._paused_until = float("inf")
-                    error.advice = f"{error.advice or self.advice} The same credentials are not sent again."
+                    error.advice = f"{error.advice or self.advice} {_NOT_AGAIN}"
                 self._last_error = error.to_json()
             raise
         if self._on_token is not None:
@@ -240,7 +248,7 @@ class PasswordSignIn(Authentication):
     def _time_to_keep(self, token: str) -> float:
         """Return the seconds after which a token that was fetched now is replaced; infinite if nobody knows."""
         claims = jwt_claims(token)
-        expires, issued = _seconds(claims.get("exp")), _seconds(claims.get("iat"))
+        expires, issued = jwt_seconds(claims.get("exp")), jwt_seconds(claims.get("iat"))
         if expires is None:
             return float("inf")
         # Both by the service's clock, if it says both. This machine's may be wrong.
@@ -354,45 +362,3 @@ def _why_not_sendable(token: object) -> str | None:
             "ISO-8859-1; its value is not shown here)"
         )
     return None
-
-
-def jwt_claims(token: str) -> dict[str, Any]:
-    """
-    Return the claims of a JWT, without checking its signature.
-
-    :param token: any token.
-    :return: its claims; nothing if it is no JWT or cannot be read.
-    """
-    parts = token.split(".")
-    if len(parts) != 3:
-        return {}
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, RecursionError, binascii.Error):
-        return {}
-    return claims if isinstance(claims, dict) else {}
-
-
-def jwt_expiry(token: str) -> datetime | None:
-    """
-    Return when a JWT expires, without checking its signature.
-
-    :param token: any token.
-    :return: its ``exp`` as an aware time; None if it is no JWT or its ``exp`` cannot be read.
-    """
-    expires = _seconds(jwt_claims(token).get("exp"))
-    try:
-        return None if expires is None else datetime.fromtimestamp(expires, tz=timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-def _seconds(claim: object) -> float | None:
-    """Return a claim that is a time, in Unix seconds; None if it is none."""
-    if isinstance(claim, bool) or not isinstance(claim, (int, float)):
-        return None
-    try:
-        seconds = float(claim)
-    except OverflowError:
-        return None
-    return seconds if math.isfinite(seconds) else None

@@ -8,6 +8,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.approvals.operations import ApprovalOperations
 from airflow_custody.client.auth import BearerToken
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.health.operations import HealthOperations
@@ -26,10 +27,15 @@ from airflow_custody.client.webhooks.operations import WebhookOperations
 from airflow_custody.client.whitelist.operations import WhitelistOperations
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.whitelist.verification import Verifier
 
 
-class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, UserOperations, RulesOperations):
+class CustodyClient(
+    HealthOperations, WhitelistOperations, ApprovalOperations, WebhookOperations, UserOperations, RulesOperations
+):
     """
     A client of one custody service. Knows nothing of Airflow.
 
@@ -142,11 +148,22 @@ class CustodyClient(HealthOperations, WhitelistOperations, WebhookOperations, Us
 
     def observe(self, observer: Callable[[Observation], None]) -> None:
         """
-        Call ``observer`` with what can be seen of each response from outside, also of one that is an error.
+        Call ``observer`` with what can be seen of each exchange from outside, also of one that is an error.
 
-        :param observer: called before the body is read, in the thread of the call.
+        One that is tried again is told of each time, also one without a response.
+
+        :param observer: called when the exchange has ended, in the thread of the call; what it raises is logged.
         """
         self._transport.observe(observer)
+
+    def limit_responses(self, limits: Callable[[Operation, bytes], AbstractContextManager[None]]) -> None:
+        """
+        Read each response in a context, which may wait for its turn or refuse the response.
+
+        :param limits: returns the context for an operation and the body of its response; it raises a
+            :class:`CustodyError` to refuse it.
+        """
+        self._transport.limit_responses(limits)
 
     def close(self) -> None:
         """Close the pooled connections."""

@@ -14,8 +14,14 @@ from urllib.parse import unquote_to_bytes
 
 # Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-# Fillers, joiners and a blank that count as letters, marks or symbols, and show nothing.
-_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# What shows nothing although it counts as a letter, a mark or a symbol, or is not assigned yet: all with Unicode's
+# property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 14), and a blank.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# How an emoji says that it is one. It is shown as its number all the same: after a letter nobody sees it.
+_EMOJI_STYLE = "\ufe0f"
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -50,8 +56,17 @@ def has_unprintable(text: str) -> bool:
     return any(map(_is_unprintable, text))
 
 
+def find_unprintable(text: str) -> str:
+    """Return the first character that :func:`has_unprintable` finds; not what follows a symbol in an emoji: empty."""
+    for before, character in zip(f" {text}", text, strict=False):
+        is_emoji = character == _EMOJI_STYLE and unicodedata.category(before).startswith("S")
+        if not is_emoji and _is_unprintable(character):
+            return character
+    return ""
+
+
 def _is_unprintable(character: str) -> bool:
-    return unicodedata.category(character) in _UNPRINTABLE or character in _INVISIBLE
+    return unicodedata.category(character) in _UNPRINTABLE or _INVISIBLE.match(character) is not None
 
 
 def sanitize(text: object, limit: int = 300) -> str:
@@ -242,6 +257,11 @@ def _unescape_one(escape: str) -> str:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun: ``1 signature``, ``2 signatures``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def count_of(number: int, total: int, noun: str, plural: str | None = None) -> str:
+    """Return a number of a total, with noun and verb: ``1 of 3 checks is``, ``0 of 3 checks are``."""
+    return f"{number} of {count(total, noun, plural)} {'is' if 1 in (number, total) else 'are'}"
 
 
 def as_name(value: object) -> str | None:

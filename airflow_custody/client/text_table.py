@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from airflow_custody.client.text import escape
+from airflow_custody.client.text import count, escape
 
 #: Maximum width of a cell in characters.
 MAX_CELL_WIDTH = 200
@@ -33,5 +33,5 @@ def _cell(value: object, max_width: int) -> str:
     shown = escape(text[: max_width + 1])
     if len(shown) <= max_width:
         return shown
-    mark = f"… ({len(text)} characters)"
+    mark = f"… ({count(len(text), 'character')})"
     return shown[: max(0, max_width - len(mark))] + mark

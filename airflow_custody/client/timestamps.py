@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
+
+#: The beginning of Unix time.
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -17,6 +20,11 @@ _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _USUAL_FORMS = frozenset(
     b"0000-00-00T00:00:00" + fraction + b"Z" for fraction in (b"", *(b"." + b"0" * digits for digits in range(1, 10)))
 )
+
+
+def unix_micros(moment: datetime) -> int:
+    """Return the Unix time of a moment, which must have a time zone, in microseconds."""
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def format_unix_time(seconds: int) -> str | None:

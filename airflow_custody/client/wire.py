@@ -14,3 +14,5 @@ else:
 
 #: For every model that has strings: the service may send a number where a string is expected.
 LENIENT = ConfigDict(coerce_numbers_to_str=True)
+#: For a model whose other fields matter, whatever they are.
+KEEPING_OTHERS = ConfigDict(coerce_numbers_to_str=True, extra="allow")

@@ -6,19 +6,19 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyNotFoundError
-from airflow_custody.client.text import count
 from airflow_custody.get_provider_info import get_provider_info
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
     from airflow_custody.client import ClientSettings, CustodyClient
-    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
+    from airflow_custody.client.health.criteria import HealthCriteria
+    from airflow_custody.client.health.verdict import HealthVerdict
     from airflow_custody.client.http.authentication import Authentication
 
 # The names of settings in a connection, where they differ from the client's.
@@ -97,6 +97,10 @@ class CustodyHook(BaseHook):
     default_conn_name = "custody_default"
     conn_type = "custody"
     hook_name = "Custody"
+    #: Whether calls are counted and timed in Airflow's metrics.
+    sends_metrics: ClassVar[bool] = True
+    #: Whether it signs in together with all such hooks of its process: for one that makes many, one after another.
+    shares_sign_in: ClassVar[bool] = False
 
     def __init__(self, custody_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -131,16 +135,28 @@ class CustodyHook(BaseHook):
             wrong: CustodyConfigurationError | None = None
             try:
                 settings = self._settings(base_url, extras)
-                self._client = CustodyClient.from_settings(settings, self._authentication(*credentials))
+                auth = self._authentication(*credentials)
+                if self.shares_sign_in:
+                    from airflow_custody.hooks._sign_ins import SIGN_INS
+
+                    auth = SIGN_INS.of(self.custody_conn_id, connected_with, auth)
+                self._client = CustodyClient.from_settings(settings, auth)
             except CustodyConfigurationError as error:
                 wrong = error
             if self._client is None:
                 # Raised out here, as all errors of this class: what was caught must not come along. The setting is
                 # named once: as the connection names it.
                 setting = str(wrong.setting) if wrong else ""
-                raise self._wrong(str(wrong).removeprefix(f"'{setting}' "), setting)
+                raise self._wrong(self._fault(wrong), setting)
             self._connected_with = connected_with
+            self._count_calls(self._client)
         return self._client
+
+    def _count_calls(self, client: CustodyClient) -> None:
+        from airflow_custody.metrics import call_observer
+
+        if self.sends_metrics and (observer := call_observer(self.custody_conn_id)) is not None:
+            client.observe(observer)
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
         """
@@ -151,8 +167,11 @@ class CustodyHook(BaseHook):
         :raises CustodyError: if the listing cannot be fetched.
         """
         from airflow_custody.client.health.verdict import judge
+        from airflow_custody.metrics import health_listed
 
-        return judge(self.get_conn().list_health_checks(criteria.tenant_id), criteria)
+        with health_listed(self.custody_conn_id, criteria, is_measured=self.sends_metrics) as checks:
+            checks += self.get_conn().list_health_checks(criteria.tenant_id)
+        return judge(checks, criteria)
 
     def test_connection(self) -> tuple[bool, str]:
         """
@@ -163,14 +182,13 @@ class CustodyHook(BaseHook):
 
         :return: whether they succeeded, and what to tell the user: also which roles are missing.
         """
-        from airflow_custody.hooks._connection_test import describe_roles, verify_rules
+        from airflow_custody.hooks._connection_test import describe_checks, describe_roles, verify_rules
 
         ok, user = True, None
         try:
             client = self.get_conn()
             try:
-                checks = count(len(client.list_health_checks()), "health check")
-                message = f"The service accepted the connection and lists {checks}."
+                message = describe_checks(len(client.list_health_checks()))
             except CustodyNotFoundError as error:
                 ok, message = False, str(error)
             try:
@@ -345,6 +363,10 @@ class CustodyHook(BaseHook):
         if not isinstance(extras, dict):
             raise self._wrong("is not a JSON object", "Extra")
         return extras
+
+    def _fault(self, error: CustodyConfigurationError | None) -> str:
+        """Return what is wrong with a setting, in words that may quote its value."""
+        return "" if error is None else str(error).removeprefix(f"'{error.setting}' ")
 
     def _wrong(self, why: str, setting: str) -> CustodyConfigurationError:
         name = _CONNECTION_FIELDS.get(setting, setting)

@@ -14,14 +14,16 @@ from airflow_custody.client.errors import (
     CustodyOutcomeUnknownError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.text import count
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
-from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
 from airflow_custody.idempotency.create_rows import CreateRows, Outcome
 from airflow_custody.idempotency.delete_rows import DELETE, DeleteRows
 from airflow_custody.idempotency.listed_rows import ListedRows
+from airflow_custody.idempotency.proofs import Proofs
 from airflow_custody.idempotency.records import Untracked, digest
 from airflow_custody.idempotency.rows import Row, RowLog, RowStore
 from airflow_custody.idempotency.turn import Turn
@@ -30,7 +32,7 @@ from airflow_custody.idempotency.whitelist_requests import WhitelistRowsCreation
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient, WhitelistRequest
+    from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
     from airflow_custody.client.whitelist.file import WhitelistFile
 
 
@@ -60,6 +62,10 @@ class PlanSettings:
             effective_statuses=self.effective_statuses or (),
             rejected_statuses=self.rejected_statuses,
         )
+
+    def pending(self, listing: Listing) -> Sequence[WhitelistEnvelope]:
+        """Return the requests of a listing that are pending approval."""
+        return listing.pending(self.effective_statuses, self.rejected_statuses)
 
     def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
         """Compare a file with what the service lists."""
@@ -125,6 +131,7 @@ class ApplyPlan:
     :param max_parallel: maximum number of requests at once. Default 4.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param timing: clocks and bounds.
+    :param report: called with what is created, what became of it, and how many. Default: nobody is told.
     """
 
     def __init__(
@@ -138,6 +145,7 @@ class ApplyPlan:
         max_parallel: int = 4,
         lookup_wait: float = DEFAULT_LOOKUP_WAIT,
         timing: Timing | None = None,
+        report: Report = ignore_report,
     ) -> None:
         self._client = client
         self._log = log
@@ -145,8 +153,10 @@ class ApplyPlan:
         self._max_parallel = max_parallel
         self._lookup_wait = lookup_wait
         self._timing = timing or Timing()
-        self._store = RowStore(context)
-        self._listed = ListedRows(client, self._store, log, lookup_wait=lookup_wait)
+        self._report = report
+        self._store = RowStore(context, client.settings.base_url)
+        self._proofs = Proofs(client, settings.effective_statuses, settings.rejected_statuses)
+        self._listed = ListedRows(client, self._store, log, lookup_wait=lookup_wait, proofs=self._proofs)
         self._deleting = DeleteRows(client, self._store, log, comment=comment, max_parallel=max_parallel)
         self._creating: CreateRows | None = None
         self._is_stopped = False
@@ -173,7 +183,7 @@ class ApplyPlan:
             if earlier is not None and earlier.plan != plan_hash:
                 self._settle(earlier, requests)
             listing = self._settings.fetch(self._client)
-            creation = WhitelistRowsCreation(self._client, requests, listing)
+            creation = WhitelistRowsCreation(self._client, requests, listing, self._proofs)
             creator, done = None, {}
             if earlier is not None and earlier.plan == plan_hash:
                 self._store.begin(plan_hash, earlier.total, earlier)
@@ -182,7 +192,7 @@ class ApplyPlan:
                 creator.lost.adopt(creation.found_in(creation.listed_before, creator.lost.open))
                 creator.lost.follow_overrides()
                 done = {key: row for key, (_, row) in earlier.rows().items()}
-                self._log.info("An earlier try has done %d of %d rows: going on.", earlier.done, earlier.total)
+                self._log.info("An earlier try has done %d of %s: going on.", earlier.done, count(earlier.total, "row"))
             plan = self._plan(file, listing, done, service)
             operations = {*_new_operations(plan, done), *_operations(done, requests, listing, plan)}
             if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
@@ -215,6 +225,7 @@ class ApplyPlan:
             creator = self._creator(creation)
             outcome = creator.run(keys)
             is_listed = self._listed.check(outcome, requests, done)
+        self._report(creation.what, "unknown", len(outcome.unknown))
         self._turn.is_settled = bool(is_listed) and creator.lost.failure is None
         self._add_earlier_plans(outcome, requests, plan)
         operations = {each.operation for each in plan.with_action("delete")}
@@ -255,6 +266,7 @@ class ApplyPlan:
             lookup_wait=self._lookup_wait,
             check=self._turn.keep,
             timing=self._timing,
+            report=self._report,
         )
         if self._is_stopped:
             self._creating.stop()
@@ -282,11 +294,12 @@ class ApplyPlan:
         if not known:
             return
         self._store.begin(earlier.plan, earlier.total, earlier)
-        creation = WhitelistRowsCreation(self._client, {key: requests[key] for key in known}, Listing([]))
+        creation = WhitelistRowsCreation(self._client, {key: requests[key] for key in known}, Listing([]), self._proofs)
         outcome = self._creator(creation).settle(known)
         if outcome.stopped is not None:
             raise outcome.stopped
         if outcome.unknown:
+            self._report(creation.what, "unknown", len(outcome.unknown))
             lines = "; ".join(f"{creation.which(key)}: {why}" for key, why in outcome.unknown.items())
             raise CustodyOutcomeUnknownError(
                 "it cannot be known what became of rows of another plan that this task was carrying out before; "
@@ -295,9 +308,16 @@ class ApplyPlan:
 
     def _plan(self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str) -> WhitelistPlan:
         """Return the plan without what this task has created."""
-        own = {row.detail for row in done.values() if row.state in ("created", "found")}
+        found = {row.detail for row in done.values() if row.state == "found"}
+        # What somebody else has asked for, and does not verify any more, is not this row's.
+        unverified = self._proofs.unverified(each for each in listing.envelopes if each.id in found)
         # What is for a row whose outcome is unknown, or that was refused, belongs to that row all the same.
-        settled = {key for key, row in done.items() if row.state in ("created", "found")}
+        settled = {
+            key
+            for key, row in done.items()
+            if row.state == "created" or (row.state == "found" and row.detail not in unverified)
+        }
+        own = {done[key].detail for key in settled}
         rows = tuple(row for row in file.rows if row_key(row.request) not in settled)
         return self._settings.plan(replace(file, rows=rows), listing.without(own), service)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from airflow_custody.client.errors import (
@@ -26,12 +27,22 @@ if TYPE_CHECKING:
 #: What to do when a person clears a task that has created its request.
 OnClear = Literal["reuse", "create"]
 
+#: What became of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
+#: knows whether it exists.
+CreateOutcome = Literal["sent", "found", "unknown"]
+#: Called with what was created, for people, what became of it, and how many.
+Report = Callable[[str, CreateOutcome, int], object]
+
 _MAX_LOOKUP_INTERVAL = 5.0
 _MAX_IDS_SHOWN = 10
 # The status of a refusal to show something.
 _NOT_SHOWN = 404
 # A search that fails makes the wait begin anew. It does not go on for longer than this many waits.
 _MAX_WAITS = 3
+
+
+def ignore_report(what: str, outcome: CreateOutcome, number: int) -> None:
+    """Tell nobody."""
 
 
 def _two_clocks() -> tuple[float, float]:
@@ -116,6 +127,7 @@ class CreateOnce:
     :param look_before_create: whether to record before the first send what exists already. Default True.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param timing: clocks and bounds.
+    :param report: called with what became of the create. Default: nobody is told.
     """
 
     def __init__(
@@ -128,6 +140,7 @@ class CreateOnce:
         look_before_create: bool = True,
         lookup_wait: float = DEFAULT_LOOKUP_WAIT,
         timing: Timing | None = None,
+        report: Report = ignore_report,
     ) -> None:
         self._creation = creation
         self._log = log
@@ -135,6 +148,7 @@ class CreateOnce:
         self._look_before_create = look_before_create
         self._lookup_wait = lookup_wait
         self._timing = timing or Timing()
+        self._report = partial(report, creation.what)
         self._store = RecordStore(context)
         self._content = {name: digest(value) for name, value in creation.content.items()}
 
@@ -147,6 +161,14 @@ class CreateOnce:
             nothing (more) was sent.
         :raises CustodyError: of another type if it was not created.
         """
+        try:
+            return self._run()
+        except CustodyOutcomeUnknownError as error:
+            if not error.retryable:
+                self._report("unknown", 1)
+            raise
+
+    def _run(self) -> str:
         record = self._store.read()
         if record is None or isinstance(record, (Begun, Refused)):
             return self._create(self._find_known_ids())
@@ -391,7 +413,9 @@ class CreateOnce:
             self._creation.what,
             found.id,
         )
-        return self._record_created(attempt, found.id)
+        self._record_created(attempt, found.id)
+        self._report("found", 1)
+        return found.id
 
     # --- sending -------------------------------------------------------------------------------------------
 
@@ -423,16 +447,20 @@ class CreateOnce:
 
         try:
             identifier = self._creation.send(record_intent)
-        except CustodyOutcomeUnknownError as error:
-            if recorded is None:
+        except BaseException as error:
+            # Counted first: what comes now may fail. Also where the task was ended in the middle.
+            if recorded is not None and not getattr(error, "nothing_sent", False):
+                self._report("sent", 1)
+            if recorded is None or not isinstance(error, CustodyError):
                 raise
-            return self._after_lost_response(recorded, error)
-        except CustodyError as error:
-            if recorded is not None:
-                self._after_refusal(recorded, error)
+            if isinstance(error, CustodyOutcomeUnknownError):
+                return self._after_lost_response(recorded, error)
+            self._after_refusal(recorded, error)
             raise
+        self._report("sent", 1)
         self._log.info("Created %s %s for %s.", self._creation.what, identifier, self._creation.which)
-        return self._record_created(recorded or Untracked(None), identifier)
+        self._record_created(recorded or Untracked(None), identifier)
+        return identifier
 
     def _after_refusal(self, intent: Intent, error: CustodyError) -> None:
         """Record that the intent came to nothing, if it is the service itself that refused it."""

@@ -9,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
@@ -22,8 +23,8 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.http.retries import MAX_RETRY_AFTER
-from airflow_custody.client.text import sanitize
-from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.client.text import count, sanitize
+from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
 from airflow_custody.idempotency.gates import Fence, Pace
 from airflow_custody.idempotency.lost_rows import LostRows, RowsCreation
 from airflow_custody.idempotency.rows import Row, RowStore, Window
@@ -75,6 +76,7 @@ class CreateRows:
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param check: called before a window is sent; raises if this task must not send any more.
     :param timing: clocks and bounds.
+    :param report: called with what became of creates. Default: nobody is told.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class CreateRows:
         lookup_wait: float = DEFAULT_LOOKUP_WAIT,
         check: Callable[[], None] = lambda: None,
         timing: Timing | None = None,
+        report: Report = ignore_report,
     ) -> None:
         self._store = store
         self._creation = creation
@@ -94,6 +97,7 @@ class CreateRows:
         self._max_parallel = max_parallel
         self._check = check
         self._timing = timing or Timing()
+        self._report = partial(report, creation.what)
         self._refusals = 0
         self._stopped: CustodyError | None = None
         self._pace = Pace()
@@ -102,7 +106,13 @@ class CreateRows:
         self._ids = {row.detail: key for key, (_, row) in store.log.rows().items() if row.state == "created"}
         #: What was sent and may exist.
         self.lost = LostRows(
-            store, creation, log, lookup_wait=lookup_wait, timing=self._timing, keep=self._check_sometimes
+            store,
+            creation,
+            log,
+            lookup_wait=lookup_wait,
+            timing=self._timing,
+            keep=self._check_sometimes,
+            report=self._report,
         )
 
     def stop(self) -> None:
@@ -198,8 +208,8 @@ class CreateRows:
                     came_to_nothing |= found_nothing
                     if found_nothing >= all_lost:
                         self._stopped = CustodyConnectionError(
-                            f"the service responded to none of the last {len(all_lost)} requests, and none of them had "
-                            "any effect",
+                            f"the service responded to none of the last {count(len(all_lost), 'request')}, and none of "
+                            "them had any effect",
                             retryable=True,
                         )
         return came_to_nothing
@@ -284,7 +294,7 @@ class CreateRows:
             if not self._pace.wait() or self._stopped:
                 return None
             try:
-                identifier = self._creation.send(key, fence.pass_)
+                identifier = self._send_once(key, fence)
             except CustodyRateLimitError as error:
                 goes_on = self._slow_down(error)
                 if not error.from_service:
@@ -307,9 +317,19 @@ class CreateRows:
         self._stop(CustodyRateLimitError("the service refused a row for now too many times", retryable=True))
         return None
 
+    def _send_once(self, key: str, fence: Fence) -> str:
+        try:
+            identifier = self._creation.send(key, fence.pass_)
+        except CustodyError as error:
+            if not _is_unsent(error):
+                self._report("sent", 1)
+            raise
+        self._report("sent", 1)
+        return identifier
+
     def _after_failure(self, sent: Row, error: CustodyError) -> Row | None:
         """Return what is known of a row that failed: nothing was sent, it was refused, or nobody knows."""
-        not_sent = error.nothing_sent or (error.status is None and isinstance(error, _BEFORE_SENDING))
+        not_sent = _is_unsent(error)
         if not_sent and not isinstance(error, CustodyRequestError):
             self._stop(error)
             return None
@@ -365,7 +385,7 @@ class CreateRows:
         self._logged = now
         rate = (log.done - done_before) / max(now - began, 0.001)
         left = f", about {(log.total - log.done) / rate:.0f} s left" if rate and log.done < log.total else ""
-        self._log.info("%d of %d rows done (%.1f rows/s%s).", log.done, log.total, rate, left)
+        self._log.info("%d of %s done (%.1f rows/s%s).", log.done, count(log.total, "row"), rate, left)
 
 
 # What is raised before anything was sent, if it has no status.
@@ -375,6 +395,11 @@ _BEFORE_SENDING = (
     CustodyConnectionError,
     CustodyRequestError,
 )
+
+
+def _is_unsent(error: CustodyError) -> bool:
+    """Tell whether an error was raised before anything was sent."""
+    return error.nothing_sent or (error.status is None and isinstance(error, _BEFORE_SENDING))
 
 
 class _LookupFailed(Exception):

@@ -15,6 +15,7 @@ from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.matching import differing_fields
 from airflow_custody.idempotency.create_once import lookup_intervals
 from airflow_custody.idempotency.create_rows import Outcome
+from airflow_custody.idempotency.proofs import Proofs
 from airflow_custody.idempotency.rows import Row, RowStore, Window
 
 if TYPE_CHECKING:
@@ -29,10 +30,14 @@ class ListedRows:
     :param store: the task's record.
     :param log: the task's log.
     :param lookup_wait: seconds that the service may take to show what it created.
+    :param proofs: tells what does not verify.
     """
 
-    def __init__(self, client: CustodyClient, store: RowStore, log: logging.Logger, *, lookup_wait: float) -> None:
+    def __init__(
+        self, client: CustodyClient, store: RowStore, log: logging.Logger, *, lookup_wait: float, proofs: Proofs
+    ) -> None:
         self._client = client
+        self._proofs = proofs
         self._store = store
         self._log = log
         self._lookup_wait = lookup_wait
@@ -65,6 +70,11 @@ class ListedRows:
                 del outcome.created[key]
                 continue
             else:
+                continue
+            if unverified := self._proofs.why_unverified(listed[request_id]):
+                # It stays written down as created: that it is hidden later must not be a reason to send it again.
+                outcome.unknown[key] = f"the service named {request_id} as its id, and {unverified}"
+                del outcome.created[key]
                 continue
             others = [each for each in by_address[requests[key].address] if fields and each != requests[key]]
             if "address" in fields or any(not self._differing(each, listed[request_id]) for each in others):

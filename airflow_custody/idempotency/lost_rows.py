@@ -9,8 +9,9 @@ from typing import Protocol
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.text import count
 from airflow_custody.idempotency.candidates import AmbiguousError, Candidate, is_new, select
-from airflow_custody.idempotency.create_once import Found, Timing, lookup_intervals
+from airflow_custody.idempotency.create_once import CreateOutcome, Found, Timing, lookup_intervals
 from airflow_custody.idempotency.rows import Row, RowStore, Window
 
 # A window may take long: the service says how long to wait between its rows.
@@ -63,6 +64,7 @@ class LostRows:
     :param lookup_wait: seconds that the service may take to show what it created.
     :param timing: clocks and bounds.
     :param keep: called while this takes long; raises if this task must not go on.
+    :param report: called with what became of creates, and how many.
     """
 
     def __init__(
@@ -74,12 +76,14 @@ class LostRows:
         lookup_wait: float,
         timing: Timing,
         keep: Callable[[], None],
+        report: Callable[[CreateOutcome, int], object],
     ) -> None:
         self._store = store
         self._creation = creation
         self._log = log
         self._lookup_wait = lookup_wait
         self._keep = keep
+        self._report = report
         self._began = time.monotonic()
         # What an earlier try has sent may be under way for so long; what this one sends, for the look-up's time.
         self._under_way = timing.fence + creation.timeout + lookup_wait
@@ -124,6 +128,7 @@ class LostRows:
                 taken.add(candidate.id)
                 adopted.append((window, key, Row("created", candidate.id)))
         self._store.record(adopted)
+        self._report("found", len(adopted))
 
     def resolve(self) -> set[str]:
         """
@@ -135,7 +140,7 @@ class LostRows:
         open_ = self.open
         if not open_:
             return set()
-        self._log.info("Searching the service for %d rows whose outcome is unknown.", len(open_))
+        self._log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
         wait = self._under_way if self._earlier & open_.keys() else self._lookup_wait
         # The service was searched when this began.
         sure_after: float | None = max(time.monotonic() + self._lookup_wait, self._began + wait)
@@ -192,6 +197,7 @@ class LostRows:
                 self._log.info("Found %s %s for %s.", what, candidate.id, which)
                 created.append((window, key, Row("created", candidate.id)))
         self._store.record(created)
+        self._report("found", len(created))
         return others
 
     def _judge_late(self, open_: Mapping[str, Window], found: Mapping[str, Found]) -> set[str]:
@@ -205,7 +211,7 @@ class LostRows:
                 came_to_nothing.append((window, key, None))
         self._store.record(came_to_nothing)
         if came_to_nothing:
-            self._log.info("%d rows had no effect: the service shows nothing of them.", len(came_to_nothing))
+            self._log.info("%s had no effect: the service does not show them.", count(len(came_to_nothing), "row"))
         return {key for _, key, _ in came_to_nothing}
 
     def _created_ids(self) -> set[str]:

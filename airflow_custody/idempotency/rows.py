@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RowState = Literal["sent", "created", "refused", "found", "deleting", "deleted"]
 
 _STATES: tuple[RowState, ...] = ("sent", "created", "refused", "found", "deleting", "deleted")
-_KEY = "custody_apply"
+STATE_KEY = "custody_apply"
 _FORMAT = 1
 
 
@@ -55,6 +55,7 @@ class Window:
     :param max_tries: the task's ``max_tries`` then; it changes when a person clears the task.
     :param recorded_at: when it was written down before the rows were sent.
     :param rows: what is known of each row, by its key.
+    :param service: a digest of the base URL of the service that they are sent to; empty: not known.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Window:
     max_tries: int
     recorded_at: datetime
     rows: Mapping[str, Row]
+    service: str = ""
 
     def intent(self, row_key: str) -> Intent:
         """Return the intent to send one of the rows."""
@@ -156,10 +158,12 @@ class RowStore:
     a store everything is kept in memory, and a later try knows nothing.
 
     :param context: the task's context.
+    :param base_url: the service's base URL.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, base_url: str) -> None:
         self.task = RecordStore(context)
+        self._service = digest(base_url)
         self._log: RowLog | None = None
         #: The window of an earlier try that was never closed.
         self._open: Window | None = None
@@ -178,14 +182,14 @@ class RowStore:
         :return: the record; None if there is none.
         :raises CustodyOutcomeUnknownError: if it cannot be read.
         """
-        if (head := self.task.get(_KEY)) is None:
+        if (head := self.task.get(STATE_KEY)) is None:
             return None
         try:
             if head["format"] != _FORMAT:
                 raise ValueError(head["format"])
             found = RowLog(str(head["plan"]), int(head["total"]), int(head["first"]))
             for number in range(found.first, int(head["windows"])):
-                stored = self.task.get(f"{_KEY}_{number:04d}")
+                stored = self.task.get(f"{STATE_KEY}_{number:04d}")
                 # Only the last one can be open still.
                 is_open = stored is None and number == int(head["windows"]) - 1
                 window = _window(head["window"] if is_open else stored, number)
@@ -195,7 +199,7 @@ class RowStore:
             raise CustodyOutcomeUnknownError(
                 "the record of an earlier try cannot be read, so nothing is sent: another version of "
                 "airflow-provider-custody wrote it, or a part of it is missing",
-                advice=f"Plan again, see that nothing is asked for twice, delete the keys {_KEY!r} of the task's "
+                advice=f"Plan again, see that nothing is asked for twice, delete the keys {STATE_KEY!r} of the task's "
                 "state, and clear the task.",
             ) from None
         return found
@@ -204,7 +208,7 @@ class RowStore:
         """Return the ids of what this task instance has created under earlier plans, by the row's key."""
         found: dict[str, str] = {}
         for number in range(self.log.first):
-            stored = self.task.get(f"{_KEY}_{number:04d}")
+            stored = self.task.get(f"{STATE_KEY}_{number:04d}")
             rows = stored.get("rows") if isinstance(stored, dict) else None
             for key, (state, detail, *_) in (rows or {}).items():
                 if state == "created":
@@ -223,7 +227,7 @@ class RowStore:
             self._log = earlier
             if self._open is not None:
                 # The next window takes its place.
-                self._set(f"{_KEY}_{self._open.number:04d}", _stored(self._open))
+                self._set(f"{STATE_KEY}_{self._open.number:04d}", _stored(self._open))
                 self._open = None
             return
         self._log = RowLog(plan, total, earlier.first + len(earlier.windows) if earlier else 0)
@@ -245,6 +249,7 @@ class RowStore:
             self.task.max_tries,
             recorded_at,
             rows,
+            self._service,
         )
         self.log.put(window)
         self._write_head(window)
@@ -271,7 +276,7 @@ class RowStore:
         for number, rows in changed.items():
             window = replace(self.log.windows[number - self.log.first], rows=rows)
             self.log.put(window)
-            self._set(f"{_KEY}_{number:04d}", _stored(window))
+            self._set(f"{STATE_KEY}_{number:04d}", _stored(window))
 
     def finish(self) -> None:
         """Write the progress down, once nothing more is done."""
@@ -290,7 +295,7 @@ class RowStore:
         }
         if window is not None:
             head["window"] = _stored(window)
-        self._set(_KEY, head)
+        self._set(STATE_KEY, head)
 
     def _set(self, key: str, value: Mapping[str, Any]) -> None:
         if not self.task.set(key, value):
@@ -312,6 +317,7 @@ def _stored(window: Window) -> dict[str, Any]:
         "max_tries": window.max_tries,
         "at": window.recorded_at.isoformat(),
         "known": sorted(known),
+        **({"service": window.service} if window.service else {}),
         "rows": {
             key: [row.state, row.detail, *(each for each in row.known_ids if each not in known)]
             for key, row in window.rows.items()
@@ -330,4 +336,5 @@ def _window(stored: Mapping[str, Any], number: int) -> Window:
         if state not in _STATES or not all(isinstance(each, str) for each in (detail, *ids)):
             raise ValueError(key)
         rows[str(key)] = Row(state, detail, ids)
-    return Window(str(stored["key"]), number, int(stored["try"]), int(stored["max_tries"]), recorded_at, rows)
+    service = str(stored.get("service", ""))
+    return Window(str(stored["key"]), number, int(stored["try"]), int(stored["max_tries"]), recorded_at, rows, service)

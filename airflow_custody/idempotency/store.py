@@ -22,7 +22,7 @@ from airflow_custody.idempotency.records import (
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-_KEY = "custody_create_once"
+STATE_KEY = "custody_create_once"
 
 
 class RecordStore:
@@ -48,7 +48,7 @@ class RecordStore:
         Without this, a task that was cleared could not tell whether an earlier try sent nothing, or whether the store
         forgets what succeeded (``[state_store] clear_on_success``, which is set on the server and not known here).
         """
-        if self._store is not None and self._store.get(_KEY) is None and not self._may_have_forgotten:
+        if self._store is not None and self._store.get(STATE_KEY) is None and not self._may_have_forgotten:
             self.write(Begun())
 
     def read(self) -> Record | None:
@@ -58,7 +58,7 @@ class RecordStore:
         :return: the record; None if nothing was ever sent. Where the record may be lost, a later try gets an
             :class:`Untracked` one.
         """
-        if self._store is not None and (stored := self._store.get(_KEY)) is not None:
+        if self._store is not None and (stored := self._store.get(STATE_KEY)) is not None:
             return from_stored(stored)
         if not self._may_have_forgotten:
             return None
@@ -92,7 +92,7 @@ class RecordStore:
         :return: whether the record is there when it is read again. It is not if another try has taken over while the
             write was under way, or if such a try's own late write came after this one.
         """
-        return self.set(_KEY, to_stored(record))
+        return self.set(STATE_KEY, to_stored(record))
 
     @property
     def is_kept(self) -> bool:

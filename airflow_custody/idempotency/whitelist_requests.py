@@ -9,12 +9,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client.whitelist.listing import find_all
 from airflow_custody.client.whitelist.matching import differing_fields
 from airflow_custody.client.whitelist.operations import CREATE_WHITELIST_REQUEST
 from airflow_custody.client.whitelist.review import compare, reads_alike
 from airflow_custody.client.whitelist.spelling import address_key, may_be_respelled
 from airflow_custody.idempotency.candidates import Candidate
 from airflow_custody.idempotency.create_once import Found
+from airflow_custody.idempotency.proofs import Proofs
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
@@ -30,9 +32,10 @@ class WhitelistRequestCreation:
 
     what = "whitelisting request"
 
-    def __init__(self, client: CustodyClient, request: WhitelistRequest) -> None:
+    def __init__(self, client: CustodyClient, request: WhitelistRequest, proofs: Proofs | None = None) -> None:
         self.operation = CREATE_WHITELIST_REQUEST
         self._client = client
+        self._proofs = proofs or Proofs(client)
         self._request = request
         self.timeout = client.settings.timeout
         self.which = f"{shorten(request.address)} on {request.chain}"
@@ -51,7 +54,7 @@ class WhitelistRequestCreation:
             return Found([self._candidate(each) for each in filtered])
         # So may be how it spells the address, and what its filter makes of that.
         ids = {each.id for each in filtered}
-        listed = list(self._client.find_whitelist_requests())
+        listed = find_all(self._client)
         candidates = [self._candidate(each, filtered=each.id in ids) for each in listed]
         # For another address, unless that is all: the service may have encoded it anew.
         candidates = [each for each in candidates if not each.guessed or each.unclear or each.differs == ("address",)]
@@ -83,6 +86,13 @@ class WhitelistRequestCreation:
         return f"it lists no request{of_group} that the connection's user has created, so it may hide them"
 
     def _candidate(self, envelope: WhitelistEnvelope, *, filtered: bool = True) -> Candidate:
+        found = self._compared(envelope, filtered=filtered)
+        # What is certainly for another destination need not be verified.
+        if "address" in found.differs or not (why := self._proofs.why_unverified(envelope)):
+            return found
+        return replace(found, same=False, unclear=why)
+
+    def _compared(self, envelope: WhitelistEnvelope, *, filtered: bool) -> Candidate:
         by = envelope.created_by
         facts: dict[str, Any] = {
             "created_at": envelope.created_at,
@@ -127,15 +137,23 @@ class WhitelistRowsCreation:
     :param client: the client.
     :param requests: what is asked for, by the row's key.
     :param listing: all that the service listed before.
+    :param proofs: tells what does not verify. Default: by the usual status words.
     """
 
     what = "whitelisting request"
     operation = CREATE_WHITELIST_REQUEST
 
-    def __init__(self, client: CustodyClient, requests: Mapping[str, WhitelistRequest], listing: Listing) -> None:
+    def __init__(
+        self,
+        client: CustodyClient,
+        requests: Mapping[str, WhitelistRequest],
+        listing: Listing,
+        proofs: Proofs | None = None,
+    ) -> None:
         self._client = client
         self._requests = requests
-        self._rows = {key: _RowCreation(self, client, request) for key, request in requests.items()}
+        proofs = proofs or Proofs(client)
+        self._rows = {key: _RowCreation(self, client, request, proofs) for key, request in requests.items()}
         self.timeout = client.settings.timeout
         #: What may be any row, and was there before.
         self._unreadable = tuple(each.id for each in listing.envelopes if not _is_readable(each))
@@ -156,7 +174,7 @@ class WhitelistRowsCreation:
         addresses = list(dict.fromkeys(self._requests[key].address for key in keys))
         listed: list[WhitelistEnvelope] = []
         if thorough:
-            listed.extend(self._client.find_whitelist_requests())
+            listed.extend(find_all(self._client))
         else:
             for start in range(0, len(addresses), MAX_ADDRESSES):
                 batch = addresses[start : start + MAX_ADDRESSES]
@@ -183,8 +201,10 @@ class WhitelistRowsCreation:
 class _RowCreation(WhitelistRequestCreation):
     """The creation of one of many, which is recognized although the service has spelled or filled in something."""
 
-    def __init__(self, rows: WhitelistRowsCreation, client: CustodyClient, request: WhitelistRequest) -> None:
-        super().__init__(client, request)
+    def __init__(
+        self, rows: WhitelistRowsCreation, client: CustodyClient, request: WhitelistRequest, proofs: Proofs
+    ) -> None:
+        super().__init__(client, request, proofs)
         self._all = rows
 
     @property
@@ -212,8 +232,8 @@ class _RowCreation(WhitelistRequestCreation):
     def why_blind(self, envelopes: Iterable[WhitelistEnvelope]) -> str:
         return self._why_blind(envelopes)
 
-    def _candidate(self, envelope: WhitelistEnvelope, *, filtered: bool = True) -> Candidate:
-        found = super()._candidate(envelope, filtered=filtered)
+    def _compared(self, envelope: WhitelistEnvelope, *, filtered: bool) -> Candidate:
+        found = super()._compared(envelope, filtered=filtered)
         if not found.unclear or not _is_readable(envelope) or differing_fields(self._request, envelope):
             return found
         return replace(found, unclear="", same=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import CustodyTask
@@ -57,6 +58,7 @@ class CustodyCreateOperator(CustodyOperator):
         lookup_wait: float = DEFAULT_LOOKUP_WAIT,
     ) -> str:
         from airflow_custody.idempotency.create_once import CreateOnce
+        from airflow_custody.metrics import create_counted
 
         return CreateOnce(
             context,
@@ -66,6 +68,7 @@ class CustodyCreateOperator(CustodyOperator):
             look_before_create=look_before_create,
             lookup_wait=lookup_wait,
             timing=self.create_timing,
+            report=partial(create_counted, self.custody_conn_id),
         ).run()
 
 

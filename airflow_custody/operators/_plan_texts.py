@@ -174,7 +174,7 @@ def _changes_since(file: WhitelistFile, error: PlanChangedError, planned: Collec
     if gone := [each for each in planned if each not in now and each not in rows]:
         lines.append(f"{count(len(gone), 'planned change')} to rows or requests that are not there any more")
     if more := len(now - set(planned) - rows.keys()):
-        lines.append(f"{count(more, 'deletion')} more")
+        lines.append(count(more, "more deletion"))
     if not lines:
         return "It is for another service or tenant, was made with other settings, or other requests are not verified"
     return f"Since then: {some(lines)}"

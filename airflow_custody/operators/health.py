@@ -80,7 +80,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
         self.fail_when_unhealthy = fail_when_unhealthy
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.health.verdict import HealthCriteria
+        from airflow_custody.client.health.criteria import HealthCriteria
 
         verdict = hook.check_health(
             HealthCriteria.of(

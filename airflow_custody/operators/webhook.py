@@ -14,6 +14,7 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.hooks.custody import CustodyHook, mask
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
+from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from airflow_custody.client.webhooks.models import WireWebhook
     from airflow_custody.idempotency.candidates import Candidate
     from airflow_custody.idempotency.create_once import Found
+
+__all__ = [
+    "CustodyCreateWebhookOperator",
+    "CustodyDeleteWebhookOperator",
+    "CustodyReadWebhookCallsOperator",
+    "CustodySetWebhookStatusOperator",
+]
 
 _WHERE_TO_KEEP_IT = "either secret_conn_id or store_secret must be given: the secret has to be kept somewhere"
 
@@ -160,6 +168,10 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         if self.secret_conn_id is None and self.store_secret is None:
             # Left out in the run: the one that the service makes up would be lost.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent")
+        from airflow_custody.client.webhooks.types import type_hint
+
+        if hint := type_hint(webhook_type):
+            self.log.warning("webhook_type: %s", hint)
         creation = _WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)
 

@@ -13,6 +13,7 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import escape
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
+from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -85,6 +86,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         "visibility_group_id",
     )
     field_names: ClassVar[Mapping[str, str]] = {"label": "address_label"}
+    operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
     def __init__(
@@ -148,6 +150,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
             look_before_create=self.look_before_create,
             lookup_wait=self.lookup_wait,
         )
+        self._linked_ids = (request_id,)
         # What was asked for, so that whoever approves can compare it with what the service shows.
         context["ti"].xcom_push(key="request", value={"id": request_id, **request.model_dump(exclude_none=True)})
         return request_id
@@ -191,6 +194,7 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     """
 
     template_fields: Sequence[str] = ("request_id", "comment", "custody_conn_id")
+    operator_extra_links = REQUEST_LINKS
     ui_color = "#f5dcd7"
 
     def __init__(
@@ -210,6 +214,7 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
 
         comment = check_text("comment", self.comment)
         request_id = check_request_id(self.request_id, "request_id")
+        self._linked_ids = (request_id,)
         client = hook.get_conn()
         deleted = delete_if_exists(lambda: client.delete_whitelist_request(request_id, comment))
         if deleted:

@@ -11,6 +11,7 @@ from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
+from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -68,6 +69,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "accept_fields", "comment", "custody_conn_id")
+    operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
     def __init__(
@@ -98,7 +100,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         from airflow_custody.client.whitelist.batches import name_some
         from airflow_custody.client.whitelist.expected import expected_by_id
 
-        ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
+        ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
         # None that a person wrote: what the run has None for is refused before.
         expected = None
@@ -140,6 +142,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     """
 
     template_fields: Sequence[str] = ("request_ids", "comment", "rejected_statuses", "custody_conn_id")
+    operator_extra_links = REQUEST_LINKS
     ui_color = "#f5dcd7"
 
     def __init__(
@@ -163,7 +166,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         from airflow_custody.client.whitelist.batches import BatchProgress
         from airflow_custody.client.whitelist.models import cut_into_batches
 
-        ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
+        ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
         words = check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or []
         client = hook.get_conn()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
@@ -28,6 +29,7 @@ from airflow_custody.operators._plan_texts import (
     unverified_text,
     what_changed,
 )
+from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -164,12 +166,15 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         from airflow_custody.client.whitelist.plan import CHANGES
         from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
         from airflow_custody.idempotency.apply_plan import shorten_operation
+        from airflow_custody.metrics import pending_listed
 
         settings = self._settings()
         limits = self._limits()
         file = self._read_file(context)
         client = hook.get_conn()
-        plan = settings.plan(file, settings.fetch(client), service_name(client))
+        listing = settings.fetch(client)
+        pending_listed(self.custody_conn_id, lambda: [each.created_at for each in settings.pending(listing)])
+        plan = settings.plan(file, listing, service_name(client))
         self.log.info("%s", plan_to_table(plan))
         result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": plan_to_markdown(plan)}
         ti = context["ti"]
@@ -262,6 +267,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         "accept_fields",
         "custody_conn_id",
     )
+    operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
     def __init__(
@@ -306,6 +312,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError
+        from airflow_custody.metrics import create_counted
 
         plan_hash = check_hash(self.plan_hash)
         apply = self._apply = ApplyPlan(
@@ -317,6 +324,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
             timing=self.create_timing,
+            report=partial(create_counted, self.custody_conn_id),
         )
         file = self._read_file(context)
         try:
@@ -347,6 +355,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             {"id": request_id, **applied.requests[key].model_dump(exclude_none=True)}
             for key, request_id in applied.outcome.created.items()
         ]
+        self._linked_ids = tuple(applied.outcome.created.values())
         context["ti"].xcom_push(key="requests", value=requests)
         self._push(context, result)
         return result

@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         sandbox = package.Sandbox(host=options.host, port=options.port, token=options.token, state=options.state)
         sandbox.start()
+        sandbox.control.set_whitelist_events(options.events)
     except ModuleNotFoundError as error:
         print(error, file=sys.stderr)
         return 1
@@ -78,6 +79,12 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         metavar="DIR",
         type=Path,
         help="folder to write the keys to, as PEM files that only you can read; needs --with-approvers",
+    )
+    parser.add_argument(
+        "--events",
+        action="store_true",
+        help="write a call of the type requestStatus.updated when a whitelisting request changes; the service does not "
+        "do that: it is an invention of the sandbox, for demos",
     )
     options = parser.parse_args(arguments)
     if options.keys and not options.with_approvers:

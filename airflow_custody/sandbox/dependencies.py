@@ -39,6 +39,18 @@ def require_roles(*roles: str) -> Callable[[Request, Service], Awaitable[Caller]
     return check
 
 
+def require_any_role(*roles: str) -> Callable[[Request, Service], Awaitable[Caller]]:
+    """Return a dependency that authenticates the caller and requires one of these roles."""
+
+    async def check(request: Request, service: ServiceDep) -> Caller:
+        caller = await _authenticate(service, request)
+        if len(caller.missing(roles)) == len(roles):
+            raise missing_roles([" or ".join(roles)])
+        return caller
+
+    return check
+
+
 def read_body(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """
     Return a dependency that reads and validates the body.

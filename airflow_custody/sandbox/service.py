@@ -13,6 +13,7 @@ from airflow_custody.sandbox.users.api_keys import ApiKeyStore
 from airflow_custody.sandbox.users.approvers import ApproverStore
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import TokenStore
+from airflow_custody.sandbox.webhooks.calls import CallStore
 from airflow_custody.sandbox.webhooks.store import WebhookStore
 from airflow_custody.sandbox.whitelist.approvals import Approvals
 from airflow_custody.sandbox.whitelist.attacks.store import Attacks
@@ -39,6 +40,7 @@ class Service:
         self.signers = Signers(state, self.users, self.whitelist)
         self.attacks = Attacks(state, self.rules, self.whitelist, self.signers)
         self.webhooks = WebhookStore(state)
+        self.webhook_calls = CallStore(state)
         self.faults = FaultStore()
         self.delays = Delays()
         self.connections = Connections()

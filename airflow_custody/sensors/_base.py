@@ -73,6 +73,11 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """Return the error that a wait which is over ends with instead of a time-out; None: a time-out."""
         return None
 
+    @property
+    def _is_in_doubt(self) -> bool:
+        """Whether a time-out would be an error."""
+        return False
+
     @abstractmethod
     def _trigger(self, deadline: float | None) -> BaseTrigger:
         """Return the trigger that waits until a Unix time; None: no limit."""
@@ -91,14 +96,19 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
         """Poll once; a transient error is "not yet"."""
+        found: PokeReturnValue | bool = False
         try:
-            return self._poll()
+            found = self._poll()
         except CustodyError as error:
             if not error.transient:
                 raise
             self._last_result = str(error)
             self.log.warning("Not yet: %s", error)
-            return False
+        if self.mode == "reschedule" and self._is_in_doubt:
+            # The process of the next poke would know nothing of it.
+            self.log.info("Polling on in this process until it is decided.")
+            self.mode = "poke"
+        return found
 
     def execute(self, context: Context) -> Any:
         """Wait in the worker, or poll once and wait in the triggerer."""
@@ -111,8 +121,6 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             if isinstance(result, PokeReturnValue):
                 return result.xcom_value
             if time.time() - started > self.timeout:
-                if (doubt := self._doubt()) is not None:
-                    raise doubt
                 raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
             self.defer(
                 trigger=self._trigger(deadline=started + self.timeout),
@@ -162,12 +170,17 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         End the task the same way in every mode.
 
         Airflow's own handling of ``soft_fail`` differs between them: it skips on failures in poke mode, and on
-        every error after a deferral. So the setting is hidden from it.
+        every error after a deferral. So the setting is hidden from it. A time-out with a doubt is an error.
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
             with failing_task(self):
-                yield
+                try:
+                    yield
+                except (AirflowSensorTimeout, AirflowTaskTimeout):
+                    if (doubt := self._doubt()) is not None:
+                        raise doubt from None
+                    raise
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)
             if soft_fail:

@@ -11,7 +11,7 @@ from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 from airflow.triggers.base import StartTriggerArgs
 
 from airflow_custody.client.arguments import check_settings
-from airflow_custody.client.text import count
+from airflow_custody.client.text import count_of
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sensors._base import CustodySensor
 
@@ -118,7 +118,8 @@ class CustodyHealthSensor(CustodySensor):
             )
 
     def _poll(self) -> PokeReturnValue | bool:
-        from airflow_custody.client.health.verdict import HealthCriteria, missing_names_error
+        from airflow_custody.client.health.criteria import HealthCriteria
+        from airflow_custody.client.health.verdict import missing_names_error
 
         criteria = HealthCriteria.of(
             tenant_id=self.tenant_id,
@@ -147,7 +148,7 @@ class CustodyHealthSensor(CustodySensor):
         return PokeReturnValue(is_done=True, xcom_value=verdict.to_json())
 
     def _success_message(self, result: dict[str, Any]) -> str:
-        return f"Custody: the service is healthy: {count(result['total'], 'check')}, none of them unhealthy."
+        return f"Custody: the service is healthy: {count_of(result['total'], result['total'], 'check')} healthy."
 
     def _trigger(self, deadline: float | None) -> CustodyHealthTrigger:
         from airflow_custody.triggers.health import CustodyHealthTrigger

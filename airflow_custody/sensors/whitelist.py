@@ -14,19 +14,22 @@ from airflow_custody._base import request_ids_or_skip
 from airflow_custody.client.arguments import check_names, check_settings
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.text import count_of
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
     EFFECTIVE_STATUSES,
     REJECTED_STATUSES,
     describe_verified,
+    doubts_to_json,
 )
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.plugin.links import REQUEST_LINKS
 from airflow_custody.sensors._base import CustodySensor
 
 if TYPE_CHECKING:
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.whitelist.group_progress import GroupProgress
-    from airflow_custody.client.whitelist.progress import LagJudge, ListedRequest
+    from airflow_custody.client.whitelist.progress import LagJudge, ListedRequest, Progress
     from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 # Seconds between look-ups of a request that is not listed or not verified; the last one again and again.
@@ -38,8 +41,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     Wait until a whitelisting request is in effect, or all of several are.
 
     It is when its status is one of ``effective_statuses``, and the service lists it without being asked for pending
-    ones, and not among those that the connection's user may approve or has approved. The sensor fails at once when the
-    request was rejected, and without retries when it does not exist (any more): when it has been missing from all
+    ones, and not among those that the connection's user may still approve. The sensor fails at once when the request
+    was rejected, and without retries when it does not exist (any more): when it has been missing from all
     listings for 30 seconds in a row. While it waits, a connection failure, a truncated response, a 5xx or a 429 is "not
     yet"; a wrong token, a missing role or a service that does not offer the look-up ends the wait. ``soft_fail`` turns
     a time-out into a skip, and nothing else. ``never_fail`` and ``silent_fail`` would hide errors and are refused.
@@ -57,9 +60,11 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     If the connection has pinned keys, "in effect" means verified: enough people, under rules that super-administrators
     signed, have signed the request. One that the service shows as in effect and whose signatures do not prove it is
-    looked up once more after 5 seconds, as a listing may lag; then the sensor fails without retries, and says why.
-    Without pinned keys, what is in effect is the service's word. No signature covers a request's id: a service that
-    lies may show under it another request that was signed. ``expected`` finds that out.
+    looked up once more after 5 seconds, as a listing may lag; then the sensor fails without retries, and says why. One
+    that is shown otherwise by then stays in doubt until it is verified: a time-out before that is an error, whatever
+    ``soft_fail`` says, and in ``reschedule`` mode the sensor keeps its worker until then. Without pinned keys, what is
+    in effect is the service's word. No signature covers a request's id: a service that lies may show under it another
+    request that was signed. ``expected`` finds that out.
 
     :param request_id: the request's id, or a list of ids; one that is repeated is taken once. (templated)
     :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
@@ -101,6 +106,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         "accept_fields",
         "custody_conn_id",
     )
+    operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     target_state = "effective"
     #: Seconds that a request must be missing from all listings, in a row, to be gone: a service may need some time to
@@ -143,9 +149,12 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     def _poll_one(self, request_id: str) -> PokeReturnValue | bool:
         from airflow_custody.client.whitelist.progress import LagJudge, find_listed, judge_progress
+        from airflow_custody.metrics import pending_polled
 
         words = self._status_words()
-        self._lag = lag = LagJudge(self.gone_after, self.unverified_after)
+        self._lag = lag = self._lag or LagJudge(self.gone_after, self.unverified_after)
+        # Nobody knows what was listed since the last poke.
+        lag.reset()
         give_up = self._first_poll + self.timeout
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             listed = find_listed(self.hook.get_conn(), [request_id])[request_id]
@@ -161,6 +170,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
                 break
             self.log.info("Not yet: %s", self._last_result)
             time.sleep(min(pause, progress.patience, left))
+        pending_polled(self.custody_conn_id, self, [progress])
         if progress.state == "effective":
             self._compare({request_id: listed})
             self.log.info("Custody: %s.%s", self._last_result, _whose_word(progress.verified is not None))
@@ -174,8 +184,9 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         return False
 
     def _poll_group(self) -> PokeReturnValue | bool:
+        from airflow_custody.metrics import pending_polled
+
         group = self._group
-        group.begin_poll()
         # Nobody knows what was listed since the last poke.
         group.forget_lagging()
         self._look_up(group, group.to_poll)
@@ -185,6 +196,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             self._look_up(group, group.to_poll)
             self._look_up_lagging(group)
         self._last_result = group.summary()
+        pending_polled(self.custody_conn_id, self, group.progress)
         if failure := group.failure():
             raise failure
         if group.is_done:
@@ -219,6 +231,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         from airflow_custody.client.whitelist.models import cut_into_batches
         from airflow_custody.client.whitelist.progress import find_listed
 
+        group.begin_poll()
         for batch in cut_into_batches(ids):
             found = find_listed(self.hook.get_conn(), batch)
             judged = {each: group.judge(listed) for each, listed in found.items()}
@@ -253,7 +266,18 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     def _doubt(self) -> CustodyError | None:
         if self._lag is not None:
             return None if self._lag.doubt is None else self._lag.doubt.failure(str(self._request_ids))
-        return self._group.doubt() if isinstance(self._request_ids, list) else None
+        return self._group.doubt() if "_group" in self.__dict__ else None
+
+    @property
+    def _doubts(self) -> dict[str, Progress]:
+        """What this process saw in effect and not verified, and not verified since, by id."""
+        if self._lag is not None:
+            return {} if self._lag.doubt is None else {str(self._request_ids): self._lag.doubt}
+        return self._group.doubts() if "_group" in self.__dict__ else {}
+
+    @property
+    def _is_in_doubt(self) -> bool:
+        return bool(self._doubts)
 
     @property
     def _trigger_follows(self) -> bool:
@@ -284,7 +308,14 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             if time.monotonic() >= give_up:
                 break
             time.sleep(pause)
+        if (doubt := self._doubt()) is not None:
+            raise doubt
         raise CustodyError(f"the trigger found in effect what this task does not: {self._last_result}", retryable=True)
+
+    def linked_request_ids(self) -> Sequence[str]:
+        """Return the ids that are waited for."""
+        ids = self._request_ids
+        return [ids] if isinstance(ids, str) else ids
 
     @cached_property
     def _request_ids(self) -> str | list[str]:
@@ -342,9 +373,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         if "count" in result:
             number = result["count"]
             words = f", {verified} verified" if verified else ""
-            return f"Custody: {number} of {number} whitelisting requests are in effect{words}." + _whose_word(
-                verified == number
-            )
+            requests = count_of(number, number, "whitelisting request")
+            return f"Custody: {requests} in effect{words}.{_whose_word(verified == number)}"
         words = describe_verified(result) if verified else ""
         return f"Custody: whitelisting request {result['id']} is in effect{words}.{_whose_word(bool(verified))}"
 
@@ -359,6 +389,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             custody_conn_id=self.custody_conn_id,
             poke_interval=self.poke_interval,
             deadline=deadline,
+            doubts=doubts_to_json(self._doubts),
             **self._backoff(),
         )
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import check_seconds, check_text, check_time, plain_names, refuse_missing
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
     from airflow_custody.client import CustodyClient, HealthCheck
-    from airflow_custody.client.health.verdict import HealthCriteria, MissingName
+    from airflow_custody.client.health.criteria import HealthCriteria
+    from airflow_custody.client.health.verdict import MissingName
 
 _STATE_KEY = "custody_health"
 _STATES = ("healthy", "unhealthy")
@@ -186,11 +188,11 @@ class CustodyHealthTrigger(BaseEventTrigger):
         # A trigger that backs off has a rhythm of its own, and so a poll of its own.
         key = object() if self.exponential_backoff else ("health", self.custody_conn_id, str(self.tenant_id), interval)
         schedule = PollSchedule(interval, self.exponential_backoff, self.max_wait, self.deadline)
-        return SharedPoll(key, self.custody_conn_id, _fetch, schedule)
+        return SharedPoll(key, self.custody_conn_id, partial(_fetch, self.custody_conn_id), schedule)
 
     def _criteria(self) -> HealthCriteria:
         """Return the criteria, all arguments checked: their templates are rendered by now."""
-        from airflow_custody.client.health.verdict import HealthCriteria
+        from airflow_custody.client.health.criteria import HealthCriteria
 
         for name in self._given:
             refuse_missing(name, getattr(self, name))
@@ -283,16 +285,19 @@ def _why(exception: Exception) -> str:
 
 
 def _fetch(
-    client: CustodyClient, criteria: Sequence[HealthCriteria]
+    custody_conn_id: str, client: CustodyClient, criteria: Sequence[HealthCriteria]
 ) -> Mapping[HealthCriteria, PollResult[HealthState]]:
     """
     Fetch a tenant's health listing, and judge it by each set of criteria.
 
     That may be hundreds of times ten thousand checks: work for a thread, and not for the event loop.
     """
+    from airflow_custody.metrics import health_listed
+
     # One poll is for one tenant.
-    checks = client.list_health_checks(criteria[0].tenant_id)
-    fetched_at = datetime.now(timezone.utc)
+    with health_listed(custody_conn_id, criteria[0]) as checks:
+        checks += client.list_health_checks(criteria[0].tenant_id)
+        fetched_at = datetime.now(timezone.utc)
     return {each: _judge_by(each, checks, fetched_at) for each in criteria}
 
 

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.triggers.base import BaseTrigger
+from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_custody.client.arguments import check_names, check_seconds, check_text, check_time, plain_names
-from airflow_custody.client.errors import CustodyError, CustodyResponseError
+from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
     EFFECTIVE_STATUSES,
     REJECTED_STATUSES,
     LagJudge,
+    doubts_from_json,
 )
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import PollResult, PollSchedule, SharedPoll, error_event, event, poll_until
+from airflow_custody.triggers._look_up import look_up, may_be_of_one
 
 if TYPE_CHECKING:
-    from airflow.triggers.base import TriggerEvent
-
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.whitelist.group_progress import GroupProgress
     from airflow_custody.client.whitelist.progress import ListedRequest, Progress
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
     #: What a poll brings for one trigger, by id.
     Found = Mapping[str, PollResult[Progress]]
 
-#: How many look-ups one poll makes at most to find the requests that make a look-up of many fail.
-MAX_ISOLATING_LOOKUPS = 48
-# Statuses with which a service may refuse a whole look-up because of one request in it.
-_STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
 # What makes a trigger poll once more, at once or soon; they do not leave the trigger.
 _CONFIRM = event("confirm")
 _VERIFY_AGAIN = event("verify again")
+# What ends a poll that was made for such a reason, and changes nothing.
+_GO_ON = event("go on")
+# Seconds that such a poll may take, at most, when the deadline is over.
+_MAX_PATIENCE = 60.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,9 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     response, a 5xx or a 429 is logged, and polls become rarer until the service responds again.
 
     If the connection has pinned keys, what the service shows as in effect is verified, in the thread that polls. What
-    does not verify is looked up once more after 5 seconds, and then ends the wait with an error.
+    does not verify is looked up once more after 5 seconds, in a poll that all of the connection share, and then ends
+    the wait with an error. What is shown otherwise by then stays in doubt until it is verified: then there is no
+    time-out, but that error.
 
     All triggers of one connection and interval in a triggerer share one poll, unless they back off exponentially: two
     calls for each hundred requests, and one more when some are in effect. Those with more than a hundred requests share
@@ -81,6 +82,8 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     :param exponential_backoff: whether polls become rarer while the request is pending; such a trigger does not share
         its polls. Default False.
     :param max_wait: maximum number of seconds between two polls then; None (default): no limit but the deadline.
+    :param doubts: what the sensor saw in effect and not verified before it deferred, as
+        :func:`~airflow_custody.client.whitelist.progress.doubts_to_json` returns it. Default None: nothing.
     """
 
     #: As the sensor's.
@@ -98,6 +101,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         deadline: float | None = None,
         exponential_backoff: bool = False,
         max_wait: float | None = None,
+        doubts: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.request_id = plain_names(request_id)
@@ -111,6 +115,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         self._lag = LagJudge(self.gone_after, self.unverified_after)
         self.exponential_backoff = exponential_backoff
         self.max_wait = max_wait
+        self.doubts = dict(doubts or {})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments, all plain JSON data."""
@@ -125,6 +130,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
                 "deadline": self.deadline,
                 "exponential_backoff": self.exponential_backoff,
                 "max_wait": self.max_wait,
+                "doubts": self.doubts,
             },
         )
 
@@ -143,31 +149,61 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         except CustodyError as error:
             yield error_event(error)
             return
-        # A trigger that backs off has a rhythm of its own, and so a poll of its own.
-        interval, is_large, alone = float(self.poke_interval), waiting.is_large, self.exponential_backoff
+        interval = float(self.poke_interval)
         schedule = PollSchedule(interval, self.exponential_backoff, self.max_wait, self.deadline)
-        fired = _CONFIRM
-        while fired is _CONFIRM or fired is _VERIFY_AGAIN:
-            if fired is _VERIFY_AGAIN:
+        # A trigger that backs off has a rhythm of its own, and so a poll of its own.
+        shared = ("whitelist", self.custody_conn_id, interval, waiting.is_large)
+        usual = object() if self.exponential_backoff else shared
+        was_late = False
+        fired = await self._poll(waiting, usual, schedule)
+        while fired in (_CONFIRM, _VERIFY_AGAIN, _GO_ON):
+            if fired is _GO_ON:
+                fired = await self._poll(waiting, usual, schedule)
+            elif fired is _CONFIRM:
+                # A poll that has just begun starts at once.
+                fired = await self._poll(waiting, object(), schedule)
+            elif was_late:
+                fired = event("timeout")
+            else:
+                was_late = self._is_late
                 await asyncio.sleep(self.unverified_after)
-            key = object() if alone else ("whitelist", self.custody_conn_id, interval, is_large)
-            poll: SharedPoll[_Wanted, Found] = SharedPoll(key, self.custody_conn_id, _fetch, schedule)
-            with poll.subscribe(waiting.wanted) as results:
-                fired = await poll_until(
-                    results,
-                    waiting.judge,
-                    deadline=self.deadline,
-                    interval=interval,
-                    log=self.log,
-                    # Missing in a row: what a failed poll would have shown, nobody knows.
-                    on_error=waiting.forget_lagging,
-                )
-            # A poll that has just begun starts at once.
-            alone = True
+                fired = await self._poll_again(waiting)
         if fired.payload["status"] == "timeout" and (doubt := waiting.doubt()) is not None:
             # However slow the service is: what is not verified is no time-out, which could be skipped.
             fired = error_event(doubt)
         yield fired
+
+    async def _poll(
+        self, waiting: _Waiting, key: Hashable, schedule: PollSchedule, patience: float | None = None
+    ) -> TriggerEvent:
+        """
+        Poll, with all triggers that do so with the same key, until the wait ends.
+
+        :param patience: seconds after the deadline to wait for a result. Default None: the interval.
+        """
+        poll: SharedPoll[_Wanted, Found] = SharedPoll(key, self.custody_conn_id, _fetch, schedule)
+        with poll.subscribe(waiting.wanted) as results:
+            return await poll_until(
+                results,
+                waiting.judge,
+                deadline=self.deadline,
+                interval=schedule.interval if patience is None else patience,
+                log=self.log,
+                # Missing in a row: what a failed poll would have shown, nobody knows.
+                on_error=waiting.forget_lagging,
+            )
+
+    async def _poll_again(self, waiting: _Waiting) -> TriggerEvent:
+        """Poll once, with all triggers of the connection that do so now."""
+
+        def judge(found: Found) -> TriggerEvent | str:
+            judged = waiting.judge(found)
+            return judged if isinstance(judged, TriggerEvent) or self._is_late else _GO_ON
+
+        # Whoever joins while it polls waits for the next one.
+        patience = self.unverified_after + min(float(self.poke_interval), _MAX_PATIENCE)
+        key = ("whitelist again", self.custody_conn_id, waiting.is_large)
+        return await self._poll(replace(waiting, judge=judge), key, PollSchedule(self.unverified_after), patience)
 
     def _check_arguments(self) -> None:
         check_names("effective_statuses", self.effective_statuses)
@@ -181,6 +217,9 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
     def _wait_for_one(self, request_id: str) -> _Waiting:
         from airflow_custody.client.whitelist.progress import judge_progress
+
+        if doubt := doubts_from_json(self.doubts).get(request_id):
+            self._lag.take_over(doubt)
 
         def judge(listed: ListedRequest) -> Progress:
             return judge_progress(
@@ -204,6 +243,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             gone_after=self.gone_after,
             unverified_after=self.unverified_after,
         )
+        group.take_over(doubts_from_json(self.doubts))
         return _Waiting(
             _Wanted(lambda: group.to_poll, group.judge),
             lambda found: self._judge_group(group, found),
@@ -220,14 +260,15 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     def _judge(self, judged: Progress) -> TriggerEvent | str:
         """Return the event that ends the wait, or in words why the request is not in effect yet."""
         progress = self._lag.judge(judged)
+        self._measure([progress])
         summary = progress.summary(self.request_id)
         if progress.state == "effective":
             return event("effective", result=progress.to_json(self.request_id))
         if progress.ended:
             return error_event(progress.failure(self.request_id))
-        if self._lag.doubt is not None:
-            if self._is_late and self._lag.doubt_patience <= 0:
-                return error_event(self._lag.doubt.failure(self.request_id))
+        if self._lag.doubt is not None and self._is_late and self._lag.doubt_patience <= 0:
+            return error_event(self._lag.doubt.failure(self.request_id))
+        if self._lag.doubt is not None and progress.state in ("unverified", "missing"):
             self.log.warning("Polling once more: %s.", summary)
             return _VERIFY_AGAIN
         if progress.state == "unknown" and progress.status not in self._unknown_statuses:
@@ -235,12 +276,19 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             self.log.warning("%s.", summary)
         return summary
 
+    def _measure(self, progress: Iterable[Progress]) -> None:
+        from airflow_custody.metrics import pending_polled
+
+        # The triggerer gives a deferred task's trigger its task instance.
+        pending_polled(self.custody_conn_id, getattr(self, "task_instance", None), progress)
+
     def _judge_group(self, group: GroupProgress, found: Found) -> TriggerEvent | str:
         """Return the event that ends the wait, or in words why not all requests are in effect yet."""
         errors = {each: result.error for each, result in found.items() if result.error is not None}
         group.begin_poll()
         group.update({each: result.value for each, result in found.items() if result.value is not None})
         group.forget_lagging(errors)
+        self._measure(group.progress)
         if self._is_late:
             group.confirm_doubts()
         if failure := group.failure():
@@ -248,7 +296,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         for each, error in errors.items():
             if not error.transient:
                 return error_event(_naming(each, error))
-        if group.doubted:
+        if {*group.doubted}.intersection(group.lagging).difference(errors):
             self.log.warning("Polling once more: %s.", group.summary())
             return _VERIFY_AGAIN
         if group.is_done:
@@ -290,7 +338,7 @@ def _words(words: str | Iterable[str] | None) -> Any:
 def _fetch(client: CustodyClient, waits: Sequence[_Wanted]) -> Mapping[_Wanted, PollResult[Found]]:
     """Fetch where the requests are listed that triggers wait for, each once."""
     asked = {wanted: wanted.ids() for wanted in waits}
-    found = _look_up(client, list(dict.fromkeys(each for ids in asked.values() for each in ids)))
+    found = look_up(client, list(dict.fromkeys(each for ids in asked.values() for each in ids)))
     return {wanted: _result_of(wanted, {each: found[each] for each in ids}) for wanted, ids in asked.items()}
 
 
@@ -309,54 +357,8 @@ def _result_of(wanted: _Wanted, listed: Mapping[str, PollResult[ListedRequest]])
 
 def _naming(request_id: str, error: CustodyError) -> CustodyError:
     """Return the error of a look-up of many, with the request that it is about if it is about one."""
-    if not _may_be_of_one(error):
+    if not may_be_of_one(error):
         return error
     named = CustodyError.from_json(error.to_json())
     named.advice = " ".join(filter(None, [f"It is about whitelisting request {request_id}.", error.advice]))
     return named
-
-
-def _look_up(client: CustodyClient, ids: Sequence[str]) -> dict[str, PollResult[ListedRequest]]:
-    """
-    Find where requests are listed.
-
-    A look-up that fails for a reason that one request may have is halved until that request is alone, so that the
-    others go on.
-    """
-    from airflow_custody.client.whitelist.progress import find_listed
-
-    found: dict[str, PollResult[ListedRequest]] = {}
-    failed: list[tuple[list[str], CustodyError]] = []
-    # In another order each time: if there are too many such requests for one poll, all get their turn.
-    shuffled = random.sample(ids, len(ids))
-    batches = [shuffled[start : start + MAX_PAGE_SIZE] for start in range(0, len(ids), MAX_PAGE_SIZE)]
-    lookups = MAX_ISOLATING_LOOKUPS
-    while batches:
-        batch = batches.pop()
-        try:
-            found.update({each: PollResult(listed) for each, listed in find_listed(client, batch).items()})
-        except CustodyError as error:
-            if not _may_be_of_one(error):
-                # It is the service's own trouble: the rest would fare no better.
-                failed += [(each, error) for each in (batch, *batches)]
-                break
-            if len(batch) > 1 and lookups > 0:
-                lookups -= 2
-                batches += [batch[::2], batch[1::2]]
-            else:
-                failed.append((batch, error))
-    works = bool(found)
-    for batch, why in failed:
-        if works and len(batch) > 1 and _may_be_of_one(why):
-            # Which of these it is, a later poll will tell.
-            why = CustodyResponseError(
-                f"one of {len(batch)} requests makes their look-up fail: {why.reason}", retryable=True
-            )
-        found.update(dict.fromkeys(batch, PollResult(error=why)))
-    return found
-
-
-def _may_be_of_one(error: CustodyError) -> bool:
-    """Tell whether a look-up of many may have failed because of one of them: a bad id, or an unreadable row."""
-    unreadable = isinstance(error, CustodyResponseError) and (error.status is None or error.status < 300)
-    return unreadable or error.status in _STATUSES_OF_ONE

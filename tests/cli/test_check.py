@@ -119,10 +119,16 @@ def test_roles_that_are_missing_are_named_with_what_they_are_for(
     assert (ran.code, states(ran)["roles"]) == (0, "ok")
     text = detail(ran, "roles")
     assert "create whitelisting request, delete whitelisting request (lacks WhitelistedAddressCreator)" in text
-    assert "list webhooks" in text
+    assert "list webhooks, list webhook calls (lacks Admin or AdminReadOnly)" in text
     ran = custody("check", "--role", "admin", "-o", "json")
     assert (ran.code, states(ran)["roles"]) == (1, "failed")
     assert "Give the user admin" in detail(ran, "roles")
+    # One of two is enough to read.
+    user = sandbox.control.add_user("bob", ["TPUser", "adminreadonly"])
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser", "adminreadonly"], user_id=user))
+    text = detail(custody("check", "-o", "json"), "roles")
+    assert "delete webhook, create webhook (lacks Admin)" in text
+    assert "list webhook" not in text
 
 
 def test_a_user_who_may_read_nothing(custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

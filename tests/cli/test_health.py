@@ -14,7 +14,7 @@ from airflow_custody.sandbox import Sandbox
 def test_healthy_is_0_and_unhealthy_is_2(custody: Run, sandbox: Sandbox) -> None:
     ran = custody("health")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.endswith("the service is healthy: 9 checks, none of them unhealthy\n")
+    assert ran.out.endswith("the service is healthy: 9 of 9 checks are healthy\n")
     sandbox.control.update_health(status="failed\x1b[2J", group="hsm")
     ran = custody("health")
     assert (ran.code, ran.err) == (2, "")

@@ -122,6 +122,8 @@ def test_characters_that_the_terminal_lacks_are_printed_as_utf_8() -> None:
 
 def test_logs_never_get_between_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("test_logs_never_get_between_the_data")
+    # Whatever handlers other tests have left at the root.
+    log.propagate = False
     handler = logging.StreamHandler(sys.stdout)
     log.addHandler(handler)
     try:

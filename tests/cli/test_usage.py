@@ -21,7 +21,7 @@ from airflow_custody.cli.commands import Command, Group, Parser, fill_parser
 from airflow_custody.cli.connection import SETTINGS
 from airflow_custody.cli.whitelist import LIMITS
 from airflow_custody.client import ClientSettings
-from airflow_custody.client.health.verdict import HealthCriteria
+from airflow_custody.client.health.criteria import HealthCriteria
 from airflow_custody.client.whitelist.plan import PlanLimits
 from airflow_custody.client.whitelist.progress import REJECTED_STATUSES
 
@@ -62,6 +62,7 @@ def test_all_commands_are_there() -> None:
     assert sorted(COMMANDS) == [
         "check",
         "health",
+        "status",
         "webhooks list",
         "whitelist dump",
         "whitelist plan",

@@ -73,7 +73,7 @@ class TestHealth:
                 }
             }
         )
-        full, bare = client.list_health_checks()
+        full, bare, unreadable = client.list_health_checks()
         assert (full.tenant_id, full.status, full.listed_under) == ("1", "Success", "hsm")
         assert full.report is not None
         assert full.report["duration"] == "1m2.5s"
@@ -82,6 +82,7 @@ class TestHealth:
         assert full.valid_until_date.isoformat() == "2026-01-02T03:04:05.123456+00:00"
         assert full.last_update_date is None
         assert (bare.status, bare.report, bare.valid_until_date) == (None, None, None)
+        assert (unreadable.listed_under, unreadable.is_readable) == ("null", False)
 
     def test_tenant(self, sandbox: Sandbox, client: CustodyClient) -> None:
         assert {check.tenant_id for check in client.list_health_checks("2")} == {"2"}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from raw_server import raw_server
 
 from airflow_custody.client import (
     CustodyClient,
@@ -15,6 +16,7 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.client.http import service
+from airflow_custody.client.http.responses import Response
 from airflow_custody.sandbox import Sandbox
 
 REQUEST = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain="ETH")
@@ -135,3 +137,44 @@ def test_what_is_no_id(sandbox: Sandbox, client: CustodyClient, identifier: obje
 def test_what_is_an_id(sandbox: Sandbox, client: CustodyClient, identifier: object) -> None:
     sandbox.control.add_fault("status", status=200, body={"result": {"id": identifier}})
     assert client.create_whitelist_request(REQUEST) == str(identifier)
+
+
+@pytest.mark.parametrize(
+    ("body", "says_error"),
+    [
+        (b'{"error": "", "calls": [], "error": "x"}', True),
+        (b'{"error": "x", "calls": [], "error": ""}', False),
+        (b'{"\\u0065rror": "x"}', True),
+        (b'{"error": "x"} {}', False),
+        (b'{"error": "x", "calls": ' + b"[" * 100 + b"]" * 100 + b"}", True),
+        (b'{"error": "x", "calls": ' + b"[" * 300 + b"]" * 300 + b"}", False),
+        (b'[{"error": "x"}]', False),
+    ],
+    ids=["last counts", "last is empty", "escaped", "no JSON", "deep", "too deep", "a list"],
+)
+def test_the_error_of_a_body(body: bytes, says_error: bool) -> None:
+    assert Response(200, "OK", "application/json", None, None, body).says_error is says_error
+
+
+def test_of_a_long_listing_only_the_error_is_read() -> None:
+    body = b'{"error": "x", "calls": [' + b",".join([b'{"id": "7"}'] * 10_000) + b"]}"
+    assert Response(200, "OK", "application/json", None, None, body).error_fields == {"error": "x"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"groups": {"db": {"healthChecks": [{"status": "failed"}]}, "db": {"healthChecks": [{"status": "success"}]}}}',
+        '{"groups": {"db": {"healthChecks": [{"status": "failed", "stat\\u0075s": "success"}]}}}',
+        '{"groups": {"db": {"healthChecks": []}}, "groups": {}}',
+    ],
+    ids=["group", "status", "groups"],
+)
+def test_a_health_listing_that_has_a_key_twice_is_refused(body: str) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with (
+        raw_server(lambda stream: stream.sendall((head + body).encode())) as (url, _),
+        CustodyClient(url, "token", max_retries=0) as client,
+        pytest.raises(CustodyResponseError, match="it has a key twice in one object"),
+    ):
+        client.list_health_checks()

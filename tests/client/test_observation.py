@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import socket
+import struct
+import zlib
 from datetime import datetime, timezone
 from typing import Any
 
@@ -9,8 +13,9 @@ import pytest
 import requests
 from hypothesis import given
 from hypothesis import strategies as st
+from raw_server import raw_server
 
-from airflow_custody.client import CustodyClient
+from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.http.observation import Observation, _end
 from airflow_custody.sandbox import Sandbox
 
@@ -51,3 +56,81 @@ def test_every_response_is_seen_also_one_that_is_tried_again(sandbox: Sandbox) -
         client.list_health_checks()
     assert [each.status for each in found] == [503, 200]
     assert {each.tls_version for each in found} == {""}
+
+
+_LONG = b"Content-Length: 500\r\n\r\n{"
+_CHUNKED = b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"gro'
+_LARGE = b"Content-Length: 2000\r\n\r\n" + b" " * 2000
+
+
+@pytest.mark.parametrize("resets", [False, True])
+@pytest.mark.parametrize("rest", [_LONG, _CHUNKED, _LARGE])
+@pytest.mark.parametrize(("status", "is_complete"), [(200, False), (500, True)])
+def test_a_response_that_is_not_read_to_its_end(rest: bytes, resets: bool, status: int, is_complete: bool) -> None:
+    def respond(stream: socket.socket) -> None:
+        stream.sendall(f"HTTP/1.1 {status} X\r\n".encode() + rest)
+        if resets:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            stream.close()
+
+    found: list[Observation] = []
+    with (
+        raw_server(respond) as (url, _),
+        CustodyClient(url, "token", max_retries=0, max_response_bytes=1024) as client,
+    ):
+        client.observe(found.append)
+        with pytest.raises(CustodyError):
+            client.list_health_checks()
+    if not (resets and found[0].status is None):
+        # Of an error, its status is enough.
+        assert [(each.status, each.is_complete) for each in found] == [(status, is_complete)]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("missing", [0, 1, 4, 12])
+def test_a_compressed_body_without_its_end_is_not_complete(encoding: str, missing: int) -> None:
+    text = b'{"groups": {}}' + b" " * 2000
+    packed = gzip.compress(text) if encoding == "gzip" else zlib.compress(text)
+    body = packed[: len(packed) - missing]
+
+    def respond(stream: socket.socket) -> None:
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {len(body)}\r\n\r\n"
+        stream.sendall(head.encode() + body)
+
+    found: list[Observation] = []
+    with raw_server(respond) as (url, _), CustodyClient(url, "token", max_retries=0) as client:
+        client.observe(found.append)
+        if missing:
+            with pytest.raises(CustodyError, match="its compressed body ends early"):
+                client.list_health_checks()
+        else:
+            assert client.list_health_checks() == []
+    assert [(each.status, each.is_complete) for each in found] == [(200, not missing)]
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("size", [0, 1, 2, 5, 10, -1])
+def test_a_compressed_body_that_ends_before_its_first_byte_is_not_empty(encoding: str, size: int, framing: str) -> None:
+    error = b'{"error":"not allowed","message":"no"}'
+    packed = gzip.compress(b"" if size < 0 else error) if encoding == "gzip" else zlib.compress(error)
+    body = zlib.compress(b"") if size < 0 and encoding == "deflate" else packed if size < 0 else packed[:size]
+    chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
+    header, sent = {
+        "length": (f"Content-Length: {len(body)}", body),
+        "chunked": ("Transfer-Encoding: chunked", chunk + b"0\r\n\r\n"),
+        "close": ("Connection: close", body),
+    }[framing]
+
+    def respond(stream: socket.socket) -> None:
+        stream.sendall(f"HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n{header}\r\n\r\n".encode() + sent)
+
+    found: list[Observation] = []
+    with raw_server(respond) as (url, _), CustodyClient(url, "token", max_retries=0) as client:
+        client.observe(found.append)
+        if size > 0:
+            with pytest.raises(CustodyError, match="its compressed body ends early"):
+                client.delete_webhook("11111111-1111-1111-1111-111111111111")
+        else:
+            client.delete_webhook("11111111-1111-1111-1111-111111111111")
+    assert [(each.status, each.is_complete) for each in found] == [(200, size <= 0)]

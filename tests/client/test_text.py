@@ -3,13 +3,24 @@ from __future__ import annotations
 import base64
 import json
 import time
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from secret_forms import FORMS, forms_of, secrets
 
-from airflow_custody.client.text import Secret, as_list, count, escape, has_unprintable, redact, sanitize
+from airflow_custody.client.text import (
+    Secret,
+    as_list,
+    count,
+    count_of,
+    escape,
+    find_unprintable,
+    has_unprintable,
+    redact,
+    sanitize,
+)
 
 
 @given(st.text(max_size=2000), st.integers(2, 300))
@@ -21,6 +32,12 @@ def test_sanitize_returns_one_printable_line_of_that_length(text: str, limit: in
 
 def test_a_number_has_the_right_noun() -> None:
     assert [count(number, "byte") for number in (0, 1, 2)] == ["0 bytes", "1 byte", "2 bytes"]
+    assert [count_of(number, 1, "row") for number in (0, 1)] == ["0 of 1 row is", "1 of 1 row is"]
+    assert [count_of(number, 3, "batch", "batches") for number in (0, 1, 2)] == [
+        "0 of 3 batches are",
+        "1 of 3 batches is",
+        "2 of 3 batches are",
+    ]
 
 
 def test_one_string_is_a_list_of_one() -> None:
@@ -97,4 +114,41 @@ def test_letters_that_cannot_be_seen_are_found(letter: str) -> None:
     assert has_unprintable(f"a{letter}b")
     assert sanitize(f"a{letter}b") == "a b"
     assert escape(f"a{letter}b") == f"a\\u{ord(letter):04x}b"
-    assert not has_unprintable("Zürich é 漢字 한글 ❤️")
+    assert not has_unprintable("Zürich é 漢字 한글 ❤")
+
+
+def test_an_emoji_may_be_asked_for_and_is_shown_as_it_is_written() -> None:
+    assert find_unprintable("I ❤️ ™️") == ""
+    assert escape("❤️") == "❤\\ufe0f"
+    for text in ("79\ufe0f19", "\ufe0f", "❤\ufe0f\ufe0f", "❤\ufe0e", "a\u200bb"):
+        assert find_unprintable(text)
+
+
+# DerivedCoreProperties.txt of Unicode 14, Default_Ignorable_Code_Point.
+_IGNORABLE = (
+    "00AD 034F 061C 115F..1160 17B4..17B5 180B..180F 200B..200F 202A..202E 2060..206F 3164 FE00..FE0F FEFF FFA0 "
+    "FFF0..FFF8 1BCA0..1BCA3 1D173..1D17A E0000..E0FFF"
+)
+IGNORABLE = [
+    chr(number)
+    for each in _IGNORABLE.split()
+    for number in range(int(each.split("..")[0], 16), int(each.split("..")[-1], 16) + 1)
+]
+
+
+@given(st.sampled_from(IGNORABLE), st.text(max_size=20), st.text(max_size=20))
+def test_what_unicode_says_is_ignored_is_never_shown(letter: str, before: str, after: str) -> None:
+    assert has_unprintable(before + letter + after)
+    assert letter not in sanitize(before + letter + after)
+    assert f"\\u{ord(letter):04x}" in escape(before + letter + after)
+    assert letter not in escape(before + letter + after)
+
+
+def test_all_that_is_ignored_and_nothing_that_is_seen() -> None:
+    assert len(IGNORABLE) == 4174
+    assert all(map(has_unprintable, IGNORABLE))
+    assert all(escape(each) == f"\\u{ord(each):04x}" for each in IGNORABLE)
+    # By what all can be told: letters, marks, numbers, punctuation, symbols and spaces, but for those above.
+    hidden = {*IGNORABLE, "\u2800"}
+    seen = (chr(number) for number in range(0x110000) if unicodedata.category(chr(number))[0] in "LMNPS")
+    assert not [each for each in seen if each not in hidden and has_unprintable(each)]

@@ -57,7 +57,7 @@ class TestUi:
         monkeypatch.syspath_prepend(str(ROOT / "demo"))
         service = SimpleNamespace(control=sandbox.control, connection=sandbox.connection())
         environment: dict[str, str] = load(ROOT / "demo" / "ui.py")._environment(
-            tmp_path, service, "http://127.0.0.1:8080", [8081, 8082], "a-webhook"
+            tmp_path, service, service, "http://127.0.0.1:8080", [8081, 8082], "a-webhook"
         )
         return environment
 

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from airflow_runs import AIRFLOW, load, run_dag
 from people import connect_approvers
+from webhook_reads import register_assets, write_calls
 
+from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
@@ -144,6 +146,67 @@ def test_webhook_maintenance(sandbox: Sandbox, example: Example, monkeypatch: py
     assert sandbox.control.webhooks()[0]["status"] == "enabled"
 
 
+class TestOnRequestStatus:
+    def test_each_request_that_a_call_names_is_looked_up_once(self, sandbox: Sandbox, example: Example) -> None:
+        webhook_id = sandbox.control.add_webhook()["id"]
+        module = example("custody_on_request_status")
+        for dag in (module.read_dag, module.dag):
+            register_assets(dag)
+        first, second = sandbox.control.add_whitelist_requests(
+            [{"label": "L", "address": "0x" + digit * 40, "blockchain": "ETH"} for digit in "12"], status="pending"
+        )
+
+        def both() -> list[str]:
+            return [run_dag(module.read_dag).state_of("read"), run_dag(module.dag).state_of("check")]
+
+        # The first run stores the place.
+        assert both() == ["success", "success"]
+        assert both() == ["skipped", "skipped"]
+        names = [first, second, first, "no id", "9" * 30, "987654", "__classname__", "__type"]
+        # Several events while the second DAG was paused; what they say of the status is not believed.
+        for number, request_id in enumerate(names):
+            payload = json.dumps({"requestId": request_id, "status": "effective"})
+            write_calls(sandbox, webhook_id, number, payload=payload)
+            assert run_dag(module.read_dag).state == "success"
+        write_calls(sandbox, webhook_id, 9, payload="text")
+        # Together above 64 KiB, so that the event has ids only.
+        write_calls(sandbox, webhook_id, 10, payload=json.dumps({"requestId": first, "text": "x" * 70_000}))
+        assert run_dag(module.read_dag).state == "success"
+        run = run_dag(module.dag)
+        assert sorted(run.xcom("check")) == sorted(
+            [
+                f"'{first}': pending",
+                f"'{second}': pending",
+                "'no id': it cannot be the id of a request",
+                f"'{'9' * 30}': it cannot be the id of a request",
+                "'987654': not found",
+                "'call 9': it names no request, look for yourself",
+                # Words that Airflow refuses as keys of an XCom.
+                "'__classname__': it cannot be the id of a request",
+                "'__type': it cannot be the id of a request",
+            ]
+        )
+        assert run_dag(module.dag).state_of("check") == "skipped"
+
+    def test_only_the_service_says_that_a_request_is_not_found(self, sandbox: Sandbox, example: Example) -> None:
+        module = example("custody_on_request_status")
+        with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client:
+            assert module.state_of("987654", client) == "not found"
+            for status in (400, 404, 422, 503):
+                sandbox.control.add_fault("html", path="/whitelists/addresses/987654", status=status)
+                with pytest.raises(CustodyError):
+                    module.state_of("987654", client)
+
+    def test_what_names_no_request(self, example: Example) -> None:
+        module = example("custody_on_request_status")
+        payloads: list[Any] = [None, "text", [], {}, {"requestId": None}]
+        for payload in payloads:
+            assert module.request_id_of({"payload": payload}) is None
+        # Of a call or an event, not of a request.
+        assert module.request_id_of({"id": "1", "payload": {"id": "1"}}) is None
+        assert module.request_id_of({"payload": {"requestId": 0}}) == "0"
+
+
 @pytest.mark.skipif(AIRFLOW >= (3, 1), reason="people approve in the UI there")
 class TestApprovalWithoutTheUi:
     def test_not_approved_creates_nothing(self, sandbox: Sandbox, example: Example) -> None:
@@ -172,6 +235,20 @@ def test_watcher_watches_and_holds_no_secret(sandbox: Sandbox, example: Example)
     assert sandbox.token not in json.dumps(arguments)
 
 
+@pytest.mark.skipif(AIRFLOW < (3, 0), reason="asset watchers came with Airflow 3")
+def test_watcher_of_webhook_calls(sandbox: Sandbox, example: Example) -> None:
+    module = example("custody_watch_webhook_calls")
+    (watcher,) = module.transactions_received.watchers
+    path, arguments = watcher.trigger.serialize()
+    assert path.endswith("CustodyWebhookCallTrigger")
+    assert sandbox.token not in json.dumps(arguments)
+    events = [{"calls": [{"id": "1"}], "gap": ""}, {"call_ids": ["2", "3"], "gap": "some"}]
+    triggering = {module.transactions_received: [SimpleNamespace(extra={"payload": each}) for each in events]}
+    triggering[module.transactions_received].append(SimpleNamespace(extra={}))
+    assert module.dag.get_task("tell").python_callable(triggering) == ["1", "2", "3"]
+
+
 @pytest.mark.skipif(AIRFLOW >= (3, 0), reason="Airflow 2 has no asset watchers")
-def test_watcher_defines_no_dag_on_airflow_2(example: Example) -> None:
-    assert not hasattr(example("custody_unhealthy_watcher"), "dag")
+@pytest.mark.parametrize("name", ["custody_unhealthy_watcher", "custody_watch_webhook_calls"])
+def test_watcher_defines_no_dag_on_airflow_2(name: str, example: Example) -> None:
+    assert not hasattr(example(name), "dag")

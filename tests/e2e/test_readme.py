@@ -41,13 +41,29 @@ def test_the_table_of_faults_lists_what_the_suite_runs_and_enforces(monkeypatch:
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "faults"))
     from scenarios import NETWORK_SCENARIOS, SCENARIOS, WORKER_SCENARIOS
 
-    rows = re.findall(r"^\| (.*?) \| \d+ \| (\d+) \| (.*?) \|$", README, re.MULTILINE)
+    _, _, section = README.partition("## A request is created once")
+    rows = re.findall(r"^\| (.*?) \| \d+ \| (\d+) \| (.*?) \|$", section, re.MULTILINE)
     scenarios = [*NETWORK_SCENARIOS, *SCENARIOS, *WORKER_SCENARIOS]
     assert [row[0] for row in rows] == [scenario.fault for scenario in scenarios]
     for (_, requests, result), scenario in zip(rows, scenarios, strict=True):
         assert int(requests) <= scenario.requests
         assert "WRONG" not in result
         assert ("explained" in result) <= (scenario.explained > 0)
+
+
+def test_the_table_of_event_faults_lists_what_the_suite_runs() -> None:
+    text = "".join(path.read_text() for path in (ROOT / "tests" / "faults").glob("event_*.py"))
+    rows = re.findall(
+        r"^\| (.*?) \| (\d+) \| (\d+).*? \| \d+ \| .* \|$", README.partition("## Metrics")[0], re.MULTILINE
+    )
+    assert len(rows) > 5
+    for fault, _, _ in rows:
+        assert f'"{fault}"' in text, fault
+
+
+def test_the_pictures_of_the_readme_are_there() -> None:
+    for path in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README):
+        assert (ROOT / path).is_file(), path
 
 
 def test_version_is_in_the_changelog() -> None:

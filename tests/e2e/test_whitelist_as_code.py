@@ -24,8 +24,8 @@ from typing import Any
 import pytest
 from airflow.configuration import AIRFLOW_HOME
 from airflow_runs import AIRFLOW, Run, load, run_dag
-from conftest import TaskLog
 from people import connect_approvers
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.file import read_whitelist_file
@@ -269,7 +269,7 @@ def test_two_runs_at_once_request_each_row_once(sandbox: Sandbox, folder: Path, 
             env={**os.environ, "AIRFLOW_HOME": AIRFLOW_HOME, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
 

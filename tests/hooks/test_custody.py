@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import requests
 from airflow_runs import redacted
-from conftest import TaskLog, connection_json
+from connections import connection_json
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyConfigurationError
 from airflow_custody.get_provider_info import get_provider_info
+from airflow_custody.hooks._connection_test import describe_roles
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sandbox import Sandbox
 
@@ -186,6 +188,26 @@ class TestTestConnection:
         good, text = define(monkeypatch, connection).test_connection()
         assert good
         assert "Missing: WhitelistedAddressCreator (creating whitelisting requests), WhitelistedAddressApprover" in text
+
+    def test_what_the_service_says_of_the_user_is_bounded(
+        self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
+    ) -> None:
+        roles = ["TPUser", "\x1b[2J\u202e", "r" * 500, *(f"role{number}" for number in range(500))]
+        connection = json.loads(connection_json(sandbox)) | {"password": sandbox.control.add_token(roles=roles)}
+        good, text = define(monkeypatch, connection).test_connection()
+        assert good
+        assert not {"\x1b", "\u202e"} & set(text)
+        assert "and 473 more" in text
+        assert len(text) < 2000
+        long = describe_roles({"id": "7\x1b" + "7" * 500, "roles": None})
+        assert len(long) < 700
+        assert "\x1b" not in long
+
+    def test_no_health_checks_are_no_gate(self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
+        sandbox.control.set_health([])
+        good, text = define(monkeypatch, connection_json(sandbox)).test_connection()
+        assert good
+        assert "lists 0 health checks. Without any, no health gate passes." in text
 
     @pytest.mark.parametrize("status", [403, 404, 405])
     def test_works_where_the_user_cannot_be_fetched(

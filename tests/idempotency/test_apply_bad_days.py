@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan
-from conftest import TaskLog, connection_json
+from connections import connection_json
+from task_log import TaskLog
 from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates, variable_in
 
 from airflow_custody.client import (
@@ -176,10 +177,10 @@ def test_credentials_that_end_in_the_middle_are_not_retried(
 def test_a_token_that_has_expired_in_the_middle_sends_nothing_more(
     sandbox: Sandbox, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
     token = sandbox.control.add_token(["TPUser", "WhitelistedAddressCreator"], user_id="1", expires_in=2, jwt=True)
     connection = json.loads(connection_json(sandbox, timeout=3))
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps({**connection, "password": token}))
-    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
     sandbox.control.add_fault("normal", **CREATE, times=5)
     sandbox.control.add_fault("normal", **CREATE, times=4, delay_after=2.2)
     error = task.fails()

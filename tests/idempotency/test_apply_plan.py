@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow_runs import AIRFLOW
 from apply_tries import ROWS, ApplyTask, QuickApply, address, check_exactly, plan, write_rows
-from conftest import connection_json
+from connections import connection_json
 from task_tries import CREATE, RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import (

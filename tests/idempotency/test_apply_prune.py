@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from apply_tries import ApplyTask, address, check_exactly, plan, write_rows
-from conftest import connection_json
+from connections import connection_json
 from task_tries import RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyPermissionError

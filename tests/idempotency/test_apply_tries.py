@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from airflow_runs import AIRFLOW, failing_at_once
 from apply_tries import ROWS, ApplyTask, QuickApply, address, check_all, check_exactly, plan, write_rows
-from conftest import TaskLog, connection_json
+from connections import connection_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from task_log import TaskLog
 from task_tries import CREATE, RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import (

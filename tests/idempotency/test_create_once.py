@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from airflow_runs import failing_at_once
-from conftest import TaskLog, connection_json
+from connections import connection_json
+from task_log import TaskLog
 from task_tries import ADDRESS, CREATE, KEY, LISTING, Store, Task, needs_store, somebody_creates, variable_in
 
 from airflow_custody.client import (

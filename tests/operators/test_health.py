@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from airflow_runs import execute, failing_at_once, new_dag, run_dag
-from conftest import TaskLog
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyConnectionError, CustodyServerError, CustodyUnhealthyError
 from airflow_custody.operators.health import CustodyHealthCheckOperator

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import task
 from airflow_runs import execute, failing_at_once, new_dag, run_dag
-from conftest import TaskLog, connection_json
+from connections import connection_json
+from task_log import TaskLog
 
 from airflow_custody.client import (
     CustodyConnectionError,

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, redacted, run_dag
-from conftest import TaskLog, connection_json
+from connections import connection_json
 from cryptography.hazmat.primitives.asymmetric import ec
 from people import Person, pem_of
+from task_log import TaskLog
 
 from airflow_custody.client import (
     CustodyConflictError,

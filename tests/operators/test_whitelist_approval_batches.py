@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
-from conftest import TaskLog, connection_json
+from connections import connection_json
 from people import Person
+from task_log import TaskLog
 
 from airflow_custody.client import (
     CustodyClient,

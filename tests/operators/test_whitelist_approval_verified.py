@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
 from approver import APPROVE
-from conftest import TaskLog, connection_json
+from connections import connection_json
 from cryptography.hazmat.primitives.asymmetric import ec
 from people import Person, public_pem_of
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyOutcomeUnknownError
 from airflow_custody.client.errors import CustodyVerificationError

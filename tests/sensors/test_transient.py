@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
 from airflow.triggers.base import TriggerEvent
 from airflow_runs import FakeTaskInstance
-from conftest import connection_json
+from connections import connection_json
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.retry_policy import CustodyFailException

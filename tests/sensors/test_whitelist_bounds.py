@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 from airflow_runs import execute, failing_at_once, new_dag, run_dag
-from conftest import connection_json
+from connections import connection_json
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist import progress
@@ -40,25 +42,35 @@ def forged(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-@pytest.fixture
-def hide(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+def show(monkeypatch: pytest.MonkeyPatch, hide: Callable[[ListedRequest], ListedRequest]) -> list[set[str]]:
     """Return the ids that each look-up hides: those of the first, of the second, ...; the last of all others."""
     hidden: list[set[str]] = []
 
     def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRequest]:
         now = hidden.pop(0) if len(hidden) > 1 else hidden[0]
         found = real_look_up(client, ids)
-        return {each: ListedRequest(None, False) if each in now else found[each] for each in found}
+        return {each: hide(found[each]) if each in now else found[each] for each in found}
 
     monkeypatch.setattr(progress, "find_listed", find_listed)
     return hidden
+
+
+@pytest.fixture
+def hide(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    return show(monkeypatch, lambda _: ListedRequest(None, False))
+
+
+@pytest.fixture
+def pending(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Return the same ids; what is hidden is shown as pending."""
+    return show(monkeypatch, lambda found: ListedRequest(found.envelope, False))
 
 
 @pytest.mark.parametrize("soft_fail", [False, True])
 def test_requests_that_swap_end_the_poke(forged: list[str], hide: list[set[str]], soft_fail: bool) -> None:
     hide += [{forged[0]}, {forged[1]}] * 100
     started = time.monotonic()
-    with failing_at_once("1 of 2 whitelisting requests are not verified: whitelisting"):
+    with failing_at_once("1 of 2 whitelisting requests is not verified: whitelisting"):
         execute(lambda: wait(forged, timeout=0.5, soft_fail=soft_fail))
     assert time.monotonic() - started < 8
 
@@ -118,5 +130,102 @@ def test_a_slow_service_makes_it_no_time_out(
     assert set(run_dag(dag).states.values()) == {"failed"}
 
 
+@pytest.mark.parametrize("swapping", [False, True])
+def test_a_trigger_ends_with_what_swaps_with_pending(
+    forged: list[str], pending: list[set[str]], swapping: bool
+) -> None:
+    # One that was shown as in effect once, and then as pending for ever; or two that take turns.
+    pending += [{forged[0]}, {forged[1]}] * 100 if swapping else [set(), {*forged}]
+    started = time.monotonic()
+    found = asyncio.run(event_of(request_id=forged, poke_interval=300, deadline=time.time() + 0.5))
+    assert time.monotonic() - started < 8
+    assert found["error"]["type"] == "CustodyVerificationError"
+    assert "is not verified: the service says that it is in effect" in found["error"]["message"]
+
+
+def test_after_the_deadline_a_trigger_polls_once_more(
+    sandbox: Sandbox, forged: list[str], pending: list[set[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first is verified then, and the second in doubt for the first time.
+    pending += [{forged[1]}, set(), {forged[1]}]
+    hidden = progress.find_listed
+
+    def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRequest]:
+        if len(pending) < 3:
+            sandbox.control.sign_whitelist_requests(forged[:1])
+        return hidden(client, ids)
+
+    monkeypatch.setattr(progress, "find_listed", find_listed)
+    found = asyncio.run(event_of(request_id=forged, poke_interval=300, deadline=time.time()))
+    assert found["error"]["type"] == "CustodyVerificationError"
+    assert found["error"]["message"].startswith("1 of 2 whitelisting requests is not verified: ")
+    assert len(pending) == 1
+
+
+async def event_of(**arguments: Any) -> Any:
+    async for event in CustodyWhitelistRequestTrigger(**arguments).run():
+        return event.payload
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("mode", ["poke", "reschedule", "deferrable"])
+def test_what_is_in_doubt_and_then_pending_is_no_time_out(
+    forged: list[str], pending: list[set[str]], mode: str, many: bool
+) -> None:
+    pending += [set(), {*forged}]
+    how: dict[str, Any] = {"deferrable": True} if mode == "deferrable" else {"mode": mode, "deferrable": False}
+    with new_dag() as dag:
+        QuickSensor(
+            task_id="wait",
+            request_id=forged if many else forged[0],
+            poke_interval=0.3,
+            timeout=2,
+            soft_fail=True,
+            retries=2,
+            **how,
+        )
+    run = run_dag(dag)
+    assert set(run.states.values()) == {"failed"}
+    assert run.tries["wait", -1] == 1
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_sensor_hands_its_doubts_to_the_trigger(forged: list[str], pending: list[set[str]], many: bool) -> None:
+    pending += [{forged[1]}, {*forged}]
+    with pytest.raises(TaskDeferred) as caught:
+        execute(lambda: wait(forged if many else forged[0], timeout=0.5, deferrable=True))
+    _, arguments = caught.value.trigger.serialize()
+    assert arguments["doubts"].keys() == {forged[0]}
+    found = asyncio.run(event_of(**json.loads(json.dumps(arguments))))
+    assert found["error"]["type"] == "CustodyVerificationError"
+    assert f"{forged[0]} is not verified: the service says" in found["error"]["message"]
+    assert "no signature covers its text" in found["error"]["message"]
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_an_execution_time_out_is_no_skip_either(forged: list[str], monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    monkeypatch.setattr(QuickSensor, "unverified_after", 30.0)
+    with new_dag() as dag:
+        wait(forged[0], timeout=600, mode=mode, soft_fail=True, execution_timeout=timedelta(seconds=2))
+    assert set(run_dag(dag).states.values()) == {"failed"}
+
+
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_at_one_poll_all_are_in_effect(
+    sandbox: Sandbox, forged: list[str], pending: list[set[str]], deferrable: bool
+) -> None:
+    sandbox.control.sign_whitelist_requests(forged)
+    # The first leaves while the second comes, each time that both are looked up.
+    pending += [{forged[1]}, {forged[0]}, {forged[0]}, {forged[1]}] * 100
+    if deferrable:
+        found = asyncio.run(event_of(request_id=forged, poke_interval=0.1, deadline=time.time() + 2))
+        assert found["status"] == "timeout"
+        return
+    with pytest.raises(AirflowSensorTimeout, match=r"Last result: \d of 2 whitelisting requests (is|are) in effect"):
+        execute(lambda: wait(forged, timeout=2))
+
+
 def wait(request_id: Any, **kwargs: Any) -> CustodyWhitelistRequestSensor:
-    return QuickSensor(task_id="wait", request_id=request_id, poke_interval=0.2, deferrable=False, **kwargs)
+    return QuickSensor(task_id="wait", request_id=request_id, poke_interval=0.2, **{"deferrable": False, **kwargs})

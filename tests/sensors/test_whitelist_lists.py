@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 from airflow_runs import Run, execute, failing_at_once, new_dag, run_dag
-from conftest import TaskLog
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
@@ -116,7 +116,7 @@ class TestInARun:
         assert run_sensor(mode, request_id=numbers, retries=2).state_of("wait") == "failed"
         log = task_log.text
         assert f"1 of 3 whitelisting requests will not take effect: whitelisting request {numbers[2]} does no" in log
-        assert "1 of 3 whitelisting requests are in effect (1 pending approval, 1 not listed)" in log
+        assert "1 of 3 whitelisting requests is in effect (1 pending approval, 1 not listed)" in log
 
     @pytest.mark.parametrize("skips", [False, True])
     def test_an_empty_list(self, sandbox: Sandbox, mode: str, skips: bool, task_log: TaskLog) -> None:

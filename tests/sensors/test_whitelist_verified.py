@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSensorTimeout, TaskDeferred
 from airflow_runs import Run, execute, failing_at_once, new_dag, run_dag
-from conftest import TaskLog, connection_json
+from connections import connection_json
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyError, CustodyRequestError, CustodyVerificationError
 from airflow_custody.client.whitelist.trust_texts import NOT_PINNED

@@ -10,10 +10,12 @@ from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import TriggerEvent
-from conftest import TaskLog, connection_json
+from connections import connection_json
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.health.verdict import HealthCriteria, MissingName, judge
+from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.health.verdict import MissingName, judge
 from airflow_custody.sandbox import Sandbox, health_entry
 from airflow_custody.sandbox.health.entries import default_entries
 from airflow_custody.triggers._base import PollSchedule, SharedPoll
@@ -54,6 +56,14 @@ def events(made: CustodyHealthTrigger, script: Any, seconds: float) -> list[dict
 
     asyncio.run(both())
     return fired
+
+
+def polled(sandbox: Sandbox, times: int) -> None:
+    """Wait until the service has been polled so often."""
+    before, deadline = len(sandbox.control.request_log()), time.monotonic() + 60
+    while len(sandbox.control.request_log()) < before + times:
+        assert time.monotonic() < deadline, "it is not polled"
+        time.sleep(0.05)
 
 
 def test_arguments_survive_json() -> None:
@@ -270,7 +280,7 @@ class TestState:
         monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(), raising=False)
         return rows
 
-    def watch(self, assets: tuple[str, ...] = ("alarm",), **kwargs: Any) -> list[str]:
+    def watch(self, sandbox: Sandbox, assets: tuple[str, ...] = ("alarm",), **kwargs: Any) -> list[str]:
         """Return what a watcher fires that has just been started by a triggerer."""
         from airflow.sdk import Asset
         from airflow.sdk.execution_time.context import AssetStateStoreAccessors
@@ -278,16 +288,16 @@ class TestState:
         made = trigger(**{"fire_on": "unhealthy", **kwargs})
         # As the triggerer does it.
         made.asset_state_store = AssetStateStoreAccessors(inlets=[Asset(name=name, uri=name) for name in assets])
-        return [event["status"] for event in events(made, lambda: None, 0.4)]
+        return [event["status"] for event in events(made, lambda: polled(sandbox, 3), 0.1)]
 
     def test_a_restart_does_not_report_it_again(self, sandbox: Sandbox) -> None:
         sandbox.control.update_health(group="hsm", status="error")
-        assert self.watch() == ["unhealthy"]
-        assert self.watch() == []
+        assert self.watch(sandbox) == ["unhealthy"]
+        assert self.watch(sandbox) == []
         sandbox.control.update_health(group="hsm", status="success")
-        assert self.watch() == []
+        assert self.watch(sandbox) == []
         sandbox.control.update_health(group="hsm", status="error")
-        assert self.watch() == ["unhealthy"]
+        assert self.watch(sandbox) == ["unhealthy"]
 
     @pytest.mark.parametrize(
         "other",
@@ -306,23 +316,23 @@ class TestState:
     ) -> None:
         monkeypatch.setenv("AIRFLOW_CONN_OTHER", connection_json(sandbox))
         sandbox.control.update_health(group="hsm", status="error")
-        assert self.watch() == ["unhealthy"]
-        assert self.watch(**other) == ["unhealthy"]
+        assert self.watch(sandbox) == ["unhealthy"]
+        assert self.watch(sandbox, **other) == ["unhealthy"]
         assert len(stored) == 2
-        assert (self.watch(), self.watch(**other)) == ([], [])
+        assert (self.watch(sandbox), self.watch(sandbox, **other)) == ([], [])
 
     def test_two_assets_have_no_store_and_the_log_says_so(
         self, sandbox: Sandbox, task_log: TaskLog, stored: dict[Any, Any]
     ) -> None:
         sandbox.control.update_health(group="hsm", status="error")
-        assert self.watch(("alarm", "page")) == ["unhealthy"]
+        assert self.watch(sandbox, ("alarm", "page")) == ["unhealthy"]
         assert "Airflow keeps state for a trigger of exactly one asset" in task_log.text
         assert stored == {}
 
     def test_a_state_that_is_none_counts_as_healthy(self, sandbox: Sandbox, stored: dict[Any, Any]) -> None:
         sandbox.control.update_health(group="hsm", status="error")
         stored["alarm", trigger(fire_on="unhealthy")._state_key()] = {"odd": 1}
-        assert self.watch() == ["unhealthy"]
+        assert self.watch(sandbox) == ["unhealthy"]
 
 
 class TestQueues:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from conftest import connection_json
+from connections import connection_json
 
 from airflow_custody.client import CustodyAuthenticationError, CustodyClient, CustodyServerError
 from airflow_custody.sandbox import Sandbox

@@ -12,7 +12,8 @@ from request_triggers import first
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll
-from airflow_custody.triggers.whitelist import MAX_ISOLATING_LOOKUPS, CustodyWhitelistRequestTrigger
+from airflow_custody.triggers._look_up import MAX_ISOLATING_LOOKUPS
+from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -93,15 +94,16 @@ class TestMissing:
         started = time.monotonic()
         event = asyncio.run(first(trigger("9999", poke_interval=pauses)))
         assert event["status"] == "error"
-        assert re.search(r"9999 does not exist: it has not been listed for 1\.\d+ s", event["error"]["message"])
+        found = re.search(r"9999 does not exist: it has not been listed for ([\d.]+) s", event["error"]["message"])
+        assert found is not None
         assert not event["error"]["retryable"]
-        assert 1.0 <= time.monotonic() - started < 3
+        assert 1.0 <= float(found[1]) <= time.monotonic() - started < 10
 
     def test_at_a_long_interval_the_second_miss_decides(self, sandbox: Sandbox) -> None:
         event = asyncio.run(first(trigger("9999", poke_interval=1.5)))
-        assert re.search(r"not been listed for 1\.\d+ s", event["error"]["message"])
-        # Two polls, of two listings each.
-        assert len(sandbox.control.request_log()) == 4
+        assert re.search(r"not been listed for [1-9][\d.]* s", event["error"]["message"])
+        # Two polls, of three listings each.
+        assert len(sandbox.control.request_log()) == 6
 
     def test_what_is_listed_late_is_waited_for(self, sandbox: Sandbox, numbers: list[str]) -> None:
         sandbox.control.set_whitelist_status(numbers[0], "APPROVED")

@@ -61,14 +61,14 @@ def test_a_thousand_triggers_take_three_calls_for_each_hundred(sandbox: Sandbox)
 
     async def scenario() -> None:
         tasks = [asyncio.create_task(first(trigger(number, poke_interval=60))) for number in numbers]
-        while len(sandbox.control.request_log()) < 20:
+        while len(sandbox.control.request_log()) < 30:
             await asyncio.sleep(0.1)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(scenario())
-    assert lengths(sandbox) == [100] * 20
+    assert lengths(sandbox) == [100] * 30
 
 
 def test_what_is_in_effect_is_looked_up_again_only_at_the_end(sandbox: Sandbox) -> None:
@@ -86,8 +86,9 @@ def test_what_is_in_effect_is_looked_up_again_only_at_the_end(sandbox: Sandbox) 
     assert event["result"]["count"] == 5
     asked = lengths(sandbox)
     assert asked[:5] == [5, 3, 2, 2, 2]
-    # At the end all, at once, by a poll of its own.
-    assert asked[-4:] == [2, 2, 5, 5]
+    # Two calls for each poll. At the end all, at once, by a poll of its own.
+    assert asked[-4:-2] in ([1, 1], [2, 2])
+    assert asked[-2:] == [5, 5]
 
 
 def test_one_that_was_deleted_meanwhile_ends_the_wait(sandbox: Sandbox) -> None:

@@ -8,10 +8,11 @@ import time
 from typing import Any
 
 import pytest
-from conftest import connection_json
+from connections import connection_json
 from request_triggers import events, first
 
 from airflow_custody.sandbox import Sandbox
+from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 
@@ -84,9 +85,35 @@ def test_a_connection_without_pinned_keys_shares_no_result_with_one_that_has_the
     assert found[1]["result"]["verified"] is False
 
 
-def test_a_failure_in_between_begins_the_second_poll_anew(sandbox: Sandbox, numbers: list[str]) -> None:
+def test_a_failure_in_between_is_no_second_poll(sandbox: Sandbox, numbers: list[str]) -> None:
     # A poll with what is in effect takes two calls.
     sandbox.control.add_fault("status", status=503, skip=2)
     (event,) = asyncio.run(events(trigger(numbers[0], poke_interval=0.2)))
     assert event["error"]["type"] == "CustodyVerificationError"
-    assert len(sandbox.control.request_log()) >= 7
+    assert len(sandbox.control.request_log()) == 5
+
+
+def test_those_that_are_verified_again_share_that_poll_and_then_the_usual_one(
+    sandbox: Sandbox, numbers: list[str]
+) -> None:
+    async def scenario() -> list[dict[str, Any]]:
+        tasks = [asyncio.create_task(first(trigger(each, poke_interval=0.3))) for each in numbers[:2] * 3]
+        while not sandbox.control.request_log():
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
+        for each in numbers[:2]:
+            await asyncio.to_thread(sandbox.control.set_whitelist_status, each, "PENDING")
+        await asyncio.sleep(1)
+        sandbox.control.clear_request_log()
+        await asyncio.sleep(1)
+        calls.append(len(sandbox.control.request_log()))
+        assert SharedPoll.running() == 1
+        for each in numbers[:2]:
+            await asyncio.to_thread(sandbox.control.set_whitelist_status, each, "APPROVED")
+        return await asyncio.gather(*tasks)
+
+    calls: list[int] = []
+    found = asyncio.run(scenario())
+    assert {each["error"]["type"] for each in found} == {"CustodyVerificationError"}
+    # Two for each poll.
+    assert calls[0] <= 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.wire import LENIENT, TypedDict
+from airflow_custody.client.wire import KEEPING_OTHERS, LENIENT, TypedDict
 
 # TypedDicts, not models: pydantic validates a listing from bytes into them as fast as json.loads parses it, and
 # models cost half as much again. HealthCheck gives them attributes, converted when they are read.
@@ -44,6 +44,8 @@ class WireHealthCheck(TypedDict, total=False):
 
 
 class WireHealthGroup(TypedDict, total=False):
+    # What else it holds is kept: a group of which nothing is known must not pass for an empty one.
+    __pydantic_config__ = KEEPING_OTHERS  # type: ignore[misc]
     healthChecks: list[WireHealthCheck] | None
 
 
@@ -58,13 +60,15 @@ class HealthCheck:
     What the service did not send is None.
     """
 
-    __slots__ = ("listed_under", "wire")
+    __slots__ = ("is_readable", "listed_under", "wire")
 
-    def __init__(self, wire: WireHealthCheck, listed_under: str) -> None:
+    def __init__(self, wire: WireHealthCheck, listed_under: str, *, is_readable: bool = True) -> None:
         #: The entry as it was sent, by the names on the wire.
         self.wire = wire
         #: The group the entry is listed under.
         self.listed_under = listed_under
+        #: Whether it could be read. One that could not stands for all that its group holds.
+        self.is_readable = is_readable
 
     @property
     def tenant_id(self) -> str | None:

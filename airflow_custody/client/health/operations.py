@@ -28,17 +28,21 @@ class HealthOperations(ServiceOperations):
         List the service's health checks: ``GET /health``, from version 3.14 of the service on.
 
         :param tenant_id: only the checks of this tenant; None (default): of all.
-        :return: the entries in the order of the response; an empty list is a valid response.
+        :return: the entries in the order of the response; an empty list is a valid response. A group that cannot be
+            read has one entry, whose :attr:`HealthCheck.is_readable` is false.
         :raises CustodyNotFoundError: from a service before version 3.14.
         """
         query = {} if tenant_id is None else {"tenantId": _check_tenant_id(tenant_id)}
         reply = self._transport.call(LIST_HEALTH_CHECKS, WireHealthListing, query=query)
         reply.require_any_key("groups")
-        return [
-            HealthCheck(entry, name)
-            for name, group in (reply.body.get("groups") or {}).items()
-            for entry in (group or {}).get("healthChecks") or ()
-        ]
+        reply.require_unique_keys()
+        checks: list[HealthCheck] = []
+        for name, group in (reply.body.get("groups") or {}).items():
+            if group is None or (group and "healthChecks" not in group):
+                checks.append(HealthCheck({}, name, is_readable=False))
+            else:
+                checks += [HealthCheck(entry, name) for entry in group.get("healthChecks") or ()]
+        return checks
 
 
 def _check_tenant_id(tenant_id: object) -> str:

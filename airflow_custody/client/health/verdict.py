@@ -8,10 +8,10 @@ from datetime import datetime, timezone
 from functools import cache
 from typing import Any
 
-from airflow_custody.client.arguments import check_identifier, check_names
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyUnhealthyError
+from airflow_custody.client.errors import CustodyUnhealthyError
+from airflow_custody.client.health.criteria import HealthCriteria
 from airflow_custody.client.health.models import HealthCheck
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 
 #: How many unhealthy checks, and how many groups, a verdict's JSON names; it stays small whatever is listed.
@@ -20,71 +20,8 @@ MAX_GROUPS = 50
 _MAX_PROBLEMS_IN_SUMMARY = 3
 # How many of the names that exist a reason names, and how long it may become with them.
 _MAX_EXISTING_NAMES = 10
-_MAX_REASON = 800
-
-
-@dataclass(frozen=True)
-class HealthCriteria:
-    """
-    Which checks are judged, and what makes them healthy. Make one with :meth:`of`, which checks the values.
-
-    :param tenant_id: the tenant whose checks are asked for; None: all tenants'.
-    :param groups: only checks of these groups, by exact name; None: of all.
-    :param components: only checks of these components, by exact name; None: of all.
-    :param checks: only checks of these names; None: all.
-    :param require_results: keys that some check must report, and that must be healthy wherever they are reported.
-    :param healthy_statuses: the status words that count as healthy, in lower case.
-    :param require_fresh: whether a check must not be past its ``validUntilDate``.
-    """
-
-    tenant_id: str | None = None
-    groups: tuple[str, ...] | None = None
-    components: tuple[str, ...] | None = None
-    checks: tuple[str, ...] | None = None
-    require_results: tuple[str, ...] | None = None
-    healthy_statuses: tuple[str, ...] = ("success",)
-    require_fresh: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        tenant_id: str | int | None = None,
-        groups: str | Iterable[str] | None = None,
-        components: str | Iterable[str] | None = None,
-        checks: str | Iterable[str] | None = None,
-        require_results: str | Iterable[str] | None = None,
-        healthy_statuses: str | Iterable[str] = ("success",),
-        require_fresh: bool = True,
-    ) -> HealthCriteria:
-        """
-        Return criteria made of what an author gave, templates rendered.
-
-        The parameters are those of the class. A single name may be given as a string. An empty list is refused: it
-        is more likely a template that rendered to nothing than a wish, and would make the gate weaker.
-
-        :raises CustodyConfigurationError: if one of them is malformed; ``setting`` names it.
-        """
-        if not isinstance(require_fresh, bool):
-            raise CustodyConfigurationError("require_fresh must be True or False", setting="require_fresh")
-        if healthy_statuses is None:
-            raise CustodyConfigurationError("healthy_statuses is missing", setting="healthy_statuses")
-        return cls(
-            tenant_id=None
-            if tenant_id is None
-            else check_identifier("tenant_id", tenant_id, CustodyConfigurationError),
-            groups=_names("groups", groups),
-            components=_names("components", components),
-            checks=_names("checks", checks),
-            require_results=_names("require_results", require_results),
-            healthy_statuses=tuple(word.lower() for word in _names("healthy_statuses", healthy_statuses) or ()),
-            require_fresh=require_fresh,
-        )
-
-
-def _names(setting: str, value: object) -> tuple[str, ...] | None:
-    names = check_names(setting, value, CustodyConfigurationError)
-    return None if names is None else tuple(names)
+MAX_REASON = 800
+_UNREADABLE = "the group could not be read: it has no 'healthChecks'"
 
 
 @dataclass(frozen=True)
@@ -118,7 +55,7 @@ class Problem:
         """Return the problem as small, plain JSON data."""
         check = self.check
         if check is None:
-            return {"reason": sanitize(self.reason, _MAX_REASON)}
+            return {"reason": sanitize(self.reason, MAX_REASON)}
         named = {
             "group": check.listed_under,
             "component": check.component_name,
@@ -131,7 +68,7 @@ class Problem:
 
     def __str__(self) -> str:
         if self.check is None:
-            return sanitize(self.reason, _MAX_REASON)
+            return sanitize(self.reason, MAX_REASON)
         check = self.check
         place = " / ".join(
             sanitize(part, 60) for part in (check.listed_under, check.component_name, check.health_check) if part
@@ -158,7 +95,8 @@ class HealthVerdict:
     :param unhealthy: the number of those that are not healthy.
     :param groups: the same for each group.
     :param problems: all that is wrong.
-    :param oldest_update: when the oldest of the judged checks last ran; None if no check says so.
+    :param oldest_update: when the oldest of the judged checks last ran; None: not known, as one of them does not say
+        readably, or there is none.
     """
 
     fetched_at: datetime
@@ -184,7 +122,7 @@ class HealthVerdict:
 
         :return: ``healthy``, ``total``, ``unhealthy``, ``groups`` (``{name: {"total", "unhealthy"}}``, the unhealthy
             ones first), ``problems`` (the first 20), ``problems_not_named``, ``groups_not_named``,
-            ``oldest_result_age_seconds`` (None if unknown) and ``fetched_at`` (ISO 8601).
+            ``oldest_result_age_seconds`` (None: not known, as one check does not say) and ``fetched_at`` (ISO 8601).
         """
         age = None if self.oldest_update is None else (self.fetched_at - self.oldest_update).total_seconds()
         by_need = sorted(self.groups.items(), key=lambda item: -item[1].unhealthy)
@@ -206,7 +144,7 @@ class HealthVerdict:
     def summary(self) -> str:
         """Return the verdict in one line, with the first reasons."""
         if self.healthy:
-            return f"the service is healthy: {count(self.total, 'check')}, none of them unhealthy"
+            return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
         reasons = "; ".join(str(problem) for problem in self.problems[:_MAX_PROBLEMS_IN_SUMMARY])
         more = len(self.problems) - _MAX_PROBLEMS_IN_SUMMARY
         # Where the listing as a whole is the reason, the number of unhealthy checks would only contradict it.
@@ -226,6 +164,8 @@ class HealthVerdict:
         yield f"{'all':<{width}}  {self.total:>6}  {self.total - self.unhealthy:>7}  {self.unhealthy or '-':>11}"
         if self.oldest_update is not None:
             yield f"oldest result: {self.oldest_update:%Y-%m-%d %H:%M:%S} UTC"
+        elif self.total:
+            yield "oldest result: not known, as not all checks say readably when they last ran"
         for problem in self.problems:
             yield f"NOT HEALTHY: {problem}"
 
@@ -279,17 +219,18 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
 
 
 def _oldest_update(checks: Iterable[HealthCheck]) -> datetime | None:
-    """Return when the oldest of the checks last ran; a date that cannot be read is passed over."""
+    """Return when the oldest of the checks last ran; None if one of them does not say: it may be the oldest."""
     oldest: datetime | None = None
-    # The same as text, and its second. Seconds in UTC sort as text, so what is later need not be parsed.
-    oldest_text, oldest_second = "", "~"
+    text_before = ""
     for check in checks:
         text = check.wire.get("lastUpdateDate")
-        if not text or text == oldest_text or (text[:19] > oldest_second and text[-1] == "Z" and text[10:11] == "T"):
+        if text and text == text_before:
             continue
-        date = parse_timestamp(text)
-        if date is not None and (oldest is None or date < oldest):
-            oldest, oldest_text, oldest_second = date, text, date.isoformat()[:19]
+        date, text_before = parse_timestamp(text), text or ""
+        if date is None:
+            return None
+        if oldest is None or date < oldest:
+            oldest = date
     return oldest
 
 
@@ -304,12 +245,14 @@ class _Judge:
         self._required = frozenset(criteria.require_results or ())
         self._reported: set[str] = set()
         # Few words come again and again: lower-casing them once each is enough.
-        self._is_healthy = cache(lambda word: word.lower() in criteria.healthy_statuses)
+        self._is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)
 
     def faults(self, check: HealthCheck) -> list[str]:
         # Straight from the wire: this runs for each of ten thousand checks.
         wire = check.wire
         reasons: list[str] = []
+        if not check.is_readable:
+            return [_UNREADABLE]
         status = wire.get("status")
         if status is None:
             reasons.append("it has no status")
@@ -386,8 +329,13 @@ def _select(
         wanted: tuple[str, ...] | None = getattr(criteria, setting)
         if wanted is not None and setting != without:
             names = frozenset(wanted)
-            checks = [check for check in checks if name_of(check) in names]
+            checks = [each for each in checks if name_of(each) in names or _may_be_any(each, setting)]
     return checks
+
+
+def _may_be_any(check: HealthCheck, setting: str) -> bool:
+    """Tell whether a check could not be read, so that nobody knows its name."""
+    return not check.is_readable and setting != "groups"
 
 
 def _unmatched(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from requests import PreparedRequest
@@ -33,12 +34,14 @@ class Authentication(AuthBase):
     def __init__(self, *, source: str) -> None:
         self.source = source
         # Replaced, never changed: another thread may be redacting.
-        self._secrets: tuple[Secret, ...] = ()
+        self._secrets: Mapping[str, Secret] = {}
         self._tokens: tuple[Secret, ...] = ()
 
     def hide(self, secret: str) -> None:
         """Take a secret out of all text that :meth:`redact` returns."""
-        self._secrets = (*self._secrets, Secret(secret))
+        # Each client that takes this has it hide what it knows.
+        if secret not in self._secrets:
+            self._secrets = {**self._secrets, secret: Secret(secret)}
 
     def hide_token(self, token: str) -> None:
         """Do the same for a token that will be replaced: for the last two hundred of them."""
@@ -58,7 +61,7 @@ class Authentication(AuthBase):
         """Return text from outside fit for a message: secrets that it echoes replaced, then cut to the limit."""
         # More than sanitize() looks at: what is cut off here, even within an escaped secret, is not returned.
         head = str(text)[: limit * 16 + 1024]
-        return sanitize(redact(head, (*self._secrets, *self._tokens)), limit)
+        return sanitize(redact(head, (*self._secrets.values(), *self._tokens)), limit)
 
     def is_echoed_in(self, body: bytes) -> bool:
         """
@@ -68,7 +71,7 @@ class Authentication(AuthBase):
         """
         text = body.decode("utf-8", "replace")
         # A password may be a word that the service uses.
-        secrets = [secret for secret in (*self._secrets, *self._tokens) if secret.length >= _MIN_ECHOED_LENGTH]
+        secrets = [secret for secret in (*self._secrets.values(), *self._tokens) if secret.length >= _MIN_ECHOED_LENGTH]
         if any(secret.is_in(text) for secret in secrets):
             return True
         is_escaped = len(text) <= _MAX_UNESCAPED and any(sign in text for sign in "\\&%")

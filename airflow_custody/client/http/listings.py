@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import MAX_LISTED_ROWS, Operation
 from airflow_custody.client.http.responses import Reply
-from airflow_custody.client.text import has_unprintable, is_decimal, read_number, sanitize
+from airflow_custody.client.text import count, has_unprintable, is_decimal, read_number, sanitize
 
 Row = TypeVar("Row")
+
+#: Maximum number of characters of an id.
+MAX_ID_LENGTH = 200
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,12 @@ class CursorPage(Generic[Row]):
 
     :param rows: the rows, each with its id.
     :param next: the name of this page, to ask for the next one; None: it is the last.
+    :param date: when the service sent it, by its clock; None: not known.
     """
 
     rows: list[tuple[str, Row]]
     next: str | None
+    date: datetime | None = None
 
 
 def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[Row]]) -> Iterator[Row]:
@@ -60,27 +66,31 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
     while True:
         for identifier, row in fresh:
             if identifier in seen:
-                raise _changed(operation, f"the id {identifier} came twice")
+                raise listing_changed(operation, f"the id {identifier} came twice")
             seen[identifier] = None
             yield row
         if len(seen) > MAX_LISTED_ROWS:
-            raise _too_many(operation)
+            raise too_many_rows(operation)
         if total is not None and len(seen) >= total:
             break
         if not fresh:
             if widest == 1 and fetch(len(seen)).rows:
                 # The overlap leaves no room for another.
-                raise _changed(operation, "a page held one row although there are more")
+                raise listing_changed(operation, "a page held one row although there are more")
             break
         page = fetch(len(seen) - 1)
         widest = max(widest, len(page.rows))
         if page.total != total:
-            raise _changed(operation, f"its total was {_number(total)} and is {_number(page.total)}")
+            raise listing_changed(operation, f"its total was {_number(total)} and is {_number(page.total)}")
         if not page.rows or page.rows[0][0] != next(reversed(seen)):
-            raise _changed(operation, f"the page at {len(seen) - 1} does not begin with the last row of the one before")
+            raise listing_changed(
+                operation, f"the page at {len(seen) - 1} does not begin with the last row of the one before"
+            )
         fresh = page.rows[1:]
     if total is not None and len(seen) != total:
-        raise _changed(operation, f"{len(seen)} rows were listed, and the total is {_number(total)}")
+        raise listing_changed(
+            operation, f"{count(len(seen), 'row was', 'rows were')} listed, and the total is {_number(total)}"
+        )
 
 
 def read_cursor_listing(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
@@ -100,18 +110,18 @@ def read_cursor_listing(operation: Operation, fetch: Callable[[str | None], Curs
         page = fetch(name)
         for identifier, row in page.rows:
             if identifier in seen:
-                raise _changed(operation, f"the id {identifier} came twice")
+                raise listing_changed(operation, f"the id {identifier} came twice")
             seen.add(identifier)
             yield row
         name = page.next
         if name is None:
             return
         if not page.rows:
-            raise _changed(operation, "a page is empty and not the last")
+            raise listing_changed(operation, "a page is empty and not the last")
         if name in names:
-            raise _changed(operation, "its cursor does not advance")
+            raise listing_changed(operation, "its cursor does not advance")
         if len(seen) > MAX_LISTED_ROWS:
-            raise _too_many(operation)
+            raise too_many_rows(operation)
         names.add(name)
 
 
@@ -140,7 +150,7 @@ def read_twice(
         ids.append(identify(row))
         yield row
     if pages > 1 and [identify(row) for row in read_cursor_listing(operation, fetch)] != ids:
-        raise _changed(operation, "a second reading did not list the same rows in the same order")
+        raise listing_changed(operation, "a second reading did not list the same rows in the same order")
 
 
 def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
@@ -164,7 +174,7 @@ def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[
 
     yield from read_cursor_listing(operation, noting)
     if len(firsts) > 1 and [identifier for identifier, _ in fetch(None).rows[:1]] != firsts[0]:
-        raise _changed(operation, "it no longer begins with the same row")
+        raise listing_changed(operation, "it no longer begins with the same row")
 
 
 def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
@@ -180,8 +190,8 @@ def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:
 
 
 def is_readable_id(text: str) -> bool:
-    """Tell whether a text can be an id: not empty, and nothing invisible in it."""
-    return bool(text) and text == text.strip() and not has_unprintable(text)
+    """Tell whether a text can be an id: not empty or very long, and nothing invisible in it."""
+    return 0 < len(text) <= MAX_ID_LENGTH and text == text.strip() and not has_unprintable(text)
 
 
 def require_total(reply: Reply[Any], total: str | None) -> int | None:
@@ -200,7 +210,8 @@ def require_total(reply: Reply[Any], total: str | None) -> int | None:
     return number
 
 
-def _changed(operation: Operation, why: str) -> CustodyError:
+def listing_changed(operation: Operation, why: str) -> CustodyError:
+    """Return the error, which is retryable, for pages that do not fit together."""
     return operation.failed(
         CustodyResponseError,
         f"the listing changed while it was read, or its pages do not fit together: {sanitize(why, 160)}",
@@ -209,7 +220,8 @@ def _changed(operation: Operation, why: str) -> CustodyError:
     )
 
 
-def _too_many(operation: Operation) -> CustodyError:
+def too_many_rows(operation: Operation) -> CustodyError:
+    """Return the error for a listing that is too long to be believed."""
     return operation.failed(CustodyResponseError, f"the listing has more than {MAX_LISTED_ROWS} rows")
 
 

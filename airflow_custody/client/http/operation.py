@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
     CustodyServerError,
 )
+from airflow_custody.client.text import ascii_lower
 
 #: Where the interface starts, below the base URL.
 API_ROOT = "/api/rest/v1"
@@ -33,7 +34,8 @@ class Operation:
     :param name: what it does, for people.
     :param method: HTTP method.
     :param path: path below :data:`API_ROOT`.
-    :param roles: roles that the user needs.
+    :param roles: roles that the user needs, all of them. One that others can stand in for is written with them:
+        ``Admin or AdminReadOnly``.
     :param repeatable: whether sending it twice does no harm. What is not repeatable is sent again only if the
         connection was never made. None (default): everything but a POST.
     :param confidential: whether its request or its response holds a secret, so that nothing of the response may be
@@ -45,6 +47,7 @@ class Operation:
         ``read back``: an empty response is enough, or one that shows the object in its new state; after anything
         else the object is read (``ServiceOperations._write``). Default None: it is no write.
     :param hints: what to tell the user for a status code, beyond what holds for every operation.
+    :param is_on_object: whether its path names an object, which may not exist.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Operation:
     documented: bool = True
     confirmed_by: Literal["result", "read back"] | None = None
     hints: Mapping[int, str] = field(default_factory=dict)
+    is_on_object: bool = False
 
     def __post_init__(self) -> None:
         if (self.confirmed_by is None) is not (self.method == "GET"):
@@ -66,9 +70,18 @@ class Operation:
         """Whether sending it twice does no harm."""
         return self.method != "POST" if self.repeatable is None else self.repeatable
 
+    def missing_roles(self, roles: Iterable[str]) -> list[str]:
+        """
+        Return which of the roles that it needs a user lacks.
+
+        :param roles: the user's roles, compared without case.
+        """
+        own = {ascii_lower(each) for each in roles}
+        return [each for each in self.roles if own.isdisjoint(ascii_lower(each).split(" or "))]
+
     def on(self, identifier: str) -> Operation:
         """Return this operation for one object, its identifier appended to the path."""
-        return replace(self, path=f"{self.path}/{identifier}")
+        return replace(self, path=f"{self.path}/{identifier}", is_on_object=True)
 
     def failed(self, error_type: type[CustodyError], message: str, **facts: Any) -> CustodyError:
         """Return an error of the given type that names this operation."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
+import zlib
 from dataclasses import dataclass
-from functools import cache
+from datetime import datetime
+from functools import cache, cached_property
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -21,6 +26,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.text import count
+from airflow_custody.client.wire import TypedDict
 
 T = TypeVar("T")
 
@@ -38,6 +44,16 @@ _NO_SUCH_OBJECT = (
     "documented interface."
 )
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
+_GATEWAY = "A gateway in between may have sent this response."
+_EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
+
+
+class _ErrorFields(TypedDict, total=False):
+    message: Any
+    error: Any
+    error_code: Any
+    code: Any
+    success: Any
 
 
 @dataclass(frozen=True)
@@ -46,6 +62,7 @@ class Response:
     What came back: a status, a few headers, and the body as far as it came, all of it as it was sent.
 
     :param truncated: why the body is not complete; None if it is.
+    :param date: when it was sent, by its ``Date`` header; None if it has none that can be read.
     """
 
     status: int
@@ -55,6 +72,19 @@ class Response:
     retry_after: float | None
     body: bytes
     truncated: str | None = None
+    date: datetime | None = None
+
+    @cached_property
+    def error_fields(self) -> _ErrorFields:
+        """
+        What a JSON object says of a failure; empty for any other body.
+
+        Nothing else becomes Python objects: of a listing of many rows, that would cost more than reading it.
+        """
+        try:
+            return cast("_ErrorFields", _adapter(_ErrorFields).validate_json(self.body))
+        except ValidationError:
+            return {}
 
     @property
     def is_service_error(self) -> bool:
@@ -63,8 +93,8 @@ class Response:
 
         Beside its ``message`` it has ``error``, or a number ``code``; a gateway's has neither.
         """
-        data = _json(self.body)
-        if not isinstance(data, dict) or not isinstance(data.get("message"), str):
+        data = self.error_fields
+        if not isinstance(data.get("message"), str):
             return False
         error, code = data.get("error"), data.get("code")
         return (isinstance(error, str) and bool(error)) or (isinstance(code, int) and not isinstance(code, bool))
@@ -77,9 +107,7 @@ class Response:
         It has an ``error`` or an ``error_code`` that is not empty, a ``code`` other than 0 beside a ``message``, or a
         ``success`` that is false.
         """
-        data = _json(self.body)
-        if not isinstance(data, dict):
-            return False
+        data = self.error_fields
         has_code = "message" in data and data.get("code") not in (None, False, "", "0", 0)
         return has_code or bool(data.get("error") or data.get("error_code")) or data.get("success") is False
 
@@ -100,12 +128,19 @@ class Reply(Generic[T]):
     @property
     def says_nothing(self) -> bool:
         """Whether there is no body, or ``{}``: the service leaves out what is empty."""
-        return not self.response.body.strip() or self.json == {}
+        return not self.response.body.strip() or self._is_empty_object
 
     @property
+    def _is_empty_object(self) -> bool:
+        return _EMPTY_OBJECT.fullmatch(self.response.body) is not None
+
+    @cached_property
     def json(self) -> Any:
-        """The whole body as JSON; None if it is not JSON."""
-        return _json(self.response.body)
+        """The whole body as JSON; None if it is not JSON, or nested too deeply."""
+        try:
+            return _adapter(Any).validate_json(self.response.body)
+        except ValidationError:
+            return None
 
     @property
     def is_error(self) -> bool:
@@ -124,8 +159,34 @@ class Reply(Generic[T]):
 
         :raises CustodyError: if it has none of them.
         """
-        if not cast("dict[str, Any]", self.body).keys() & set(keys) and self.json != {}:
+        if not cast("dict[str, Any]", self.body).keys() & set(keys) and not self._is_empty_object:
             raise self.unexpected(f"it has no {keys[0]!r}")
+
+    def require_unique_keys(self) -> None:
+        """
+        Refuse a body in which a key comes twice: the last one counts, and hides what the others say.
+
+        For what decides that something is well; it reads the body a second time.
+
+        :raises CustodyError: if a key does.
+        """
+        if why := _key_fault(self.response.body):
+            raise self.unexpected(why)
+
+
+def _key_fault(body: bytes) -> str:
+    """Return in words which fault the keys of a body have; empty: none."""
+    try:
+        # Numbers are left as text: only the keys count.
+        json.loads(body, object_pairs_hook=_refuse_repeated, parse_int=str, parse_float=str)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("it has a key twice in one object")
 
 
 def read_reply(operation: Operation, response: Response, shape: Any, auth: Authentication) -> Reply[Any]:
@@ -202,9 +263,14 @@ def _error_of_status(operation: Operation, response: Response, auth: Authenticat
         elif response.retry_after is not None:
             advice = f"The service asks to wait {response.retry_after:g} s."
         error = operation.failed(_ERROR_TYPES.get(response.status, CustodyRequestError), text, **facts, advice=advice)
-    if error.not_offered and not operation.documented:
-        hint = _NO_SUCH_OBJECT if response.status == 404 and error.from_service else _MAYBE_NOT_OFFERED
-        error.advice = " ".join(filter(None, [error.advice, hint]))
+    hints = [error.advice]
+    # If a role is missing, the service offers it.
+    if error.not_offered and not operation.documented and not error.required_roles:
+        is_own = response.status == 404 and operation.is_on_object and error.from_service
+        hints.append(_NO_SUCH_OBJECT if is_own else _MAYBE_NOT_OFFERED)
+    if not error.from_service and (response.status == 401 or error.not_offered):
+        hints.append(_GATEWAY)
+    error.advice = " ".join(filter(None, hints)) or None
     return error
 
 
@@ -238,26 +304,48 @@ def _error_text(operation: Operation, response: Response, auth: Authentication) 
     """
     if operation.confidential:
         return f"the response is an error ({_describe_body(operation, response, auth)})", None
-    data = _json(response.body)
-    if isinstance(data, dict):
-        texts = [data[key] for key in ("error", "message") if isinstance(data.get(key), str) and data[key]]
-        code = data.get("error_code")
-        if texts:
-            return auth.redact(": ".join(texts)), auth.redact(code, 60) if isinstance(code, str) and code else None
+    data = response.error_fields
+    texts = [text for text in (data.get("error"), data.get("message")) if isinstance(text, str) and text]
+    code = data.get("error_code")
+    if texts:
+        return auth.redact(": ".join(texts)), auth.redact(code, 60) if isinstance(code, str) and code else None
     reason = auth.redact(response.reason, 60) or "no reason"
     if response.body.strip():
         return f"{reason}; not the service's own words: {_describe_body(operation, response, auth)}", None
     return f"{reason}; the response has no body", None
 
 
+def ends_early(raw: Any) -> bool:
+    """
+    Tell whether a compressed body that was read to its end lacks its own end, for which urllib3 does not look.
+
+    Only of gzip and deflate it is known. A body without a single byte is complete, whatever its header says.
+
+    :param raw: urllib3's response.
+    """
+    decoder = getattr(raw, "_decoder", None)
+    # What follows the first member of gzip may be anything.
+    is_first = not getattr(decoder, "_state", 0)
+    stream = getattr(decoder, "_obj", None)
+    return is_first and getattr(stream, "eof", True) is False and not _is_unused(stream)
+
+
+def _is_unused(stream: Any) -> bool:
+    """Tell whether nothing was fed to a zlib stream: only then a whole body, fed to its copy, ends it."""
+    if not hasattr(stream, "copy"):
+        # One of zstd, which urllib3 finds incomplete by itself.
+        return False
+    for nothing in (gzip.compress(b""), zlib.compress(b"")):
+        copy = stream.copy()
+        try:
+            copy.decompress(nothing)
+        except zlib.error:
+            continue
+        if copy.eof:
+            return True
+    return False
+
+
 def _text(body: bytes) -> str:
     # Far more than is ever quoted.
     return body[:65536].decode("utf-8", "replace")
-
-
-def _json(body: bytes) -> Any:
-    """Return the body as JSON; None if it is not. A body nested too deeply is not."""
-    try:
-        return _adapter(Any).validate_json(body)
-    except ValidationError:
-        return None

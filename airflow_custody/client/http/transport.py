@@ -7,6 +7,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 from urllib.parse import unquote, urlsplit
@@ -33,9 +34,9 @@ from airflow_custody.client.http.connections import (
     system_text,
     track,
 )
-from airflow_custody.client.http.observation import Observation
+from airflow_custody.client.http.observation import Exchange, Observer, observing, parse_date
 from airflow_custody.client.http.operation import API_ROOT, Operation
-from airflow_custody.client.http.responses import Reply, Response, read_reply
+from airflow_custody.client.http.responses import Reply, Response, ends_early, read_reply
 from airflow_custody.client.http.retries import (
     MAX_RETRY_AFTER,
     RETRIED_STATUSES,
@@ -44,11 +45,13 @@ from airflow_custody.client.http.retries import (
     parse_retry_after,
 )
 from airflow_custody.client.settings import ClientSettings
+from airflow_custody.client.text import count
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
+Limits = Callable[[Operation, bytes], AbstractContextManager[None]]
 
 _CHUNK = 256 * 1024
 _BAD_REQUEST = 400
@@ -73,6 +76,10 @@ class _Failure:
 
     error: CustodyError
     may_retry: bool
+
+
+def _no_limits(operation: Operation, body: bytes) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 class _Session(requests.Session):
@@ -107,6 +114,8 @@ class Transport:
         self._maybe_tls = settings.base_url.startswith("http:") and not self._proxies
         # Whether the peer has kept the connections open that were used again.
         self._keeps_open = True
+        self._observers: list[Observer] = []
+        self._limits: Limits = _no_limits
         self._session = _Session()
         # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
         self._session.trust_env = False
@@ -121,9 +130,13 @@ class Transport:
         """Close the pooled connections; a later call opens new ones."""
         self._session.close()
 
-    def observe(self, observer: Callable[[Observation], None]) -> None:
-        """Call ``observer`` with what can be seen of each response before its body is read."""
-        self._session.hooks["response"].append(lambda received, **_: observer(Observation.of(received)))
+    def observe(self, observer: Observer) -> None:
+        """Call ``observer`` with what can be seen of each exchange when it has ended."""
+        self._observers.append(observer)
+
+    def limit_responses(self, limits: Limits) -> None:
+        """Read each response in the context that ``limits`` returns for its operation and its body."""
+        self._limits = limits
 
     @overload
     def call(
@@ -178,7 +191,9 @@ class Transport:
         retries, renewed = 0, False
         while True:
             prepared = self._prepare(operation, request)
-            outcome = self._exchange(operation, prepared, before_send, reuse_connection)
+            with observing(operation.name, prepared, self._observers) as exchange:
+                outcome = self._exchange(operation, prepared, before_send, reuse_connection, exchange)
+                exchange.is_truncated = isinstance(outcome, Response) and outcome.truncated is not None
             if isinstance(outcome, Response) and outcome.status == 401 and authenticate and not renewed:
                 renewed = True
                 # Newer credentials are worth another try, if it was refused and not carried out: a gateway's 401 proves
@@ -198,7 +213,8 @@ class Transport:
         if isinstance(outcome, _Failure):
             raise outcome.error
         try:
-            return read_reply(operation, outcome, shape, self.auth)
+            with self._limits(operation, outcome.body):
+                return read_reply(operation, outcome, shape, self.auth)
         except CustodyError as error:
             if error.status == _BAD_REQUEST and not error.from_service and self._speaks_tls():
                 error.advice = self._other_scheme("https")
@@ -235,6 +251,7 @@ class Transport:
         prepared: requests.PreparedRequest,
         before_send: Callable[[], None] | None,
         reuse_connection: bool,
+        exchange: Exchange,
     ) -> Response | _Failure:
         """Send one request once, and return its response or why there is none."""
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
@@ -276,6 +293,7 @@ class Transport:
         if chain:
             stopped = chain[0]
             if isinstance(stopped, BeforeSendError):
+                exchange.is_unsent = True
                 raise stopped.raised
             if isinstance(stopped, ConnectionLostError):
                 host = urlsplit(self.settings.base_url).netloc
@@ -304,11 +322,11 @@ class Transport:
         if response.status != _BAD_REQUEST:
             self._maybe_tls = False
         log.debug(
-            "%s %s: status %s, %d bytes, %.3f s",
+            "%s %s: status %s, %s, %.3f s",
             operation.method,
             operation.path,
             response.status,
-            len(response.body),
+            count(len(response.body), "byte"),
             time.monotonic() - started,
         )
         return response
@@ -327,6 +345,8 @@ class Transport:
                         status=received.status_code,
                     )
                 chunks.append(chunk)
+            if ends_early(received.raw):
+                truncated = "its compressed body ends early"
         except NETWORK_ERRORS as exception:
             if received.status_code < 400 and is_timeout(exception_chain(exception)):
                 raise
@@ -340,6 +360,7 @@ class Transport:
             retry_after=parse_retry_after(received.headers.get("Retry-After")),
             body=b"".join(chunks),
             truncated=truncated,
+            date=parse_date(received.headers.get("Date")),
         )
 
     def _failure(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError:

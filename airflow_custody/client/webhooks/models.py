@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from airflow_custody.client.text import as_name, read_number
+from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.webhooks.payload import clean_text, payload_text, read_payload
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 #: Maximum number of characters of a webhook's secret.
@@ -41,3 +47,88 @@ class WireWebhookCalls(TypedDict, total=False):
     # The fields are passed on as they come.
     calls: list[dict[str, Any]] | None
     cursor: WireCursor | None
+
+
+@dataclass(frozen=True)
+class WebhookCall:
+    """
+    A call that the service has made to a webhook, or is about to make: an entry of its journal.
+
+    :param id: the call's id, the same when the call is repeated.
+    :param webhook_id: id of the webhook that it goes to.
+    :param event_id: id of the event that it tells of.
+    :param payload_text: the text of what it tells, as it came; None if there is none.
+    :param status: how its delivery stands, in the service's words.
+    :param status_message: what the service says of its status; empty for nothing.
+    :param attempts: how often its delivery was tried; None: not given.
+    :param created_at: when it was written down, by the service's clock; None: not given, or not readable.
+    :param updated_at: when it last changed; None as for ``created_at``.
+    """
+
+    id: str
+    webhook_id: str
+    event_id: str = ""
+    payload_text: str | None = None
+    status: str = ""
+    status_message: str = ""
+    attempts: int | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @classmethod
+    def from_wire(cls, call_id: str, row: Mapping[str, Any]) -> WebhookCall:
+        """
+        Return the call that a row of the listing shows. What cannot be read in it is missing.
+
+        :param call_id: its id, as text.
+        :param row: the row.
+        """
+        return cls(
+            id=call_id,
+            webhook_id=_text(row.get("webhookId")),
+            event_id=_text(row.get("eventId")),
+            payload_text=payload_text(row.get("payload")),
+            status=_text(row.get("status")),
+            status_message=_text(row.get("statusMessage")),
+            attempts=_number(row.get("attempts")),
+            created_at=_time(row.get("createdAt")),
+            updated_at=_time(row.get("updatedAt")),
+        )
+
+    @property
+    def payload(self) -> Any:
+        """What it tells: parsed, each time, if it is JSON, otherwise its text; None if there is none."""
+        return read_payload(self.payload_text)
+
+    @property
+    def length(self) -> int:
+        """The number of characters of its texts."""
+        texts = (self.id, self.webhook_id, self.event_id, self.payload_text or "", self.status, self.status_message)
+        return sum(map(len, texts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the call as plain JSON data; times as ISO 8601 text."""
+        return {
+            "id": self.id,
+            "webhook_id": self.webhook_id,
+            "event_id": self.event_id,
+            "payload": self.payload,
+            "status": self.status,
+            "status_message": self.status_message,
+            "attempts": self.attempts,
+            "created_at": self.created_at and self.created_at.isoformat(),
+            "updated_at": self.updated_at and self.updated_at.isoformat(),
+        }
+
+
+def _text(value: object) -> str:
+    return clean_text(as_name(value) or "")
+
+
+def _number(value: object) -> int | None:
+    text = as_name(value)
+    return None if text is None else read_number(text, 2**63 - 1)
+
+
+def _time(value: object) -> datetime | None:
+    return parse_timestamp(value) if isinstance(value, str) else None

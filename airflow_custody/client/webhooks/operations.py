@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from airflow_custody.client.arguments import describe
-from airflow_custody.client.http.listings import CursorPage, read_journal, read_twice, require_ids
-from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
+from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
+from airflow_custody.client.http.operation import MAX_LISTED_ROWS, MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.text import is_uuid, sanitize
+from airflow_custody.client.text import ascii_lower, is_uuid, sanitize
+from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
 from airflow_custody.client.webhooks.models import (
     MAX_SECRET_LENGTH,
+    WebhookCall,
     WireCreatedWebhook,
     WireWebhook,
     WireWebhookCalls,
     WireWebhooks,
 )
+from airflow_custody.client.webhooks.reading import JournalReader
+from airflow_custody.client.webhooks.state import has_status
 
 WebhookStatus = Literal["enabled", "disabled"]
 WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
@@ -50,8 +55,13 @@ CREATE_WEBHOOK = Operation(
     documented=False,
     confirmed_by="result",
 )
-LIST_WEBHOOKS = Operation("list webhooks", "GET", "/webhooks", roles=("Admin",), documented=False)
-LIST_WEBHOOK_CALLS = Operation("list webhook calls", "GET", "/webhooks/calls", roles=("Admin",), documented=False)
+LIST_WEBHOOKS = Operation("list webhooks", "GET", "/webhooks", roles=("Admin or AdminReadOnly",), documented=False)
+LIST_WEBHOOK_CALLS = Operation(
+    "list webhook calls", "GET", "/webhooks/calls", roles=("Admin or AdminReadOnly",), documented=False
+)
+
+#: Maximum number of new calls that are returned at once, unless another is given.
+DEFAULT_CALL_LIMIT = 10_000
 
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
@@ -83,13 +93,13 @@ class WebhookOperations(ServiceOperations):
                 return None
             if not _is_id(webhook["id"], webhook_id):
                 return False
-            return str(webhook["status"]).casefold() == status if webhook.get("status") else None
+            return has_status(webhook, status) if webhook.get("status") else None
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
             if state is None:
                 return "it lists no such webhook"
-            return None if state.casefold() == status else f"the webhook's status is {sanitize(repr(state), 40)}"
+            return None if ascii_lower(state) == status else f"the webhook's status is {sanitize(repr(state), 40)}"
 
         self._write(operation, body={"status": status}, shows=shows, read_back=read_back)
 
@@ -174,37 +184,136 @@ class WebhookOperations(ServiceOperations):
         return self._webhooks({"type": webhook_type, "url": url})
 
     def list_webhook_calls(
-        self, *, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
-    ) -> Iterator[dict[str, Any]]:
+        self,
+        *,
+        webhook_id: str | None = None,
+        event_id: str | None = None,
+        status: str | None = None,
+        after: CallCursor | None = None,
+    ) -> Iterator[WebhookCall]:
         """
-        List deliveries of webhooks, the oldest first, page by page: ``GET /webhooks/calls`` (undocumented).
+        List calls of webhooks, the oldest first, page by page: ``GET /webhooks/calls`` (undocumented).
 
         What is listed is complete as long as calls are only added, and only the oldest are removed: if there is more
         than one page, the first is read again at the end, and must begin with the same call. With ``status``, calls
         come and go anywhere: then all pages are read a second time, as for :meth:`list_webhooks`.
 
+        With ``after``, only new calls are read, as :meth:`read_webhook_calls` does, and as many as that returns
+        at once before the first one is returned. Use that method to learn the next cursor.
+
         :param webhook_id: only those of this webhook. Default: no filter, and so for those below.
         :param event_id: only those of this event.
         :param status: only those with this status.
-        :return: the calls, as the service shows them, each once. A page is fetched when it is needed.
+        :param after: what is known already. Default None: nothing.
+        :return: the calls, each once. A page is fetched when it is needed.
         :raises CustodyResponseError: if the listing changes while it is read, or its pages do not fit together (it is
             retryable then, and may come after the last call); or if a response cannot be understood or has a call that
             was not asked for.
         """
-        filters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": "ASC"}
+        fetch = self._call_pages(webhook_id, event_id, status)
+        if after is not None:
+            more = True
+            while more:
+                new = JournalReader(LIST_WEBHOOK_CALLS, fetch).read_after(after, MAX_LISTED_ROWS)
+                yield from new.calls
+                after, more = new.cursor, new.more
+            return
+        ascending = partial(fetch, "ASC")
+        if status is not None:
+            yield from read_twice(LIST_WEBHOOK_CALLS, ascending, lambda call: call.id)
+        else:
+            yield from read_journal(LIST_WEBHOOK_CALLS, ascending)
+
+    def read_webhook_calls(
+        self,
+        after: CallCursor | None,
+        *,
+        start: Literal["now", "beginning"] = "now",
+        limit: int = DEFAULT_CALL_LIMIT,
+    ) -> NewCalls:
+        """
+        Read which calls of webhooks are new, without reading all: ``GET /webhooks/calls`` (undocumented).
+
+        The newest are read first, until one is older than what the cursor still watches: see :class:`CallCursor` for
+        how late a call may appear and still be found. Every call is returned at least once over a row of readings, if
+        each begins with the cursor of the one before. If more than one page is read, it is read again, to see that
+        nothing was missed.
+
+        A call without a readable time stamp is found where the service lists it among the new ones. One that is dated
+        more than five minutes ahead of both this machine's clock and the service's has none.
+
+        :attr:`NewCalls.gap` says that calls may have been removed before they were read. It is silent only where the
+        newest call that was known is still listed; or where, since the last reading that returned all that was new, no
+        call can have become as old, and the journal not as long, as calls that the last reading found, and the newest
+        one was not removed younger. What is reported is not reported again while known calls are listed, or within six
+        minutes. Not seen is that somebody removes new calls and not the known ones. As long as the journal was always
+        empty, the service is taken to keep calls for two days, and a page of them.
+
+        If the service's clock was set back, as its responses' ``Date`` shows, calls are read again from the time of the
+        last reading on, by the clock that it has now: some come twice.
+
+        :param after: what is known: :attr:`NewCalls.cursor` of the reading before; None: there was none.
+        :param start: where to begin without a cursor: ``now`` (default) returns no call, and a cursor that knows all
+            there are; ``beginning`` returns the oldest.
+        :param limit: maximum number of calls to return: the oldest of the new ones. Fewer are returned if they are very
+            long. To find them, all new ones are read: where many are new, a higher limit needs fewer requests. Default
+            10,000.
+        :return: the new calls, in the order in which they were created, and the cursor for the next reading.
+        :raises CustodyRequestError: if an argument is not what it must be; nothing was sent.
+        :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps; or
+            (retryable) if the listing changes again and again while it is read.
+        """
+        if not (after is None or isinstance(after, CallCursor)):
+            raise LIST_WEBHOOK_CALLS.refused(f"after must be a CallCursor or None, not {describe(after)}")
+        if start not in ("now", "beginning"):
+            raise LIST_WEBHOOK_CALLS.refused(f"start must be 'now' or 'beginning', not {describe(start)}")
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise LIST_WEBHOOK_CALLS.refused(f"limit must be a whole number from 1 on, not {describe(limit)}")
+        reader = JournalReader(LIST_WEBHOOK_CALLS, self._call_pages())
+        if after is not None:
+            return reader.read_after(after, limit)
+        if start == "beginning":
+            return reader.read_from_beginning(limit)
+        return NewCalls((), reader.read_position())
+
+    def _call_pages(
+        self, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
+    ) -> Callable[[str, str | None], CursorPage[WebhookCall]]:
+        """Return what fetches the first page of calls in an order (None), or the one after the page with this name."""
+        filters = {"webhookID": webhook_id, "eventID": event_id, "status": status}
         asked_for = {"webhookId": webhook_id, "eventId": event_id, "status": status}
 
-        def fetch(name: str | None) -> CursorPage[dict[str, Any]]:
-            query = _cursor_query(filters, name)
+        def fetch(order: str, name: str | None) -> CursorPage[WebhookCall]:
+            query = _cursor_query({**filters, "sortOrder": order}, name)
             reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
-            reply.require_any_key("calls", "cursor")
+            _require_rows(reply, "calls")
             rows = reply.body.get("calls") or []
             _require_match(reply, rows, asked_for)
-            return CursorPage(_with_ids(reply, rows), _next_page(reply))
+            calls = [(each, WebhookCall.from_wire(each, row)) for each, row in _with_ids(reply, rows)]
+            return CursorPage(calls, _next_page(reply), reply.response.date)
 
-        if status is not None:
-            return read_twice(LIST_WEBHOOK_CALLS, fetch, lambda call: str(call["id"]))
-        return read_journal(LIST_WEBHOOK_CALLS, fetch)
+        return fetch
+
+    def get_newest_webhook_call(self) -> WebhookCall | None:
+        """
+        Get the newest call of any webhook, in one request: ``GET /webhooks/calls`` (undocumented).
+
+        :return: the call; None: there is none.
+        :raises CustodyResponseError: if the service lists the oldest first, although the newest were asked for; or
+            none, although there are more.
+        """
+        # The second shows in which order they are.
+        query = {**_cursor_query({"sortOrder": "DESC"}, None), "cursor.pageSize": "2"}
+        reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
+        _require_rows(reply, "calls")
+        rows = reply.body.get("calls") or []
+        calls = [WebhookCall.from_wire(each, row) for each, row in _with_ids(reply, rows)[:2]]
+        first, last = (calls[0].created_at, calls[-1].created_at) if calls else (None, None)
+        if first is not None and last is not None and first < last:
+            raise reply.unexpected("it lists the oldest call first, although the newest were asked for")
+        if not calls and _next_page(reply) is not None:
+            raise listing_changed(LIST_WEBHOOK_CALLS, "a page is empty and not the last")
+        return calls[0] if calls else None
 
     def _webhook_state(self, webhook_id: str) -> str | None:
         """
@@ -214,7 +323,7 @@ class WebhookOperations(ServiceOperations):
         """
         # After a gateway's response `{}` may be the gateway's as well.
         for webhook in self._webhooks({}, empty_object_allowed=False):
-            if webhook["id"].casefold() == webhook_id.casefold():
+            if _is_id(webhook["id"], webhook_id):
                 return webhook.get("status") or "not given"
         return None
 
@@ -224,7 +333,7 @@ class WebhookOperations(ServiceOperations):
         def fetch(name: str | None) -> CursorPage[WireWebhook]:
             query = _cursor_query(filters, name)
             reply = self._transport.call(LIST_WEBHOOKS, WireWebhooks, query=query)
-            reply.require_any_key("webhooks", "cursor")
+            _require_rows(reply, "webhooks")
             if reply.says_nothing and not empty_object_allowed:
                 raise reply.unexpected("it has neither 'webhooks' nor 'cursor'")
             rows = reply.body.get("webhooks") or []
@@ -254,6 +363,15 @@ def _next_page(reply: Reply[Any]) -> str | None:
     return str(name)
 
 
+def _require_rows(reply: Reply[Any], key: str) -> None:
+    """Refuse a listing without its rows, unless it has a cursor and no other ones: what is empty may be left out."""
+    reply.require_any_key(key, "cursor")
+    if key not in reply.body:
+        for name, value in (reply.json or {}).items():
+            if name != "cursor" and isinstance(value, (list, dict)):
+                raise reply.unexpected(f"it has no {key!r}, and may have its rows in {sanitize(repr(name), 40)}")
+
+
 def _with_ids(reply: Reply[Any], rows: list[Row]) -> list[tuple[str, Row]]:
     return list(zip(require_ids(reply, [row.get("id") for row in rows]), rows, strict=True))
 
@@ -263,12 +381,12 @@ def _require_match(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], filters
     for name, wanted in filters.items():
         for row in rows:
             shown = row.get(name)
-            if wanted is not None and shown and str(shown).casefold() != wanted.casefold():
+            if wanted is not None and shown and ascii_lower(str(shown)) != ascii_lower(wanted):
                 raise reply.unexpected(f"a row has another {name!r} than was asked for")
 
 
 def _is_id(shown: object, webhook_id: str) -> bool:
-    return str(shown).casefold() == str(webhook_id).casefold()
+    return ascii_lower(str(shown)) == ascii_lower(str(webhook_id))
 
 
 def _on_webhook(operation: Operation, webhook_id: object) -> Operation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from airflow_custody.client.text import ascii_lower
+from airflow_custody.client.text import ascii_lower, count
 from airflow_custody.client.whitelist.address_codecs import (
     OTHER_PREFIX,
     CannotTell,
@@ -37,7 +37,9 @@ def _utxo(address: str, *, versions: Mapping[int, Form], prefixes: Mapping[str, 
     version, program = segwit(prefix, address)
     if version == 0 or (version == 1 and len(program) == 32):
         return prefixes[prefix]
-    raise CannotTell(f"it is a SegWit address of version {version} with {len(program)} bytes, which is not in use yet")
+    raise CannotTell(
+        f"it is a SegWit address of version {version} with {count(len(program), 'byte')}, which is not in use yet"
+    )
 
 
 _BITCOIN_VERSIONS: Mapping[int, Form] = {0x00: "main", 0x05: "main", 0x6F: "test", 0xC4: "test"}

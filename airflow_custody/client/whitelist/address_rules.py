@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from airflow_custody.client.text import ascii_lower, read_number
+from airflow_custody.client.text import ascii_lower, count, read_number
 from airflow_custody.client.whitelist.address_bitcoin import bitcoin, bitcoin_cash, dogecoin, litecoin, versioned
 from airflow_custody.client.whitelist.address_codecs import (
     OTHER_PREFIX,
@@ -233,7 +233,7 @@ def _cosmos(address: str) -> Form:
     if prefix != "cosmos":
         raise CannotTell(f"it begins with {prefix}1, as validators or other chains' addresses do")
     if len(data) not in (20, 32):
-        raise CannotTell(f"it encodes {len(data)} bytes; accounts have 20 or 32")
+        raise CannotTell(f"it encodes {count(len(data), 'byte')}; accounts have 20 or 32")
     return "any"
 
 

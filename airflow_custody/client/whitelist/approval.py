@@ -116,7 +116,7 @@ class Approver:
         if expected is not None and (lacking := [each for each in wanted if each not in expected]):
             raise _refused(f"'expected' does not say what {name_some(lacking)} must ask for")
         key = SigningKey(self._signer)
-        self._verifier = verifier = verifier_for(self._client)
+        self._verifier = verifier = verifier_for(self._client, even_unsigned=True)
         user = self._current_user(key)
         if verifier is None:
             self._log.info("%s", NOT_PINNED)
@@ -140,9 +140,9 @@ class Approver:
         self._warn_of_same_texts(to_sign)
         if len(batches) > 1:
             self._log.info(
-                "Reviewed %d requests: %d batches to sign, %d signed before.",
-                len(wanted),
-                len(to_sign),
+                "Reviewed %s: %s to sign, %d signed before.",
+                count(len(wanted), "request"),
+                count(len(to_sign), "batch", "batches"),
                 len(batches) - len(to_sign),
             )
         for number, batch, hashes in to_sign:

@@ -271,10 +271,11 @@ class ApprovalBatch:
 def _verified(signatures: VerifiedSignatures) -> str:
     """Return whose signatures a request has, and under which rules, in words."""
     names = ", ".join(sanitize(each, 60) for each in signatures.user_ids)
-    words = f"Verified signatures that it has: {names or 'none'}; "
-    if signatures.rules is None:
-        return f"{words}it shows no rules."
-    return f"{words}rules {signatures.rules.sha256[:12]}, {_date(signatures.rules.timestamp)}."
+    words = f"Verified signatures that it has: {names or 'none'}"
+    # Nothing is signed without rules.
+    return words + (
+        f"; rules {signatures.rules.sha256[:12]}, {_date(signatures.rules.timestamp)}." if signatures.rules else "."
+    )
 
 
 def _date(seconds: int) -> str:

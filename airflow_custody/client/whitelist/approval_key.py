@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.public_keys import SIGNATURE_BYTES
 from airflow_custody.client.signers import check_signer, public_key_of
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.approval_batch import failed
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 # The order of P-256: r and s are below it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-_SIGNATURE_BYTES = 64
 
 
 class SigningKey:
@@ -63,7 +63,7 @@ class SigningKey:
             raise self._failed(failure)
         if not isinstance(signature, bytes):
             raise self._unusable(f"it is not 64 bytes, but of type {type(signature).__name__}")
-        if len(signature) != _SIGNATURE_BYTES:
+        if len(signature) != SIGNATURE_BYTES:
             raise self._unusable("it is not 64 bytes r||s (is it DER? raw_signature() converts it)")
         if self.public_key is not None and not self.public_key.verifies(signature, message):
             raise self._unusable("the signer's public key does not verify it")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import count
+from airflow_custody.client.text import count, count_of
 
 #: How many ids a message names.
 MAX_NAMED_IDS = 10
@@ -66,11 +66,10 @@ class BatchProgress:
         if len(self._batches) > 1:
             rate = self._done_now / max(time.monotonic() - self._started, 0.001)
             self._log.info(
-                "Batch %d of %d: %d of %d requests are %s (%.3g a second).",
+                "Batch %d of %d: %s %s (%.3g a second).",
                 number + 1,
                 len(self._batches),
-                self.done,
-                self._total,
+                count_of(self.done, self._total, "request"),
                 self._verb,
                 rate,
             )
@@ -85,7 +84,7 @@ class BatchProgress:
                 ids = self._batches[number]
                 words = (
                     f"This was batch {number + 1} of {len(self._batches)}: {count(len(ids), 'request')}, from {ids[0]} "
-                    f"to {ids[-1]}. {self.done} of {self._total} requests are {self._verb} already."
+                    f"to {ids[-1]}. {count_of(self.done, self._total, 'request')} {self._verb} already."
                 )
                 if self.done:
                     words += " A later try leaves these as they are, and goes on with the others."

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyVerificationError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.text import count, count_of
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some, same_texts
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
@@ -40,7 +41,8 @@ class GroupProgress:
     How far the requests of one wait have come.
 
     A request that was found in effect is not looked up again while others are not. Once all have been found so, but
-    not in one poll, they are confirmed: looked up once more, as one may have been deleted in between.
+    not in one poll, they are confirmed: all are looked up once more, as one may have been deleted in between. One that
+    is unverified is in doubt until it is verified.
 
     :param ids: the requests' ids, each once.
     :param effective_statuses: as for :func:`~airflow_custody.client.whitelist.progress.judge_progress`.
@@ -72,7 +74,8 @@ class GroupProgress:
         self._judges: dict[str, LagJudge] = {}
         self._named: set[str | None] = set()
         self._polls = 0
-        self._confirming = False
+        # The poll that found a request in effect, by its id.
+        self._found_in: dict[str, int] = {}
 
     @property
     def to_poll(self) -> list[str]:
@@ -85,14 +88,19 @@ class GroupProgress:
         return [each for each in self.ids if self._state(each) in ("missing", "unverified") and not self._ended(each)]
 
     @property
+    def progress(self) -> Iterable[Progress]:
+        """How far those have come that were looked up."""
+        return self._progress.values()
+
+    @property
     def patience(self) -> float:
         """For how many more seconds a lag may explain all of that."""
         return min((self._progress[each].patience for each in self.lagging), default=0.0)
 
     @property
     def doubted(self) -> list[str]:
-        """The lagging ids that were shown as in effect, and not verified, however they are listed by now."""
-        return [each for each in self.lagging if each in self._judges and self._judges[each].doubt is not None]
+        """The ids that were shown as in effect and not verified, and not verified since, however they are listed."""
+        return [each for each in self.ids if self._doubt_of(each) is not None and not self._ended(each)]
 
     @property
     def doubt_patience(self) -> float:
@@ -102,24 +110,44 @@ class GroupProgress:
     def confirm_doubts(self) -> None:
         """Take for unverified what a lag does not explain any more, however it is listed by now."""
         for each in self.doubted:
-            judge = self._judges[each]
-            if judge.doubt is not None and judge.doubt_patience <= 0:
-                self._progress[each] = replace(judge.doubt, confirmed=True)
+            if self._judges[each].doubt_patience <= 0:
+                self._confirm_doubt(each)
 
     def doubt(self) -> CustodyError | None:
         """Return the error for a wait that ends while requests are unverified, lag or not; None: none is."""
         for each in self.doubted:
-            if (doubt := self._judges[each].doubt) is not None:
-                self._progress[each] = replace(doubt, confirmed=True)
+            self._confirm_doubt(each)
         return self.failure()
+
+    def doubts(self) -> dict[str, Progress]:
+        """Return the polls that showed requests as in effect, and not verified, by the requests' ids."""
+        found = {each: self._doubt_of(each) for each in self.doubted}
+        return {each: doubt for each, doubt in found.items() if doubt is not None}
+
+    def take_over(self, doubts: Mapping[str, Progress]) -> None:
+        """Go on with what :meth:`doubts` returned in another process."""
+        for each, doubt in doubts.items():
+            self._judge_of(each).take_over(doubt)
+
+    def _doubt_of(self, request_id: str) -> Progress | None:
+        judge = self._judges.get(request_id)
+        return None if judge is None else judge.doubt
+
+    def _confirm_doubt(self, request_id: str) -> None:
+        if (doubt := self._doubt_of(request_id)) is not None:
+            self._progress[request_id] = replace(doubt, confirmed=True)
+
+    def _judge_of(self, request_id: str) -> LagJudge:
+        limits = self._gone_after, self._unverified_after
+        return self._judges.setdefault(request_id, LagJudge(*limits, clock=self._clock))
 
     @property
     def is_done(self) -> bool:
-        """Whether all are in effect, by one poll or confirmed."""
-        return not self.to_poll and (self._polls <= 1 or self._confirming)
+        """Whether all were found in effect by one poll."""
+        return not self.to_poll and len(set(self._found_in.values())) <= 1
 
     def begin_poll(self) -> None:
-        """Count a poll."""
+        """Begin a poll, which looks up each of some requests once."""
         self._polls += 1
 
     def judge(self, listed: ListedRequest) -> Progress:
@@ -132,20 +160,21 @@ class GroupProgress:
         """Take in how far some of the requests have come."""
         for each, progress in judged.items():
             self._hashes.pop(each, None)
-            if progress.state in ("missing", "unverified"):
-                limits = self._gone_after, self._unverified_after
-                judge = self._judges.setdefault(each, LagJudge(*limits, clock=self._clock))
-                self._progress[each] = judge.judge(progress)
-                continue
-            self._judges.pop(each, None)
+            if progress.state in ("missing", "unverified") or each in self._judges:
+                progress = self._judge_of(each).judge(progress)
+            if progress.state not in ("missing", "unverified") and self._doubt_of(each) is None:
+                self._judges.pop(each, None)
+            if progress.state == "effective":
+                self._found_in[each] = self._polls
             if progress.verified is not None:
                 self._hashes[each] = progress.verified.hash
             self._progress[each] = replace(progress, verified=None)
 
     def forget_lagging(self, ids: Iterable[str] | None = None) -> None:
-        """Forget how long requests have been missing or unverified: what a failed poll would have shown is unknown."""
+        """Forget how long requests have been missing: what a failed poll would have shown is unknown."""
         for each in list(self._judges) if ids is None else ids:
-            self._judges.pop(each, None)
+            if each in self._judges:
+                self._judges[each].reset()
 
     def confirm(self) -> bool:
         """Return whether all must be looked up once more; then the next poll does."""
@@ -153,7 +182,7 @@ class GroupProgress:
             return False
         self._progress.clear()
         self._hashes.clear()
-        self._confirming = True
+        self._found_in.clear()
         return True
 
     def failure(self) -> CustodyError | None:
@@ -165,10 +194,10 @@ class GroupProgress:
         others = [each for each in ended if self._state(each) != "unverified"]
         words = []
         if unverified:
-            words.append(f"{len(unverified)} of {len(self.ids)} whitelisting requests are not verified: ")
+            words.append(f"{count_of(len(unverified), len(self.ids), 'whitelisting request')} not verified: ")
             words[-1] += self._name_ended(unverified)
         if others:
-            words.append(f"{len(others)} of {len(self.ids)} whitelisting requests will not take effect: ")
+            words.append(f"{len(others)} of {count(len(self.ids), 'whitelisting request')} will not take effect: ")
             words[-1] += self._name_ended(others)
         if not unverified:
             return CustodyConflictError("; ".join(words))
@@ -201,7 +230,8 @@ class GroupProgress:
     def summary(self) -> str:
         """Return the progress in words."""
         open_ids = self.to_poll
-        text = f"{len(self.ids) - len(open_ids)} of {len(self.ids)} whitelisting requests are in effect"
+        in_effect = len(self.ids) - len(open_ids)
+        text = f"{count_of(in_effect, len(self.ids), 'whitelisting request')} in effect"
         if self._hashes:
             text += f", {len(self._hashes)} verified"
         if not open_ids:

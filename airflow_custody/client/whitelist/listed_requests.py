@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyError, CustodyVerificationError
+from airflow_custody.client.errors import CustodyError, CustodyResponseError, CustodyVerificationError
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.whitelist.matching import Listed, Unreadable, match, match_respelled
 from airflow_custody.client.whitelist.matching_index import RequestIndex
-from airflow_custody.client.whitelist.progress import has_status
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
@@ -22,9 +21,22 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.matching import Match
     from airflow_custody.client.whitelist.matching_index import Group
     from airflow_custody.client.whitelist.models import WhitelistRequest
-    from airflow_custody.client.whitelist.plan import State
 
     Compare = Callable[[WhitelistRequest, Listed, Collection[str]], Match | None]
+
+
+def read_payload(envelope: WhitelistEnvelope) -> Mapping[str, Any]:
+    """
+    Return what a request asks for, with an address.
+
+    :param envelope: the request.
+    :raises CustodyResponseError: if it cannot be read, or has no address.
+    """
+    payload = envelope.payload()
+    address = payload.get("address")
+    if not isinstance(address, str) or not address.strip():
+        raise CustodyResponseError(f"whitelisting request {sanitize(envelope.id, 40)} has no address in its payload")
+    return payload
 
 
 def read_listed(
@@ -49,37 +61,22 @@ def read_listed(
     if read_number(envelope.id, MAX_ID) is None:
         return Unreadable(envelope, f"whitelisting request {sanitize(envelope.id, 40)} has an id that is no number")
     try:
-        payload: Mapping[str, Any] = envelope.payload()
+        payload = read_payload(envelope)
     except CustodyError as error:
         return Unreadable(envelope, error.message)
-    address = payload.get("address")
-    if not isinstance(address, str) or not address.strip():
-        return Unreadable(envelope, f"whitelisting request {sanitize(envelope.id, 40)} has no address in its payload")
-    state = _state(envelope, listing, effective_statuses, rejected_statuses)
+    state = listing.state_of(envelope, effective_statuses, rejected_statuses)
+    doubt = listing.doubt(envelope, effective_statuses, rejected_statuses)
     if listing.verifier is None or state == "rejected":
-        return Listed(envelope, payload, state)
+        return Listed(envelope, payload, state, doubt=doubt)
     try:
         if state == "pending":
             signatures = listing.verifier.verify_signatures(envelope.wire)
-            return Listed(envelope, payload, state, is_unsigned=not signatures.user_ids)
+            return Listed(envelope, payload, state, is_unsigned=not signatures.user_ids, doubt=doubt)
         # Of what was signed in a legacy form, only what the signatures cover.
         verified = listing.verifier.verify(envelope.wire)
     except CustodyVerificationError as error:
         return Listed(envelope, payload, "unverified", why=error.reason)
     return Listed(envelope, verified.fields, state, omitted=verified.omitted)
-
-
-def _state(
-    envelope: WhitelistEnvelope,
-    listing: Listing,
-    effective_statuses: Collection[str] | None,
-    rejected_statuses: Collection[str],
-) -> State:
-    if has_status(envelope, rejected_statuses):
-        return "rejected"
-    if listing.is_effective(envelope, effective_statuses):
-        return "unchanged"
-    return "differs" if listing.is_settled(envelope) else "pending"
 
 
 class Claims:

@@ -6,26 +6,29 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.progress import (
     EFFECTIVE_STATUSES,
     REJECTED_STATUSES,
-    find_pending_for_user,
     has_status,
+    status_word,
 )
-from airflow_custody.client.whitelist.review import PAYLOAD_KEYS
+from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_creation
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedAddress, VerifiedSignatures
 
 log = logging.getLogger(__name__)
+
+ListedState = Literal["rejected", "unchanged", "pending", "differs"]
 
 # Seconds before a listing that changed while it was read is read again.
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
@@ -54,12 +57,17 @@ class Listing:
     :param pending_ids: the ids of those that are pending approval, whatever their status says. Default: none.
     :param settled_ids: the ids of those that are listed also without asking for pending ones. Default: none.
     :param verifier: what the requests are verified with. Default None: nothing is verified.
+    :param for_approval_ids: the ids of those whose creation is pending approval by the client's user. Default: none.
+    :param deletions: those in effect whose deletion is pending approval by the client's user, as they are listed for
+        it. They are in effect until it is approved, and not pending. Default: none.
     """
 
     envelopes: Sequence[WhitelistEnvelope]
     pending_ids: frozenset[str] = field(default_factory=frozenset)
     settled_ids: frozenset[str] = field(default_factory=frozenset)
     verifier: EnvelopeVerifier | None = None
+    for_approval_ids: frozenset[str] = field(default_factory=frozenset)
+    deletions: Sequence[WhitelistEnvelope] = ()
 
     @property
     def pins(self) -> VerificationPins | None:
@@ -71,21 +79,74 @@ class Listing:
         left_out = frozenset(ids)
         return replace(self, envelopes=[each for each in self.envelopes if each.id not in left_out])
 
-    def is_effective(self, envelope: WhitelistEnvelope, effective_statuses: Iterable[str] | None) -> bool:
+    def state_of(
+        self,
+        envelope: WhitelistEnvelope,
+        effective_statuses: Collection[str] | None,
+        rejected_statuses: Collection[str],
+    ) -> ListedState:
         """
-        Tell whether a request is in effect.
+        Return how far a request has come, in the service's word. What can still be approved is pending, whatever its
+        status.
 
         :param envelope: one of the listing.
         :param effective_statuses: status words, compared without case, of which a request in effect has one; None: not
             being listed as pending is enough.
+        :param rejected_statuses: status words, compared without case, that mean that a request was rejected.
+        :return: ``rejected``; ``unchanged``, if it is in effect; ``pending``; or ``differs``, if it is not pending, and
+            its status does not say that it is in effect.
         """
+        if envelope.id in self.for_approval_ids:
+            return "pending"
+        if has_status(envelope, rejected_statuses):
+            return "rejected"
         if envelope.id in self.pending_ids:
-            return False
-        return effective_statuses is None or has_status(envelope, effective_statuses)
+            return "pending"
+        if effective_statuses is None or has_status(envelope, effective_statuses):
+            return "unchanged"
+        return "differs" if envelope.id in self.settled_ids else "pending"
+
+    def pending(
+        self, effective_statuses: Collection[str] | None, rejected_statuses: Collection[str]
+    ) -> list[WhitelistEnvelope]:
+        """Return the requests that are pending approval; the parameters are those of :meth:`state_of`."""
+        states = ((each, self.state_of(each, effective_statuses, rejected_statuses)) for each in self.envelopes)
+        return [each for each, state in states if state == "pending"]
+
+    def doubt(
+        self,
+        envelope: WhitelistEnvelope,
+        effective_statuses: Collection[str] | None,
+        rejected_statuses: Collection[str],
+    ) -> str:
+        """
+        Return in words how the status of a request contradicts where it is listed; empty: it does not.
+
+        The parameters are those of :meth:`state_of`.
+        """
+        state = self.state_of(envelope, effective_statuses, rejected_statuses)
+        words = (*(effective_statuses or ()), *rejected_statuses)
+        return (
+            doubt_of(envelope, words, for_approval=envelope.id in self.for_approval_ids) if state == "pending" else ""
+        )
 
     def is_settled(self, envelope: WhitelistEnvelope) -> bool:
         """Tell whether a request is certainly not pending approval any more."""
         return envelope.id in self.settled_ids and envelope.id not in self.pending_ids
+
+
+def doubt_of(envelope: WhitelistEnvelope, settled_statuses: Iterable[str], *, for_approval: bool) -> str:
+    """
+    Return in words how the status of a pending request contradicts where it is listed; empty: it does not.
+
+    :param envelope: the request. One that is about a deletion may have any status.
+    :param settled_statuses: status words, compared without case, of requests that are not pending any more.
+    :param for_approval: whether it is among those that are pending approval by the client's user.
+    """
+    if not has_status(envelope, settled_statuses) or not is_creation(envelope.action or "", accept_unknown=False):
+        return ""
+    where = "lists it for approval" if for_approval else "lists it with pending ones only"
+    return f"the service {where} although its status is {status_word(envelope.status)}"
 
 
 def service_name(client: CustodyClient) -> str:
@@ -114,7 +175,8 @@ def fetch_listing(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Listing:
     """
-    Read all that the service lists: one call for each hundred requests, and those for what is pending.
+    Read all that the service lists: one call for each hundred requests, and those for what is pending: of what the
+    client's user may approve, two for each hundred, or three if something is shown as in effect.
 
     With pinned keys, the listing has what verifies it: :func:`~airflow_custody.client.whitelist.planner.make_plan`
     does. Where a request with signatures is shown without rules, those in force are got for it, in one more call.
@@ -137,8 +199,30 @@ def fetch_listing(
             if not error.retryable:
                 raise
             log.info("%s; reading it again in %g s", error.message, seconds)
-            sleep(seconds)
+            try:
+                sleep(seconds)
+            except CustodyError:
+                error.advice = f"{error.advice} There was no time to read it again."
+                # There is no time for another reading: why this one failed is the reason.
+                raise error from None
     return _with_verifier(_fetch(client, by_status, effective_statuses, rejected_statuses), client)
+
+
+def fetch_for_approval(client: CustodyClient) -> Listing:
+    """
+    Read only what is pending approval by the client's user, of a whitelist that is too large to be read: two calls for
+    each hundred of them, or three if something is shown as in effect.
+
+    It is what :func:`fetch_listing` says of these, by the same rules.
+
+    :param client: the client.
+    :raises CustodyError: if one page could not be read, also as the user is no approver.
+    """
+    found = client.find_whitelist_requests_for_approval(include_already_signed=True)
+    for_approval = {row.id: row for row in found}
+    settled = _settled(client, list(for_approval))
+    creations = still_pending(client, for_approval, _decided(settled.values(), EFFECTIVE_STATUSES, REJECTED_STATUSES))
+    return _with_verifier(_listing(list(creations.values()), creations, settled, for_approval, creations), client)
 
 
 def _with_verifier(listing: Listing, client: CustodyClient) -> Listing:
@@ -146,40 +230,92 @@ def _with_verifier(listing: Listing, client: CustodyClient) -> Listing:
         return listing
     from airflow_custody.client.whitelist.rules_in_force import verifier_for
 
-    return replace(listing, verifier=verifier_for(client, [each.wire for each in listing.envelopes]))
+    return replace(
+        listing, verifier=verifier_for(client, [each.wire for each in (*listing.envelopes, *listing.deletions)])
+    )
+
+
+def find_all(client: CustodyClient) -> list[WhitelistEnvelope]:
+    """
+    Read all requests that the service lists anywhere, without asking which of them are pending.
+
+    :param client: the client.
+    :raises CustodyError: if one page could not be read.
+    """
+    return _find_all(client)[0]
+
+
+def _find_all(client: CustodyClient) -> tuple[list[WhitelistEnvelope], dict[str, WhitelistEnvelope]]:
+    """Return all requests, and those of them that are pending approval by the client's user, by their ids."""
+    envelopes = list(client.find_whitelist_requests())
+    for_approval = find_for_approval(client)
+    # What the other listing does not have is pending all the same.
+    known = {each.id for each in envelopes}
+    envelopes += [each for each in for_approval.values() if each.id not in known]
+    return envelopes, for_approval
 
 
 def _fetch(
     client: CustodyClient, by_status: bool, effective_statuses: Collection[str], rejected_statuses: Collection[str]
 ) -> Listing:
-    envelopes = list(client.find_whitelist_requests())
-    pending = find_pending_for_user(client)
+    envelopes, for_approval = _find_all(client)
     if not by_status:
-        settled = {each.id for each in client.find_whitelist_requests(include_pending=False)}
-        pending |= {each.id for each in envelopes} - settled
-        return Listing(envelopes, frozenset(pending), frozenset(settled))
+        settled = {each.id: each for each in client.find_whitelist_requests(include_pending=False)}
+        decided = _decided(settled.values(), effective_statuses, rejected_statuses)
+        creations = still_pending(client, for_approval, decided)
+        pending = set(creations) | {each.id for each in envelopes} - set(settled)
+        return _listing(envelopes, pending, settled, for_approval, creations)
+    decided = _decided([each for each in envelopes if each.id in for_approval], effective_statuses, rejected_statuses)
+    creations = still_pending(client, for_approval, _settled(client, decided))
+    pending = set(creations)
     rejected = [each.id for each in envelopes if has_status(each, rejected_statuses)]
     others = [each for each in envelopes if each.id not in pending and not has_status(each, rejected_statuses)]
     effective = [each.id for each in others if has_status(each, effective_statuses)]
     # With the status that each has now: it may have taken effect since the listing.
     now = _settled(client, [each.id for each in others if not has_status(each, effective_statuses)])
-    pending |= _pending_among(client, effective, now, rejected)
-    return Listing([now.get(each.id, each) for each in envelopes], frozenset(pending), frozenset(now))
+    pending |= _pending_among(client, effective, now, pending.union(rejected))
+    listed = [now.get(each.id, each) for each in envelopes]
+    return _listing(listed, pending, now, for_approval, creations)
+
+
+def _decided(
+    envelopes: Iterable[WhitelistEnvelope], effective_statuses: Collection[str], rejected_statuses: Collection[str]
+) -> list[str]:
+    """Return the ids of those whose status says that they are in effect, or rejected."""
+    return [each.id for each in envelopes if has_status(each, (*effective_statuses, *rejected_statuses))]
+
+
+def _listing(
+    envelopes: Sequence[WhitelistEnvelope],
+    pending: Collection[str],
+    settled: Collection[str],
+    for_approval: Mapping[str, WhitelistEnvelope],
+    creations: Collection[str],
+) -> Listing:
+    deletions = tuple(pending_deletions(for_approval, creations).values())
+    return Listing(
+        envelopes,
+        frozenset(pending),
+        frozenset(settled),
+        for_approval_ids=frozenset(creations),
+        deletions=deletions,
+    )
 
 
 def _pending_among(
-    client: CustodyClient, effective: Sequence[str], settled: Collection[str], rejected: Sequence[str]
+    client: CustodyClient, effective: Sequence[str], settled: Collection[str], others: Collection[str]
 ) -> set[str]:
     """
     Return which requests are pending although their status word says that they are in effect.
 
     A user who is no approver sees that only by what is listed without asking for pending ones. Where the number of
-    these is that of all requests that are not pending, none is: which saves a second listing.
+    these is that of all requests that may be among them, none is: which saves a second listing. Of the ``others``,
+    which are rejected or pending, some may be listed there all the same.
     """
     if not effective:
         return set()
-    others = len(settled) + len(_settled(client, rejected))
-    if client.count_whitelist_requests(include_pending=False) == len(effective) + others:
+    expected = len(effective) + len(settled) + len(_settled(client, sorted(others)))
+    if client.count_whitelist_requests(include_pending=False) == expected:
         return set()
     return set(effective).difference(_settled(client, effective))
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.text import is_decimal, read_number, sanitize
+from airflow_custody.client.text import count, is_decimal, read_number, sanitize
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.review import (
     ENVELOPE_ACTION,
@@ -55,6 +55,7 @@ class Listed:
     :param why: why they do not.
     :param omitted: the keys of its payload that the signatures do not cover.
     :param is_unsigned: whether its signatures were verified, and none is valid.
+    :param doubt: in words, how its status contradicts where it is listed; empty: it does not.
     :param row: where in the file the row is that it was taken for; None if it was not.
     :param is_sure: whether it certainly is that row's, and no other one's, the network aside.
     :param has_sure_network: whether the network is no other row's either.
@@ -66,6 +67,7 @@ class Listed:
     why: str = ""
     omitted: tuple[str, ...] = ()
     is_unsigned: bool = False
+    doubt: str = ""
     row: str | None = None
     is_sure: bool = False
     has_sure_network: bool = False
@@ -185,6 +187,8 @@ def match(request: WhitelistRequest, listed: Listed, accepted: Collection[str] =
         notes.append(
             "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
         )
+    if listed.doubt:
+        notes.append(listed.doubt)
     filled_in = [
         key for key in comparison.filled_in(frozenset(comparison.unaccounted)) if "." not in key and key not in fields
     ]
@@ -269,7 +273,7 @@ def _text(value: object) -> str:
         value = ", ".join(str(each.get("id")) for each in value)
     if not isinstance(value, str):
         value = "" if value is None else json.dumps(value)
-    return value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… ({len(value)} characters)"
+    return value if len(value) <= _MAX_SHOWN else f"{value[:_MAX_SHOWN]}… ({count(len(value), 'character')})"
 
 
 def differing_fields(request: WhitelistRequest, envelope: WhitelistEnvelope) -> list[str]:

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.text import count, has_unprintable, read_number, sanitize
+from airflow_custody.client.text import count, find_unprintable, read_number, sanitize
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ TEMPLATE_HINT = " (did a template find no value?)"
 def _free_text(value: str) -> str:
     if not value.strip():
         raise ValueError(f"is empty{TEMPLATE_HINT}")
-    if has_unprintable(value):
+    if find_unprintable(value):
         raise ValueError("contains a control or invisible character")
     return value
 

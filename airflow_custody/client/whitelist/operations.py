@@ -17,7 +17,7 @@ from airflow_custody.client.http.listings import (
 )
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.text import as_list, read_number, sanitize
+from airflow_custody.client.text import as_list, ascii_lower, read_number, sanitize
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
     WireCreateResponse,
@@ -270,13 +270,13 @@ class WhitelistOperations(ServiceOperations):
         :raises CustodyResponseError: if they are not known to be rejected.
         """
         numbers = check_request_ids(ids)
-        words = {each.casefold() for each in as_list(rejected_statuses)}
+        words = {ascii_lower(each) for each in as_list(rejected_statuses)}
 
         def shows(data: Mapping[str, Any]) -> bool | None:
             request = shown_object(data, "result")
             if request is None:
                 return None
-            status = str(request.get("status") or "").casefold()
+            status = ascii_lower(str(request.get("status") or ""))
             if str(request["id"]) not in numbers or (status and status not in words):
                 return False
             # One that is rejected does not say that all are.
@@ -287,7 +287,7 @@ class WhitelistOperations(ServiceOperations):
                 status = self._status_if_exists(number)
                 if status is None:
                     return f"whitelisting request {number} does not exist"
-                if status.casefold() not in words:
+                if ascii_lower(status) not in words:
                     return f"whitelisting request {number} has status {sanitize(repr(status), 40)}"
             return None
 

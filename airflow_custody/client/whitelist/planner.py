@@ -331,6 +331,7 @@ class _Matcher:
             notes += [not_covered(listed.omitted)] if listed.omitted else []
             # What contradicts itself, or is being deleted, is for a person; and what the file may mean.
             fields, faults = contradictions(listed, None, self._accepted)
+            faults += [listed.doubt] if listed.doubt else []
             meant = self._meant_by(listed)
             notes += [f"may be for the same destination as {meant}, so it is not deleted"] if meant else []
             row = _undeclared(listed, "undeclared", [*notes, *faults], fields)

@@ -23,7 +23,8 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
 from airflow_custody.client.text import ascii_lower, count, sanitize
-from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
+from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
 from airflow_custody.client.whitelist.trust_texts import what_to_do
 
 if TYPE_CHECKING:
@@ -51,12 +52,38 @@ class ListedRequest:
         approval by the client's user.
     :param verified: what its signatures prove, if it is settled and keys are pinned. Default None.
     :param unverified: why they prove nothing, if they do not. Default None.
+    :param for_approval: whether it is among those that are pending approval by the client's user. Default False.
+    :param deletion_pending: whether it is settled, and its deletion is pending approval by that user. Default False.
+    :param was_signed: whether it is settled, and also listed among those that the user has signed: it may be pending
+        others' approval, if its status does not say that it was decided. Default False.
     """
 
     envelope: WhitelistEnvelope | None
     settled: bool
     verified: VerifiedAddress | None = None
     unverified: CustodyVerificationError | None = None
+    for_approval: bool = False
+    deletion_pending: bool = False
+    was_signed: bool = False
+
+    def is_settled(self, effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES) -> bool:
+        """
+        Tell whether it is not pending any more.
+
+        :param effective_statuses: status words of requests in effect, compared without case. One that the user has
+            signed, and may still be pending, has one of them. Default ``approved``, also for None.
+        """
+        if not self.was_signed or self.envelope is None:
+            return self.settled
+        return has_status(self.envelope, EFFECTIVE_STATUSES if effective_statuses is None else effective_statuses)
+
+    def is_rejected(self, rejected_statuses: Iterable[str]) -> bool:
+        """
+        Tell whether it was rejected, in the service's word. What can still be approved was not, whatever its status.
+
+        :param rejected_statuses: status words of rejected requests, compared without case.
+        """
+        return self.envelope is not None and not self.for_approval and has_status(self.envelope, rejected_statuses)
 
 
 @dataclass(frozen=True)
@@ -71,9 +98,10 @@ class Progress:
     :param signatures: how many users have signed it, in the service's word.
     :param seconds: how long it has been missing or unverified. Default 0.
     :param patience: for how many more seconds a lag of the service may explain that. Default 0.
-    :param confirmed: whether it has been unverified for longer than a lag explains. Default False.
+    :param confirmed: whether it has been unverified for longer than a lag explains, or to the end. Default False.
     :param verified: what its signatures prove, if it is in effect and keys are pinned. Default None.
     :param unverified: why they prove nothing, if it is unverified. Default None.
+    :param created_at: when it was created, if it is pending and says so. Default None.
     """
 
     state: Literal["effective", "pending", "rejected", "missing", "gone", "unverified", "unknown"]
@@ -84,6 +112,7 @@ class Progress:
     confirmed: bool = False
     verified: VerifiedAddress | None = None
     unverified: CustodyVerificationError | None = None
+    created_at: datetime | None = None
 
     @property
     def ended(self) -> bool:
@@ -153,7 +182,8 @@ def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
 def describe_verified(facts: Mapping[str, Any]) -> str:
     """Return in words what :func:`verified_facts` returned, to end a sentence about the request."""
     signed_by = name_some([sanitize(each, 60) for each in facts["signed_by"]])
-    rules = f"rules of {facts['rules_date']}" if facts["rules_date"] else "rules without a date"
+    date = facts["rules_date"].replace("T", " ").replace("+00:00", " UTC")
+    rules = f"rules of {date}" if date else "rules without a date"
     return f", verified: signed by {signed_by} under {rules}"
 
 
@@ -168,7 +198,9 @@ def _date(timestamp: int) -> str:
 
 def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = True) -> dict[str, ListedRequest]:
     """
-    Find where requests are listed, in two calls for each hundred of them, and one more for those that are settled.
+    Find where requests are listed, in two calls for each hundred of them, and one more for those that are settled,
+    missing or rejected: are they listed for approval? For those that are settled and listed there, too, one more says
+    which can still be signed.
 
     If the client has pinned keys, those that are settled are verified. One that does not verify is its own trouble.
 
@@ -185,47 +217,38 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
     for start in range(0, len(wanted), MAX_PAGE_SIZE):
         batch = wanted[start : start + MAX_PAGE_SIZE]
         rows = {row.id: row for row in client.find_whitelist_requests(ids=batch, include_pending=False)}
-        pending = find_pending_for_user(client, [each for each in batch if each in rows])
-        found.update({each: _listed(client.verifier, row, each not in pending, strict) for each, row in rows.items()})
+        for_approval = find_for_approval(client, [each for each in batch if each in rows])
+        pending = still_pending(client, for_approval, rows)
+        deletions = pending_deletions(for_approval, pending)
+        for each, row in rows.items():
+            listed = _listed(client.verifier, row, each not in pending, each in pending, strict)
+            was_signed = each in for_approval and each not in pending and each not in deletions
+            found[each] = replace(listed, was_signed=was_signed, deletion_pending=each in deletions)
         # Last: what takes effect in between is seen as pending, and not as gone.
         if rest := [each for each in batch if each not in rows]:
-            more = client.find_whitelist_requests(ids=rest)
-            found.update({row.id: _listed(None, row, False, strict) for row in more})
+            more = {row.id: row for row in client.find_whitelist_requests(ids=rest)}
+            # Of these, the status word, or that they are not listed, is not to be believed at once.
+            doubtful = [each for each in rest if each not in more or has_status(more[each], REJECTED_STATUSES)]
+            pending = find_for_approval(client, doubtful)
+            more = {**pending, **more}
+            found.update({each: _listed(None, row, False, each in pending, strict) for each, row in more.items()})
     return {each: found.get(each, ListedRequest(None, settled=False)) for each in wanted}
 
 
-def _listed(verifier: Verifier | None, envelope: WhitelistEnvelope, settled: bool, strict: bool) -> ListedRequest:
+def _listed(
+    verifier: Verifier | None, envelope: WhitelistEnvelope, settled: bool, for_approval: bool, strict: bool
+) -> ListedRequest:
     if not envelope.is_readable and not strict:
-        return ListedRequest(envelope, settled)
+        return ListedRequest(envelope, settled, for_approval=for_approval)
     if not envelope.is_readable:
         # Nothing is known of it, and that is no success, whatever counts as one.
         raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read")
     if verifier is None or not settled:
-        return ListedRequest(envelope, settled)
+        return ListedRequest(envelope, settled, for_approval=for_approval)
     try:
         return ListedRequest(envelope, settled, verified=verifier.verify(envelope.wire))
     except CustodyVerificationError as error:
         return ListedRequest(envelope, settled, unverified=error)
-
-
-def find_pending_for_user(client: CustodyClient, ids: list[str] | None = None) -> set[str]:
-    """
-    Find which requests are pending approval by the user, whatever other listings say.
-
-    :param client: the client.
-    :param ids: only these requests. Default None: all.
-    :return: their ids; none for a user who is no approver.
-    """
-    if ids == []:
-        return set()
-    try:
-        rows = client.find_whitelist_requests_for_approval(ids=ids, include_already_signed=True)
-        return {row.id for row in rows}
-    except CustodyError as error:
-        # Nothing is pending for somebody who is no approver. Only the service itself can tell.
-        if error.not_offered and error.from_service:
-            return set()
-        raise
 
 
 def judge_progress(
@@ -244,10 +267,10 @@ def judge_progress(
         return Progress("missing", None, 0)
     status = listed.envelope.status
     signatures = len(listed.envelope.signed_by)
-    if has_status(listed.envelope, rejected_statuses):
+    if listed.is_rejected(rejected_statuses):
         return Progress("rejected", status, signatures)
-    if not listed.settled:
-        return Progress("pending", status, signatures)
+    if not listed.is_settled(effective_statuses):
+        return Progress("pending", status, signatures, created_at=listed.envelope.created_at)
     if effective_statuses is not None and not has_status(listed.envelope, effective_statuses):
         return Progress("unknown", status, signatures)
     if listed.unverified is not None:
@@ -260,11 +283,11 @@ class LagJudge:
     Judges for how long a request has been missing or unverified.
 
     A listing may lag: one that misses a request, or shows it without its last signature, proves nothing. A request is
-    gone once it has been missing, in a row, for longer than the service may take to list it; and one that has been
-    unverified, in a row, for longer than it may take to show a signature is so for good.
+    gone once it has been missing, in a row, for longer than the service may take to list it; and one that is still
+    unverified after the time that it may take to show a signature is so for good.
 
-    A request that is missing in between stays unverified: what is shown now like this and now like that must not be
-    waited for without end. One that is unverified is listed, and so not missing any more.
+    A request that was unverified stays in doubt until it is verified, whatever is shown in between: what is shown now
+    like this and now like that must not be waited for without end. One that is listed is not missing any more.
 
     :param gone_after: seconds that the service may take to list a request. Default 30.
     :param unverified_after: seconds that it may take to show a signature. Default 5.
@@ -281,13 +304,17 @@ class LagJudge:
         self._limits: Mapping[str, float] = {"missing": gone_after, "unverified": unverified_after}
         self._clock = clock
         self._since: dict[str, float] = {}
-        #: The last poll that showed it as in effect, and not verified; None: none did.
+        #: The last poll that showed it as in effect, and not verified; None: none did since it was verified.
         self.doubt: Progress | None = None
 
     def reset(self) -> None:
-        """Forget earlier polls: nobody knows what the next listing would have shown."""
-        self._since.clear()
-        self.doubt = None
+        """Forget how long it has been missing: nobody knows what the next listing would have shown."""
+        self._since.pop("missing", None)
+
+    def take_over(self, doubt: Progress) -> None:
+        """Go on with a doubt of another process, as if it began now."""
+        self.doubt = doubt
+        self._since["unverified"] = self._clock()
 
     @property
     def doubt_patience(self) -> float:
@@ -301,13 +328,16 @@ class LagJudge:
 
         :param progress: what one listing shows.
         """
-        if progress.state not in self._limits:
+        if progress.state != "missing":
             self.reset()
-            return progress
-        limit, now = self._limits[progress.state], self._clock()
         if progress.state == "unverified":
             self.doubt = progress
-            self._since.pop("missing", None)
+        elif progress.state == "effective":
+            self.doubt = None
+            self._since.clear()
+        if progress.state not in self._limits:
+            return progress
+        limit, now = self._limits[progress.state], self._clock()
         if progress.state not in self._since:
             # Nothing is decided by one poll.
             self._since[progress.state] = now
@@ -318,6 +348,32 @@ class LagJudge:
         if progress.state == "missing":
             return replace(progress, state="gone", seconds=seconds)
         return replace(progress, seconds=seconds, confirmed=True)
+
+
+def doubts_to_json(doubts: Mapping[str, Progress]) -> dict[str, Any]:
+    """
+    Return polls that showed requests as in effect, and not verified, as plain JSON data.
+
+    :param doubts: the polls, by the requests' ids. Of those beyond the first ten, only the ids are kept.
+    """
+    found: dict[str, Any] = {}
+    for number, (each, doubt) in enumerate(doubts.items()):
+        found[each] = {}
+        if number < MAX_NAMED_IDS and doubt.unverified is not None:
+            error = doubt.unverified.to_json()
+            found[each] = {"status": status_word(doubt.status), "signatures": doubt.signatures, "error": error}
+    return found
+
+
+def doubts_from_json(data: Mapping[str, Any]) -> dict[str, Progress]:
+    """Return what :func:`doubts_to_json` was given."""
+    found = {}
+    for each, facts in data.items():
+        error = CustodyError.from_json(facts["error"]) if "error" in facts else None
+        if not isinstance(error, CustodyVerificationError):
+            error = CustodyVerificationError("when that was seen first, its signatures did not prove it")
+        found[each] = Progress("unverified", facts.get("status"), facts.get("signatures", 0), unverified=error)
+    return found
 
 
 def status_word(status: str | None) -> str:

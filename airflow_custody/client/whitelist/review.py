@@ -199,7 +199,7 @@ def envelope_faults(
             f"its envelope's visibilityGroupID {_quote(envelope.visibility_group_id or '')} is not the group that was "
             f"asked for, {_quote(request.visibility_group_id)}"
         )
-    if not _is_creation(envelope.action or "", accept_unknown=ENVELOPE_ACTION in accepted):
+    if not is_creation(envelope.action or "", accept_unknown=ENVELOPE_ACTION in accepted):
         found.append(
             f"its envelope's action {_quote(envelope.action)} does not say that an address is created (the "
             f"words are not published: {ENVELOPE_ACTION!r} in 'accept_fields' accepts it)"
@@ -213,11 +213,20 @@ _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "re
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
 
 
-def _is_creation(action: str, *, accept_unknown: bool) -> bool:
+def is_creation(action: str, *, accept_unknown: bool) -> bool:
     words = {ascii_lower(each) for each in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^A-Za-z\s_.-]+", action)}
     if any(each in ascii_lower(action) for each in _CHANGING):
         return False
     return not action or accept_unknown or (bool(words & _CREATING) and words <= _CREATING | _OBJECTS)
+
+
+# Nothing else: what is changed may be the address.
+_DELETING = _CHANGING[:3]
+
+
+def is_deletion(action: str) -> bool:
+    """Tell whether an envelope's action says that an address is deleted."""
+    return any(each in ascii_lower(action) for each in _DELETING)
 
 
 # --- comparing one value -----------------------------------------------------------------------------------

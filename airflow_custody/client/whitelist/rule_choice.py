@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.whitelist.rules_container import Path, Rule, RulesContainer
 from airflow_custody.client.whitelist.signed_text import SignedText
 
@@ -107,7 +107,8 @@ def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | 
     )
     if len(found) > 1:
         raise RuleChoiceError(
-            f"{len(found)} rules are for the chain {_quote(currency)} on the same network", _FOR_SUPERADMINS
+            f"{count(len(found), 'rule is', 'rules are')} for the chain {_quote(currency)} on the same network",
+            _FOR_SUPERADMINS,
         )
     return found[0] if found else None
 

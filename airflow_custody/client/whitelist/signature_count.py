@@ -201,6 +201,10 @@ class SignatureCount:
                 return tuple(groups)
         return None
 
+    def count(self, path: Path) -> tuple[GroupSignatures, ...]:
+        """Return, for each group of a path, who has validly signed: no more users than it needs."""
+        return tuple(GroupSignatures(each.group_id, each.minimum, self._count(each)) for each in path)
+
     def describe(self, paths: Sequence[Path]) -> str | None:
         """
         Say which signatures there are and how many it takes, for a message; None: there are enough.

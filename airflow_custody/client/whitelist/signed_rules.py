@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_custody.client.public_keys import SIGNATURE_BYTES, decode_base64
+from airflow_custody.client.text import count
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.whitelist.protobuf import ProtobufError
 from airflow_custody.client.whitelist.rules_container import (
@@ -165,11 +166,11 @@ class RulesVerifier:
             if len(counted) == self.pins.superadmin_minimum:
                 break
         else:
-            raise RefusalError(
-                f"its rules are signed by {len(counted)} of the {self.pins.superadmin_minimum} pinned keys that must "
-                "have signed them",
-                advice,
-            )
+            minimum = self.pins.superadmin_minimum
+            signed_by = f"{len(counted)} of the {count(minimum, 'pinned key')} that must have signed them"
+            if minimum == 1:
+                signed_by = "no pinned key, and one must have signed them"
+            raise RefusalError(f"its rules are signed by {signed_by}", advice)
         # Read only now: what nobody signed does not reach the decoder.
         with self._lock:
             container = self._containers.get(digest)

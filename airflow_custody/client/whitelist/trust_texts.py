@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from airflow_custody.client.text import is_decimal
 
@@ -10,6 +10,11 @@ from airflow_custody.client.text import is_decimal
 NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is the service's word."
 # An id that somebody may paste into a terminal.
 _MAX_ID = 40
+
+
+def describe_legacy(omitted: Iterable[str]) -> str:
+    """Say that a legacy form was signed, and what it lacks."""
+    return f"in a legacy form: what is received as {' and '.join(omitted) or 'no field'} is not signed"
 
 
 def what_to_do(ids: Sequence[str], advice: str | None = None) -> str:

@@ -9,13 +9,14 @@ of a request is its word: it may contradict what is signed, and then the request
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice, product
 from typing import Any
 
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.public_keys import PublicKey
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.rule_choice import Networks, RuleChoiceError, choose_rules, networks_of, paths_of
-from airflow_custody.client.whitelist.rules_container import Rule, RulesContainer
+from airflow_custody.client.whitelist.rules_container import Path, Rule, RulesContainer, Threshold
 from airflow_custody.client.whitelist.signature_count import (
     EntriesError,
     Entry,
@@ -28,6 +29,7 @@ from airflow_custody.client.whitelist.signed_text import SignedText, SignedTextE
 from airflow_custody.client.whitelist.verification_pins import VerificationPins
 from airflow_custody.client.whitelist.verification_results import (
     AppliedRule,
+    ExaminedSignatures,
     GroupSignatures,
     VerifiedAddress,
     VerifiedRules,
@@ -36,6 +38,7 @@ from airflow_custody.client.whitelist.verification_results import (
 
 __all__ = [
     "AppliedRule",
+    "ExaminedSignatures",
     "GroupSignatures",
     "VerificationPins",
     "VerifiedAddress",
@@ -44,6 +47,14 @@ __all__ = [
     "Verifier",
     "verify_envelope",
 ]
+
+# Of a request that several rules are for, each with several paths.
+_MAX_PATHS = 20
+
+
+# The keys of an envelope's own rules, and these with the one that names them.
+_OWN_RULES = ("rulesContainer", "rulesSignatures")
+_RULES = (*_OWN_RULES, "rulesContainerHash")
 
 
 class Verifier:
@@ -99,10 +110,10 @@ class Verifier:
         with _RefusalsOf(envelope):
             text, received = _read_text(envelope)
             entries = _read_entries(envelope)
-            if not entries and not envelope.get("rulesContainer") and not envelope.get("rulesContainerHash"):
+            if not entries and rules is None and not any(map(envelope.get, _RULES)):
                 self._check_chain(envelope, received)
                 return VerifiedSignatures(received.hash, None)
-            has_own = rules is None or envelope.get("rulesContainer") or envelope.get("rulesSignatures")
+            has_own = rules is None or any(map(envelope.get, _OWN_RULES))
             signed = self._rules.of(envelope) if has_own else self._rules.in_force(rules)
             self._choose(envelope, received, signed.container)
             forms = [*self._forms(text, received)]
@@ -117,6 +128,33 @@ class Verifier:
                 if isinstance(entry, Entry):
                     users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
             return VerifiedSignatures(received.hash, signed.rules, tuple(users.values()))
+
+    def examine(self, envelope: Mapping[str, Any], rules: Mapping[str, Any] | None = None) -> ExaminedSignatures:
+        """
+        Return which signatures of a request are valid, and how many of its groups' there are: for people to see.
+
+        :param envelope: the envelope as it came, a dict.
+        :param rules: as for :meth:`verify_signatures`.
+        :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, or no
+            rule applies.
+        :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
+        """
+        with _RefusalsOf(envelope):
+            text, received = _read_text(envelope)
+            entries = _read_entries(envelope)
+            has_own = bool(envelope.get("rulesContainer") or envelope.get("rulesSignatures"))
+            if not entries and not has_own and not envelope.get("rulesContainerHash") and rules is None:
+                self._check_chain(envelope, received)
+                return ExaminedSignatures(None)
+            signed = self._rules.of(envelope) if has_own or rules is None else self._rules.in_force(rules)
+            chosen = self._choose(envelope, received, signed.container)
+            forms = [*self._forms(text, received)]
+            faults = [e if isinstance(e, str) else self._why_invalid(e, forms, signed.container) for e in entries]
+            usable = [each for each in entries if isinstance(each, Entry)]
+            counts = [(form, SignatureCount(form.hash, usable, signed.container, self._signatures)) for form in forms]
+            form, count = next((each for each in counts if each[1].has_entries), counts[0])
+            paths = _join([paths_of(rule, form)[0] for rule in chosen])
+            return ExaminedSignatures(signed.rules, tuple(map(count.count, paths)), tuple(faults))
 
     def verify_rules(self, rules: Mapping[str, Any]) -> VerifiedRules:
         """
@@ -260,6 +298,17 @@ def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tu
             return ()
         applied.append(AppliedRule(rule.currency, rule.network, wallet_path, path))
     return tuple(applied)
+
+
+def _join(rules: Sequence[Sequence[Path]]) -> list[Path]:
+    """Return the paths that meet all rules at once: of many, the first."""
+    found = []
+    for paths in islice(product(*rules), _MAX_PATHS):
+        minimums: dict[str, int] = {}
+        for threshold in chain.from_iterable(paths):
+            minimums[threshold.group_id] = max(threshold.minimum, minimums.get(threshold.group_id, 0))
+        found.append(tuple(Threshold(group, minimum) for group, minimum in minimums.items()))
+    return found
 
 
 def _quote(text: object) -> str:

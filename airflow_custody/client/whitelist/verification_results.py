@@ -102,3 +102,18 @@ class VerifiedSignatures:
     hash: str
     rules: VerifiedRules | None
     user_ids: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class ExaminedSignatures:
+    """
+    The signatures of a request one by one, and how many of them there are of how many that are needed.
+
+    :param rules: the rules under which they count; None: there are no signatures, and no rules.
+    :param paths: the ways to approve it, any one of which is enough: of each group, who has validly signed.
+    :param faults: why a signature is not valid, in the order of the signatures; empty text: it is valid.
+    """
+
+    rules: VerifiedRules | None
+    paths: tuple[tuple[GroupSignatures, ...], ...] = ()
+    faults: tuple[str, ...] = ()

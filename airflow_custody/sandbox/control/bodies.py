@@ -173,6 +173,40 @@ class AnyCall(_Body):
     tenant_id: str = "1"
 
 
+class WebhookChange(_Body):
+    """What to change in a webhook, whatever the values."""
+
+    status: str | None = None
+    timeout_until: str | None = None
+
+
+class ManyCalls(_Body):
+    """Calls to webhooks to add, one after the other."""
+
+    number: Annotated[int, Field(ge=0, le=1_000_000)]
+    age: float = 0.0
+    spacing: Annotated[float, Field(ge=0)] = 0.001
+    fields: dict[str, Any] = {}
+    tenant_id: str = "1"
+
+
+class NewEvent(_Body):
+    """An event to write calls for."""
+
+    webhook_type: str
+    payload: Any
+    event_id: str | None = None
+    age: float = 0.0
+    status: str = "success"
+    tenant_id: str = "1"
+
+
+class Enabled(_Body):
+    """Whether something is on."""
+
+    enabled: bool
+
+
 class NewRequests(_Body):
     """Whitelisting requests to add."""
 

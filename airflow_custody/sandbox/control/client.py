@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_custody.sandbox.control.webhook_calls import WebhookControl
 from airflow_custody.sandbox.control.whitelist import WhitelistControl
 
 
-class SandboxControl(WhitelistControl):
+class SandboxControl(WhitelistControl, WebhookControl):
     """
     The control routes of one sandbox; a call that fails raises :class:`SandboxError`.
 
@@ -162,36 +163,6 @@ class SandboxControl(WhitelistControl):
     def set_clock_offset(self, seconds: float) -> None:
         """Set how many seconds ahead the clock is that API keys are checked against; negative is behind."""
         self._call("PUT", "/clock-offset", {"seconds": seconds})
-
-    def add_webhook(
-        self,
-        type: str = "requestStatus.updated",
-        url: str = "https://hooks.example.com/custody",
-        status: str = "enabled",
-        id: str | None = None,
-        tenant_id: str = "1",
-        timeout_until: str = "",
-    ) -> dict[str, Any]:
-        """Add a webhook, whatever its values, and return it as the service does."""
-        body = {
-            "type": type,
-            "url": url,
-            "status": status,
-            "id": id,
-            "tenant_id": tenant_id,
-            "timeout_until": timeout_until,
-        }
-        result: dict[str, Any] = self._call("POST", "/webhooks", body)
-        return result
-
-    def webhooks(self) -> list[dict[str, Any]]:
-        """Return the webhooks of all tenants."""
-        result: list[dict[str, Any]] = self._call("GET", "/webhooks")
-        return result
-
-    def add_webhook_call(self, tenant_id: str = "1", **call: Any) -> None:
-        """Add a call to a webhook, with these fields by their names on the wire."""
-        self._call("POST", "/webhook-calls", {"tenant_id": tenant_id, "call": call})
 
     def set_listing(
         self,

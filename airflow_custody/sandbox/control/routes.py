@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Literal
+from typing import Literal
 
 from fastapi import APIRouter, Response
 
+from airflow_custody.sandbox.control import webhooks
 from airflow_custody.sandbox.control.bodies import (
-    AnyCall,
-    AnyWebhook,
     Approvers,
     Currencies,
     HashedNetwork,
@@ -31,6 +29,7 @@ from airflow_custody.sandbox.control.bodies import (
     Version,
     WhitelistChange,
 )
+from airflow_custody.sandbox.control.responses import control_result
 from airflow_custody.sandbox.dependencies import ServiceDep
 from airflow_custody.sandbox.errors import invalid
 from airflow_custody.sandbox.faults.store import Fault
@@ -39,123 +38,100 @@ from airflow_custody.sandbox.whitelist.behaviour import Behaviour
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE, PENDING
 
 router = APIRouter()
-
-
-def _result(result: Any = None) -> Response:
-    # ASCII, because what a test sent may contain half a surrogate pair.
-    return Response(json.dumps({"result": result}), media_type="application/json")
+router.include_router(webhooks.router)
 
 
 @router.get("")
 async def about(service: ServiceDep) -> Response:
     """Identify the sandbox, and the version of the service it imitates."""
-    return _result({"sandbox": True, "version": ".".join(str(part) for part in service.version)})
+    return control_result({"sandbox": True, "version": ".".join(str(part) for part in service.version)})
 
 
 @router.post("/reset")
 async def reset(service: ServiceDep) -> Response:
     """Reset everything but the main token and the super-administrators' keys."""
     service.reset()
-    return _result()
+    return control_result()
 
 
 @router.put("/health")
 async def set_health(service: ServiceDep, body: HealthEntries) -> Response:
     """Set the health entries."""
     service.health.set(body.entries)
-    return _result()
+    return control_result()
 
 
 @router.put("/health/response")
 async def set_health_response(service: ServiceDep, body: HealthResponse) -> Response:
     """Set the whole response to the health listing."""
     service.health.set_response(body.response)
-    return _result()
+    return control_result()
 
 
 @router.patch("/health")
 async def update_health(service: ServiceDep, body: HealthUpdate) -> Response:
     """Change health entries."""
-    return _result(service.health.update(body.group, body.component, body.check, body.fields))
+    return control_result(service.health.update(body.group, body.component, body.check, body.fields))
 
 
 @router.put("/currencies")
 async def set_currencies(service: ServiceDep, body: Currencies) -> Response:
     """Set the active currencies."""
     service.whitelist.set_currencies(body.currencies)
-    return _result()
+    return control_result()
 
 
 @router.put("/version")
 async def set_version(service: ServiceDep, body: Version) -> Response:
     """Imitate another version of the service."""
     service.state.set_setting("version", body.version)
-    return _result()
+    return control_result()
 
 
 @router.post("/tokens")
 async def add_token(service: ServiceDep, body: NewToken) -> Response:
     """Add a token."""
-    return _result(service.tokens.add(**body.model_dump()))
+    return control_result(service.tokens.add(**body.model_dump()))
 
 
 @router.put("/token-lifetime")
 async def set_token_lifetime(service: ServiceDep, body: Seconds) -> Response:
     """Set the lifetime of tokens."""
     service.tokens.set_lifetime(body.seconds)
-    return _result()
+    return control_result()
 
 
 @router.put("/token-claims")
 async def set_token_claims(service: ServiceDep, body: TokenClaims) -> Response:
     """Set what tokens say about their time."""
     service.tokens.set_claims(**body.model_dump())
-    return _result()
+    return control_result()
 
 
 @router.post("/users")
 async def add_user(service: ServiceDep, body: NewUser) -> Response:
     """Add or replace a user."""
-    return _result(service.users.add(**body.model_dump()))
+    return control_result(service.users.add(**body.model_dump()))
 
 
 @router.delete("/users/{user_id}/tokens")
 async def revoke_tokens(service: ServiceDep, user_id: str) -> Response:
     """Revoke the tokens of a user."""
     service.tokens.revoke(user_id)
-    return _result()
+    return control_result()
 
 
 @router.post("/users/{user_id}/api-keys")
 async def add_api_key(service: ServiceDep, user_id: str) -> Response:
     """Add an API key."""
-    return _result(service.api_keys.add(service.users.require(user_id).id))
+    return control_result(service.api_keys.add(service.users.require(user_id).id))
 
 
 @router.put("/clock-offset")
 async def set_clock_offset(service: ServiceDep, body: Seconds) -> Response:
     """Set how far ahead the clock is that API keys are checked against."""
     service.api_keys.set_clock_offset(body.seconds)
-    return _result()
-
-
-@router.post("/webhooks")
-async def add_webhook(service: ServiceDep, body: AnyWebhook) -> Response:
-    """Add a webhook."""
-    return _result(service.webhooks.add(**body.model_dump()))
-
-
-@router.get("/webhooks")
-async def webhooks(service: ServiceDep) -> Response:
-    """List all webhooks."""
-    return _result(service.webhooks.list_all())
-
-
-@router.post("/webhook-calls")
-async def add_webhook_call(service: ServiceDep, body: AnyCall) -> Response:
-    """Add a call to a webhook."""
-    service.webhooks.add_call(body.tenant_id, body.call)
-    return _result()
+    return control_result()
 
 
 @router.put("/listings/{name}")
@@ -166,16 +142,16 @@ async def set_listing(
     listings = {
         "whitelist": service.whitelist.listing,
         "webhooks": service.webhooks.listing,
-        "webhook-calls": service.webhooks.calls_listing,
+        "webhook-calls": service.webhook_calls.listing,
     }
     listings[name].set(body)
-    return _result()
+    return control_result()
 
 
 @router.get("/whitelist-requests")
 async def whitelist_requests(service: ServiceDep) -> Response:
     """List all whitelisting requests."""
-    return _result(service.whitelist.list_all())
+    return control_result(service.whitelist.list_all())
 
 
 @router.post("/whitelist-requests")
@@ -191,14 +167,14 @@ async def add_whitelist_requests(service: ServiceDep, body: NewRequests) -> Resp
     )
     if body.signed:
         service.signers.sign(found)
-    return _result(found)
+    return control_result(found)
 
 
 @router.post("/whitelist-requests/sign")
 async def sign_whitelist_requests(service: ServiceDep, body: RequestIds) -> Response:
     """Sign whitelisting requests as users of the sandbox's own."""
     service.signers.sign(body.ids)
-    return _result()
+    return control_result()
 
 
 @router.put("/whitelist-requests/{request_id}")
@@ -214,118 +190,118 @@ async def change_whitelist_request(service: ServiceDep, request_id: str, body: W
         service.whitelist.set_metadata(request_id, body.metadata)
     if body.envelope is not None:
         service.whitelist.set_envelope(request_id, body.envelope)
-    return _result()
+    return control_result()
 
 
 @router.get("/attacks")
 async def attacks(service: ServiceDep) -> Response:
     """List the attacks there are."""
-    return _result(service.attacks.all())
+    return control_result(service.attacks.all())
 
 
 @router.put("/whitelist-requests/{request_id}/attack")
 async def attack(service: ServiceDep, request_id: str, body: OrderedAttack) -> Response:
     """Attack a whitelisting request, or stop that."""
     service.attacks.order(request_id, body.name)
-    return _result()
+    return control_result()
 
 
 @router.post("/approvers")
 async def add_approvers(service: ServiceDep, body: Names) -> Response:
     """Add approvers with keys, and require that they sign."""
-    return _result(service.approvers.add(body.names))
+    return control_result(service.approvers.add(body.names))
 
 
 @router.put("/approvers")
 async def set_approvers(service: ServiceDep, body: Approvers) -> Response:
     """Set who must sign the requests that are created from now on, if no rule is for their chain."""
     service.rules.set_approvers(body.model_dump()["parallel"])
-    return _result()
+    return control_result()
 
 
 @router.put("/rules")
 async def set_rules(service: ServiceDep, body: Rules) -> Response:
     """Set the rules for the requests that are created from now on."""
     service.rules.set_rules(body.model_dump()["rules"])
-    return _result()
+    return control_result()
 
 
 @router.put("/superadmins")
 async def set_superadmins(service: ServiceDep, body: Superadmins) -> Response:
     """Set the number of super-administrators, and how many of them must sign."""
     service.rules.set_superadmins(body.number, body.minimum)
-    return _result()
+    return control_result()
 
 
 @router.get("/pins")
 async def pins(service: ServiceDep) -> Response:
     """Return what a client pins to verify the rules."""
-    return _result(service.rules.pins())
+    return control_result(service.rules.pins())
 
 
 @router.put("/whitelist-behaviour")
 async def set_whitelist_behaviour(service: ServiceDep, body: Behaviour) -> Response:
     """Set how the service treats the requests that are created from now on."""
     service.whitelist.set_behaviour(body)
-    return _result()
+    return control_result()
 
 
 @router.put("/whitelist-network")
 async def set_network_is_hashed(service: ServiceDep, body: HashedNetwork) -> Response:
     """Set whether the network is part of the payload."""
     service.whitelist.set_network_is_hashed(body.is_hashed)
-    return _result()
+    return control_result()
 
 
 @router.put("/whitelist-status-words")
 async def set_status_words(service: ServiceDep, body: StatusWords) -> Response:
     """Set how status words are written."""
     service.whitelist.set_status_words(body.words)
-    return _result()
+    return control_result()
 
 
 @router.put("/max-signatures")
 async def set_max_signatures(service: ServiceDep, body: MaxSignatures) -> Response:
     """Set how many requests of an approval are signed."""
     service.whitelist.set_max_signatures(body.number)
-    return _result()
+    return control_result()
 
 
 @router.put("/whitelist-lag")
 async def set_whitelist_lag(service: ServiceDep, body: Seconds) -> Response:
     """Set how old whitelisting requests must be to be found."""
     service.whitelist.set_lag(body.seconds)
-    return _result()
+    return control_result()
 
 
 @router.get("/request-log")
 async def request_log(service: ServiceDep, method: str | None = None, path: str | None = None) -> Response:
     """List the requests that reached the service."""
-    return _result(service.request_log.list(method, path))
+    return control_result(service.request_log.list(method, path))
 
 
 @router.delete("/request-log")
 async def clear_request_log(service: ServiceDep) -> Response:
     """Delete the log of requests."""
     service.request_log.clear()
-    return _result()
+    return control_result()
 
 
 @router.post("/faults")
 async def add_fault(service: ServiceDep, fault: Fault) -> Response:
     """Add a fault."""
     service.faults.add(fault)
-    return _result()
+    return control_result()
 
 
 @router.get("/faults")
 async def faults(service: ServiceDep) -> Response:
     """List the faults that are not used up."""
-    return _result(service.faults.list())
+    return control_result(service.faults.list())
 
 
 @router.delete("/faults")
 async def clear_faults(service: ServiceDep) -> Response:
     """Delete all faults."""
     service.faults.clear()
-    return _result()
+    return control_result()

@@ -6,14 +6,16 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_roles
+from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_any_role, require_roles
 from airflow_custody.sandbox.responses import json_response
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.webhooks.store import MAX_PAGE_SIZE, NewStatus, NewWebhook, Paging
+from airflow_custody.sandbox.webhooks.paging import MAX_PAGE_SIZE, Paging
+from airflow_custody.sandbox.webhooks.store import NewStatus, NewWebhook
 
 router = APIRouter(prefix="/webhooks")
 
 Admin = Annotated[Caller, Depends(require_roles("Admin"))]
+Reader = Annotated[Caller, Depends(require_any_role("Admin", "AdminReadOnly"))]
 
 WebhookBody = Annotated[NewWebhook, Depends(read_body(NewWebhook))]
 StatusBody = Annotated[NewStatus, Depends(read_body(NewStatus))]
@@ -40,7 +42,7 @@ async def create(service: ServiceDep, caller: Admin, body: WebhookBody) -> Respo
 @router.get("")
 async def find(
     service: ServiceDep,
-    caller: Admin,
+    caller: Reader,
     page: Page,
     type: str | None = None,
     url: str | None = None,
@@ -61,18 +63,18 @@ async def find(
 @router.get("/calls")
 async def calls(
     service: ServiceDep,
-    caller: Admin,
+    caller: Reader,
     page: Page,
     webhook_id: Annotated[str | None, Query(alias="webhookID")] = None,
     event_id: Annotated[str | None, Query(alias="eventID")] = None,
     status: str | None = None,
     sort_order: SortOrder = "DESC",
 ) -> Response:
-    """List the calls to webhooks: those that a test has added, as the sandbox does not deliver events."""
+    """List the calls to webhooks: those that a test has ordered. The sandbox delivers none."""
     parameters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": sort_order}
-    known = service.webhooks.calls_listing.understood({**parameters, "cursor": page})
-    filters = {"webhookId": known.get("webhookID"), "eventId": known.get("eventID"), "status": known.get("status")}
-    found = service.webhooks.find_calls(
+    known = service.webhook_calls.listing.understood({**parameters, "cursor": page})
+    filters = {"webhook_id": known.get("webhookID"), "event_id": known.get("eventID"), "status": known.get("status")}
+    found = service.webhook_calls.find(
         caller,
         filters=filters,
         descending=known.get("sortOrder", "DESC") == "DESC",

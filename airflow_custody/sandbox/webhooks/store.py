@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import re
 import secrets
 import sqlite3
@@ -17,7 +14,8 @@ from airflow_custody.sandbox.errors import invalid, not_found
 from airflow_custody.sandbox.listings import Listing
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.wire import is_decimal, omit_empty, timestamp
+from airflow_custody.sandbox.webhooks.paging import Paging
+from airflow_custody.sandbox.wire import omit_empty, timestamp
 
 WebhookType = Literal[
     "requestStatus.updated",
@@ -25,9 +23,6 @@ WebhookType = Literal[
     "transactionInternal.received",
     "currencyStatus.updated",
 ]
-
-DEFAULT_PAGE_SIZE = 20
-MAX_PAGE_SIZE = 100
 
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 
@@ -37,7 +32,6 @@ CREATE TABLE IF NOT EXISTS webhooks (
     url TEXT NOT NULL, status TEXT NOT NULL, secret TEXT NOT NULL, timeout_until TEXT NOT NULL,
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL
 );
-CREATE TABLE IF NOT EXISTS webhook_calls (number INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, call TEXT NOT NULL);
 """
 
 
@@ -59,41 +53,13 @@ class NewStatus(BaseModel):
     status: Literal["enabled", "disabled"]
 
 
-class Paging(BaseModel):
-    """Which page of a listing to return."""
-
-    request: Literal["FIRST", "NEXT", "PREVIOUS", "LAST"] = "FIRST"
-    size: int = 0
-    current: str | None = None
-
-    def cut(self, rows: list[dict[str, Any]], listing: Listing) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """
-        Return the rows of the page, and its cursor.
-
-        The content of `currentPage` is an assumption: clients are not meant to read it.
-        """
-        rows = listing.arrange(rows, lambda row: str(row.get("id")))
-        total, size = len(rows), listing.page_size(self.size or DEFAULT_PAGE_SIZE)
-        if self.request == "FIRST":
-            start = 0
-        elif self.request == "LAST":
-            start = max(0, (total - 1) // size * size)
-        elif self.request == "NEXT":
-            start = _page_start(self.current) + size
-        else:
-            start = max(0, _page_start(self.current) - size)
-        cursor = omit_empty(currentPage=_page_name(start), hasPrevious=start > 0, hasNext=start + size < total)
-        return rows[start : start + size], cursor
-
-
 class WebhookStore:
     """The store of webhook configurations."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        #: How the listing of webhooks behaves, and the one of their calls.
+        #: How the listing behaves.
         self.listing = Listing(state, "webhooks")
-        self.calls_listing = Listing(state, "webhook-calls")
         state.create_tables(_TABLES)
 
     def create(self, caller: Caller, new: NewWebhook) -> dict[str, Any]:
@@ -152,23 +118,16 @@ class WebhookStore:
         found, cursor = paging.cut([_webhook(row) for row in rows], self.listing)
         return omit_empty(webhooks=found, cursor=cursor)
 
-    def add_call(self, tenant_id: str, call: dict[str, Any]) -> None:
-        """Add a call to a webhook, whatever its values."""
-        self._state.write("INSERT INTO webhook_calls VALUES (NULL, ?, ?)", tenant_id, json.dumps(call))
-
-    def find_calls(
-        self, caller: Caller, *, filters: dict[str, str | None], descending: bool, paging: Paging
-    ) -> dict[str, Any]:
-        """Return one page of the calls to webhooks of the caller's tenant, by age."""
-        rows = self._state.rows(
-            f"SELECT call FROM webhook_calls WHERE tenant_id = ? ORDER BY number {_direction(descending)}",
-            caller.tenant_id,
+    def change(self, webhook_id: str, *, status: str | None, timeout_until: str | None) -> dict[str, Any]:
+        """Change a webhook, whatever the values, and return it; what is None stays."""
+        changed = self._state.write(
+            "UPDATE webhooks SET status = coalesce(?, status), timeout_until = coalesce(?, timeout_until), "
+            "updated_at = ? WHERE id = ?",
+            *(status, timeout_until, timestamp(), webhook_id.lower()),
         )
-        calls = [json.loads(row["call"]) for row in rows]
-        given = {name: value for name, value in filters.items() if value is not None}
-        matching = [call for call in calls if given.items() <= {name: call.get(name) for name in given}.items()]
-        found, cursor = paging.cut(matching, self.calls_listing)
-        return omit_empty(calls=found, cursor=cursor)
+        if not changed:
+            raise not_found(f"webhook {webhook_id}")
+        return self._get(webhook_id.lower())
 
     def list_all(self) -> list[dict[str, Any]]:
         """Return the webhooks of all tenants."""
@@ -199,19 +158,3 @@ def _parse_uuid(text: str) -> str:
     if not _UUID.fullmatch(text.lower()):
         raise invalid(f"{text!r} is not a UUID")
     return text.lower()
-
-
-def _page_name(start: int) -> str:
-    return base64.urlsafe_b64encode(str(start).encode()).decode()
-
-
-def _page_start(page: str | None) -> int:
-    if page is None:
-        raise invalid("cursor.currentPage: Field required with NEXT and PREVIOUS")
-    try:
-        start = base64.urlsafe_b64decode(page).decode("ascii")
-    except (binascii.Error, ValueError):
-        start = ""
-    if not is_decimal(start) or len(start) > 12:
-        raise invalid("cursor.currentPage: not a page of this listing")
-    return int(start)

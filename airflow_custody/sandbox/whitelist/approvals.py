@@ -91,6 +91,12 @@ class Approvals:
         found = [row for row in rows if _may_sign(caller, row, signers[row["id"]], groups, include_signed)]
         return self._whitelist.page(found[search.offset : search.offset + search.page_size], len(found))
 
+    def count(self, caller: Caller) -> int:
+        """Return how many requests the caller may sign, without those that the caller has signed."""
+        rows = self._whitelist.rows(caller, self._whitelist.search(only_pending=True))
+        signers, groups = self._deletions.signers(rows), self._groups_of(caller)
+        return sum(_may_sign(caller, row, signers[row["id"]], groups, False) for row in rows)
+
     def _may_sign(self, caller: Caller, row: sqlite3.Row, include_signed: bool) -> bool:
         signers = self._deletions.signers([row])[row["id"]]
         return _may_sign(caller, row, signers, self._groups_of(caller), include_signed)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyConfigurationError, HealthCheck
-from airflow_custody.client.health.verdict import HealthCriteria, MissingName, judge, missing_names_error
+from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.health.verdict import MissingName, judge, missing_names_error
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 
@@ -155,9 +156,37 @@ def test_a_date_that_only_looks_readable_is_not_fresh() -> None:
 def test_the_oldest_update_is_the_oldest(moments: list[datetime], digits: int) -> None:
     texts = [f"{moment.isoformat(timespec='microseconds')}000"[: 20 + digits].rstrip(".") + "Z" for moment in moments]
     dates = [parse_timestamp(text) for text in texts]
-    garbage = [entry(lastUpdateDate=text) for text in ("", "0000-00-00T00:00:00Z", "yesterday")]
-    checks = [*garbage, *(entry(lastUpdateDate=text) for text in texts), *garbage]
+    checks = [entry(lastUpdateDate=text) for text in texts]
     assert judge(checks, HealthCriteria(), NOW).oldest_update == min(date for date in dates if date)
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "0000-00-00T00:00:00Z", "yesterday", "2001-01-01 00:00:00Z", "2026-13-01T00:00:00Z"]
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_oldest_update_is_not_known_if_one_check_does_not_say(text: str | None, is_first: bool) -> None:
+    checks = [entry(lastUpdateDate=text), entry(lastUpdateDate="2026-05-01T00:00:00Z")]
+    verdict = judge(checks if is_first else checks[::-1], HealthCriteria(), NOW)
+    assert verdict.oldest_update is None
+    assert verdict.to_json()["oldest_result_age_seconds"] is None
+    assert "oldest result: not known, as not all checks say readably when they last ran" in verdict.table()
+
+
+def test_a_word_is_the_same_only_with_the_letters_of_ascii() -> None:
+    criteria = HealthCriteria.of(healthy_statuses=["ok"])
+    assert judge([entry(status="OK", report=None)], criteria, NOW).healthy
+    assert not judge([entry(status="o\u212a", report=None)], criteria, NOW).healthy
+
+
+def test_a_group_that_could_not_be_read_is_not_passed_over() -> None:
+    checks = [entry(), HealthCheck({}, "hsm-2", is_readable=False)]
+    verdict = judge(checks, HealthCriteria(), NOW)
+    assert [str(each) for each in verdict.problems] == ["hsm-2: the group could not be read: it has no 'healthChecks'"]
+    assert verdict.groups["hsm-2"].unhealthy == 1
+    # It may hold any component and any check, but is no other group.
+    assert not judge(checks, HealthCriteria.of(checks=[str(checks[0].health_check)]), NOW).healthy
+    assert not judge(checks, HealthCriteria.of(components=[str(checks[0].component_name)]), NOW).healthy
+    assert judge(checks, HealthCriteria.of(groups=[checks[0].listed_under]), NOW).healthy
 
 
 NAMES = st.sampled_from(["hsm", "db", "c", "k", "x", "ETH", "BTC"])
@@ -185,7 +214,7 @@ def test_the_summary_never_contradicts_itself(checks: list[HealthCheck], criteri
     verdict = judge(checks, criteria, NOW)
     summary = verdict.summary()
     assert ("not healthy" in summary) is not verdict.healthy
-    assert ("none of them unhealthy" in summary) is verdict.healthy
+    assert ("the service is healthy: " in summary) is verdict.healthy
     numbers = re.findall(r"(\d+) of (\d+) checks? unhealthy", summary)
     if verdict.unhealthy:
         assert numbers == [(str(verdict.unhealthy), str(verdict.total))]

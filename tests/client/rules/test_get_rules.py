@@ -45,4 +45,4 @@ def test_a_service_that_does_not_offer_them(sandbox: Sandbox, client: CustodyCli
     with pytest.raises(CustodyNotFoundError) as caught:
         client.get_rules()
     assert caught.value.not_offered
-    assert "does not offer this operation" in str(caught.value)
+    assert "may not offer this operation" in str(caught.value)

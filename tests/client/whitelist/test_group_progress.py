@@ -43,7 +43,7 @@ def test_a_summary_counts_each_state_and_names_ten() -> None:
     assert group.summary().startswith("0 of 15 whitelisting requests are in effect (15 not looked up yet); not yet: 0")
     poll(group, "APPROVED", None, "odd", *["pending"] * 12)
     assert group.summary() == (
-        "1 of 15 whitelisting requests are in effect (12 pending approval, 1 not listed, 1 with a status that is not "
+        "1 of 15 whitelisting requests is in effect (12 pending approval, 1 not listed, 1 with a status that is not "
         "known); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4 more"
     )
     assert group.to_poll == [str(each) for each in range(1, 15)]
@@ -78,6 +78,10 @@ def test_what_was_in_effect_in_different_polls_is_confirmed() -> None:
     assert not group.is_done
     assert not group.confirm()
     assert group.to_poll == ["0"]
+    poll(group, "APPROVED", "APPROVED")
+    # At no poll both were.
+    assert not group.is_done
+    assert group.confirm()
     poll(group, "APPROVED", "APPROVED")
     assert group.is_done
 
@@ -123,22 +127,23 @@ def test_a_status_that_is_not_known_is_named_once() -> None:
     assert list(group.unknown_statuses()) == []
 
 
-@given(st.lists(st.lists(st.sampled_from(STATES), min_size=3, max_size=3), max_size=6))
-def test_it_is_done_only_when_each_was_in_effect_after_the_last_change(polls: list[list[str | None]]) -> None:
-    group, confirming, seen = group_of(3), False, set[int]()
+@given(st.lists(st.lists(st.sampled_from(["APPROVED", *STATES]), min_size=3, max_size=3), max_size=6))
+def test_it_is_done_only_when_one_poll_found_all_in_effect(polls: list[list[str | None]]) -> None:
+    group, seen = group_of(3), dict[int, int]()
     for number, statuses in enumerate(polls):
         poll(group, *statuses)
         if group.failure():
             assert "rejected" in statuses
             return
-        seen |= {each for each in range(3) if statuses[each] == "APPROVED"}
-        in_one_poll = number == 0 and len(seen) == 3
-        assert group.is_done is (len(seen) == 3 and (in_one_poll or confirming))
+        for each in range(3):
+            if statuses[each] == "APPROVED":
+                seen.setdefault(each, number)
+        assert group.is_done is (list(seen.values()) == [number] * 3)
         if group.is_done:
             return
         assert group.confirm() is (len(seen) == 3)
         if len(seen) == 3:
-            confirming, seen = True, set()
+            seen = {}
 
 
 @pytest.mark.parametrize("number", [1, 5000])

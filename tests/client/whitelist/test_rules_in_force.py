@@ -76,11 +76,13 @@ def test_they_are_got_once_for_all_that_is_approved(service: Service, caplog: py
     assert service.asked == 1
     bob = re.escape(service.bob.person.external_id)
     assert len(re.findall(rf"Verified signatures that it has: {bob}; rules [0-9a-f]{{12}}, of 20", caplog.text)) == 2
-    # Not at all for what nobody has signed.
+    # Also for what nobody has signed.
     service.ann.create("c")
     service.sandbox.control.clear_request_log()
+    caplog.clear()
     assert service.ann.approve(list(service.ann.expected)[-1]) == 1
-    assert service.asked == 0
+    assert service.asked == 1
+    assert re.search(r"Verified signatures that it has: none; rules [0-9a-f]{12}, of 20", caplog.text)
 
 
 FAULTS: list[Any] = [
@@ -89,6 +91,29 @@ FAULTS: list[Any] = [
     ({"status": 200, "body": {"result": {"rulesContainer": "AAAA", "rulesSignatures": []}}}, "0 of the 2 pinned keys"),
     ({"status": 200, "body": {"result": {"rulesContainer": 5, "rulesSignatures": "x"}}}, "missing"),
 ]
+
+
+@pytest.mark.parametrize(("fault", "why"), FAULTS, ids=lambda each: str(each)[:40])
+def test_without_them_nobody_signs_first(service: Service, fault: dict[str, Any], why: str) -> None:
+    number = service.ann.create("a")
+    service.sandbox.control.clear_request_log()
+    service.sandbox.control.add_fault("status", **RULES, times=None, **fault)
+    service.ann.signer = NoSigner()
+    match = rf"{number} is not verified: it is shown without rules, and .*{why}.*; nothing was signed[.] Without rules"
+    with pytest.raises(CustodyVerificationError, match=match) as caught:
+        service.ann.approve()
+    assert not caught.value.retryable
+    assert service.asked == 1
+    # What is only listed, and not relied on, needs none.
+    assert [each.state for each in service.plan("a")] == ["pending"]
+
+
+@pytest.mark.parametrize("half", [{"rulesSignatures": "AAAA"}, {"rulesContainer": "", "rulesSignatures": "AAAA"}])
+def test_half_of_the_rules_is_none(service: Service, half: dict[str, Any]) -> None:
+    service.sandbox.control.set_whitelist_envelope(service.ann.create("a"), **half)
+    service.ann.signer = NoSigner()
+    with pytest.raises(CustodyVerificationError, match="are missing; nothing was signed"):
+        service.ann.approve()
 
 
 @pytest.mark.parametrize(("fault", "why"), FAULTS, ids=lambda each: str(each)[:40])

@@ -26,6 +26,8 @@ from airflow_custody.client.whitelist.progress import (
     LagJudge,
     ListedRequest,
     Progress,
+    doubts_from_json,
+    doubts_to_json,
     judge_progress,
     verified_facts,
 )
@@ -69,7 +71,7 @@ def test_only_what_would_be_in_effect_is_unverified(status: str, settled: bool, 
 
 
 def test_an_unverified_request_fails_in_a_second_poll() -> None:
-    clock = iter([0, 4.9, 5, 6, 7, 12])
+    clock = iter([0, 4.9, 5, 6, 7, 8])
     lag = LagJudge(clock=lambda: next(clock))
     progress = judge_progress(unverified(), **WORDS)
     found = [lag.judge(progress) for _ in range(3)]
@@ -84,30 +86,35 @@ def test_an_unverified_request_fails_in_a_second_poll() -> None:
     # Missing in between: that has a time of its own.
     assert lag.judge(Progress("missing", None, 0)).patience == 30
     assert lag.judge(progress).ended
-    # Pending in between: from the beginning.
+    # Pending in between, or a failed poll: it has not been verified.
     lag.judge(Progress("pending", None, 0))
-    assert lag.doubt is None
-    assert not lag.judge(progress).ended
+    lag.reset()
     assert lag.doubt is progress
+    assert lag.judge(progress).ended
+    # Verified in between: from the beginning.
+    lag.judge(Progress("effective", None, 0))
+    assert lag.doubt is None
     assert isinstance(Progress("rejected", "rejected", 0).failure("7"), CustodyConflictError)
 
 
-@given(st.lists(st.sampled_from(["unverified", "missing", "pending", "reset"]), max_size=12), st.integers(1, 9))
+STATES = ["unverified", "missing", "pending", "unknown", "effective", "reset"]
+
+
+@given(st.lists(st.sampled_from(STATES), max_size=12), st.integers(1, 9))
 def test_one_poll_never_decides(states: list[Any], step: int) -> None:
     now = 0
     lag, since = LagJudge(6, 3, clock=lambda: now), dict[str, int]()
     for state in states:
         now += step
+        if state != "missing":
+            # It is listed, or nobody knows.
+            since.pop("missing", None)
         if state == "reset":
             lag.reset()
-            since.clear()
             continue
         found = lag.judge(Progress(state, "approved", 0))
-        if state == "pending":
+        if state == "effective":
             since.clear()
-        if state == "unverified":
-            # It is listed.
-            since.pop("missing", None)
         waited = now - since.setdefault(state, now)
         limit = {"missing": 6, "unverified": 3}.get(state)
         assert found.ended is (limit is not None and waited > 0 and waited >= limit)
@@ -119,7 +126,7 @@ def test_what_is_verified_is_plain_json() -> None:
     progress = judge_progress(ListedRequest(envelope(), True, verified=address()), **WORDS)
     assert progress.summary("7") == (
         "whitelisting request 7 is in effect (status approved, 0 signatures), verified: signed by alice, bob under "
-        "rules of 2026-01-01T00:00:00+00:00"
+        "rules of 2026-01-01 00:00:00 UTC"
     )
     found = progress.to_json("7")
     assert json.loads(json.dumps(found)) == found
@@ -166,7 +173,7 @@ def test_a_group_names_what_is_unverified_before_what_was_rejected() -> None:
         "; 1 of 4 whitelisting requests will not take effect: whitelisting request 2 was rejected (status rejected, "
         "0 signatures)"
     )
-    assert "1 of 4 whitelisting requests are in effect, 1 verified (2 not verified)" in group.summary()
+    assert "1 of 4 whitelisting requests is in effect, 1 verified (2 not verified)" in group.summary()
 
 
 def test_a_group_counts_what_is_verified_and_names_equal_texts() -> None:
@@ -177,6 +184,45 @@ def test_a_group_counts_what_is_verified_and_names_equal_texts() -> None:
         "whitelisting requests 0, 2 have the same signed text: signatures do not show that each of them exists"
     ]
     assert list(group_of(*rows[:2]).same_texts()) == []
+
+
+def poll(group: GroupProgress, *listed: ListedRequest) -> None:
+    group.begin_poll()
+    group.update({each: group.judge(listed[int(each)]) for each in group.to_poll})
+
+
+@pytest.mark.parametrize("other", [ListedRequest(envelope(), False), ListedRequest(envelope("odd"), True)])
+def test_requests_of_a_group_that_swap_are_in_doubt_until_each_is_verified(other: ListedRequest) -> None:
+    now = 0.0
+    good = ListedRequest(envelope(), True, verified=address())
+    group = GroupProgress(["0", "1"], **WORDS, unverified_after=5, clock=lambda: now)
+    poll(group, unverified(), other)
+    poll(group, other, other)
+    assert group.lagging == []
+    assert group.doubted == ["0"]
+    poll(group, other, unverified())
+    assert group.failure() is None
+    assert group.doubts().keys() == {"0", "1"}
+    now = 4
+    poll(group, good, other)
+    assert group.doubted == ["1"]
+    group.confirm_doubts()
+    assert group.failure() is None
+    now = 5
+    group.confirm_doubts()
+    assert isinstance(group.failure(), CustodyVerificationError)
+
+
+def test_doubts_cross_a_process_border_and_name_ten() -> None:
+    progress = judge_progress(unverified(), **WORDS)
+    doubts = doubts_from_json(json.loads(json.dumps(doubts_to_json({str(each): progress for each in range(12)}))))
+    assert str(doubts["9"].failure("9")) == str(progress.failure("9"))
+    assert "status not given, 0 signatures), but when that was seen first" in str(doubts["11"].failure("11"))
+    group = GroupProgress([str(each) for each in range(12)], **WORDS, unverified_after=5)
+    group.take_over(doubts)
+    poll(group, *[ListedRequest(envelope(), False)] * 12)
+    assert group.failure() is None
+    assert str(group.doubt()).startswith("12 of 12 whitelisting requests are not verified: whitelisting request 0 is")
 
 
 # --- what is expected ----------------------------------------------------------------------------------------------

@@ -1,0 +1,188 @@
+"""What happens at the custody service, as Airflow assets (Airflow 2: datasets)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.providers.common.compat.sdk import Asset
+
+from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.timestamps import parse_timestamp, unix_micros
+
+if TYPE_CHECKING:
+    from airflow_custody.client import CustodyClient
+
+#: How many of an asset's last events are fetched, one try after the other, to find a task's last one.
+_EVENTS = (1, 25, 500)
+#: How much later than one with a later time an event may appear: the time is that of its creation, not of the commit.
+_EVENT_OVERLAP = timedelta(minutes=1)
+
+
+def webhook_calls_asset(custody_conn_id: str = "custody_default") -> Asset:
+    """
+    Return the asset whose events are a service's webhook calls.
+
+    It is the default of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator`; a DAG that is
+    scheduled on it runs when that operator has found new calls.
+
+    :param custody_conn_id: id of the Airflow connection; no template, since assets are known before any task runs.
+    :return: the asset ``custody://webhook-calls/<connection id>``.
+    :raises ValueError: if the id is a template, or no text.
+    """
+    if not is_plain_conn_id(custody_conn_id):
+        raise ValueError("custody_conn_id must be the id of a connection, as text that is no template")
+    return Asset(uri=f"custody://webhook-calls/{quote(custody_conn_id, safe='')}")
+
+
+def is_plain_conn_id(custody_conn_id: object) -> bool:
+    """Tell whether the id of a connection is known before a task runs."""
+    is_text = isinstance(custody_conn_id, str) and bool(custody_conn_id.strip())
+    return is_text and "{{" not in str(custody_conn_id) and "{%" not in str(custody_conn_id)
+
+
+def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> list[Any]:
+    """
+    Return the last events of an inlet, the newest first, on every version of Airflow.
+
+    ``inlet_events[asset]`` alone fetches all events that the asset ever had on Airflow 3, even for the last one.
+
+    :param inlet_events: ``inlet_events`` of the task's context.
+    :param asset: one of the task's inlets.
+    :param limit: how many events, at most.
+    """
+    events = inlet_events[asset]
+    if hasattr(events, "ascending"):
+        return list(events.ascending(False).limit(limit))
+    return list(reversed(events[-limit:]))
+
+
+def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[str]) -> Any:
+    """
+    Return the last event of an inlet that a task has emitted and whose extra has these keys; None: there is none.
+
+    What somebody emits by hand, or a watcher, comes from no task.
+
+    :param inlet_events: ``inlet_events`` of the task's context.
+    :param asset: one of the task's inlets.
+    :param keys: the keys.
+    :raises CustodyConfigurationError: if it is buried under many other events.
+    """
+    for limit in _EVENTS:
+        events = latest_events(inlet_events, asset, limit)
+        for event in events:
+            if event.source_task_id and isinstance(event.extra, Mapping) and event.extra.keys() >= set(keys):
+                return event
+        if len(events) < limit:
+            return None
+    raise CustodyConfigurationError(
+        f"none of the last {_EVENTS[-1]} events of the asset {asset.uri!r} tells how far a task has come; nothing was "
+        "sent",
+        setting="asset",
+        advice="Something else emits events of this asset. Give this task an asset of its own.",
+    )
+
+
+class UnhandledEvents:
+    """
+    The events of an inlet that a task has not handled yet, the oldest first: iterate over it.
+
+    A DAG that is scheduled on an asset may get several events in one run, and none of those that came while it was
+    paused. So it keeps its place in an event of an asset of its own, which Airflow stores together with the task's
+    success: an outlet and inlet of the task, of no other task, with :attr:`place` as extra. Each event is handled at
+    least once, also one that appears within a minute after a later one, or has the same time.
+
+    Events are fetched in portions, so it does not matter how many there are.
+
+    :param inlet_events: ``inlet_events`` of the task's context.
+    :param asset: the asset whose events to handle.
+    :param handled: the task's own asset. Without an event of it, all events that ``asset`` ever had are to be handled.
+    :param portion: how many events are fetched at once. Default 100.
+    :raises CustodyConfigurationError: if the place is buried under other events of ``handled``.
+    """
+
+    def __init__(self, inlet_events: Mapping[Any, Any], asset: Asset, handled: Asset, *, portion: int = 100) -> None:
+        self._inlet_events = inlet_events
+        self._asset = asset
+        self._portion = portion
+        self._until: datetime | None = None
+        # When the last events were emitted that were handled, by their ids.
+        self._recent: dict[int, datetime] = {}
+        last = last_event(inlet_events, handled, ("until", "recent"))
+        if last is not None:
+            self._until = parse_timestamp(str(last.extra["until"]))
+        if last is not None and self._until is not None:
+            self._recent = dict.fromkeys(_listed(last.extra["recent"]), self._until)
+
+    def __iter__(self) -> Iterator[Any]:
+        start = None if self._until is None else self._until - _EVENT_OVERLAP
+        for event in _events_from(self._inlet_events, self._asset, start, self._portion):
+            if event.id in self._recent:
+                continue
+            yield event
+            self._recent[event.id] = event.timestamp
+            self._until = event.timestamp if self._until is None else max(self._until, event.timestamp)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The task's place, as the extra of its own event: after all events that were iterated over."""
+        if self._until is None:
+            return {}
+        first = self._until - _EVENT_OVERLAP
+        recent = sorted(number for number, at in self._recent.items() if at >= first)
+        return {"until": self._until.isoformat(), "recent": recent}
+
+
+def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
+    """
+    Return the webhook calls that an asset event holds, or whose ids it holds, as :meth:`WebhookCall.to_json` does.
+
+    :param event: an event of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator` or of a
+        watcher. One that somebody has emitted by hand may have no calls.
+    :param client: reads the calls of which the event has only the ids.
+    :return: the calls. One that the service no longer lists has an ``id``, and nothing else.
+    :raises CustodyError: if they cannot be read.
+    """
+    from airflow_custody.client.webhooks.journal import CallCursor
+
+    extra = event.extra if isinstance(event.extra, Mapping) else {}
+    payload = extra.get("payload")
+    data = payload if isinstance(payload, Mapping) else extra
+    call_ids = [str(each) for each in _listed(data.get("call_ids"))]
+    if not call_ids:
+        return [dict(each) for each in _listed(data.get("calls")) if isinstance(each, Mapping) and each.get("id")]
+    since = parse_timestamp(str(data.get("since")))
+    # As much of the journal as is needed: a call of these is not older.
+    known = None if since is None else CallCursor(unix_micros(since), {})
+    wanted = set(call_ids)
+    found = {call.id: call.to_json() for call in client.list_webhook_calls(after=known) if call.id in wanted}
+    return [found.get(each, {"id": each}) for each in call_ids]
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime | None, portion: int) -> Iterator[Any]:
+    """Yield the events from a time on, the oldest first, some of them more than once."""
+    events = inlet_events[asset]
+    if not hasattr(events, "after"):
+        # Airflow before 3.1: a sequence that fetches what is asked for.
+        first = 0 if start is None else bisect_left(events, start, key=lambda each: each.timestamp)
+        while page := list(events[first : first + portion]):
+            yield from page
+            first += len(page)
+        return
+    size = portion
+    while True:
+        events = inlet_events[asset].ascending(True).limit(size)
+        page = list(events if start is None else events.after(start.isoformat()))
+        yield from page
+        if len(page) < size:
+            return
+        # From there on again, which includes the time itself; more, if all of them have one time.
+        size = portion if start is None or page[-1].timestamp > start else 2 * size
+        start = page[-1].timestamp

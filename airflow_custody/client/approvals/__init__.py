@@ -1,0 +1,1 @@
+"""What is pending approval, of all kinds."""

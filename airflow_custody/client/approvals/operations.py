@@ -1,0 +1,52 @@
+"""The operation that counts what is pending approval."""
+
+from __future__ import annotations
+
+from airflow_custody.client.approvals.models import PendingApprovals, WirePendingApprovals
+from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
+from airflow_custody.client.http.service import ServiceOperations
+from airflow_custody.client.text import read_number
+
+GET_PENDING_APPROVALS = Operation(
+    "get pending approvals", "GET", "/statistics/for-approval", roles=("TPUser",), documented=False
+)
+
+# By their names on the wire.
+_COUNTS = {
+    "whitelistedAddressesCount": "whitelisted_addresses",
+    "whitelistedContractsCount": "whitelisted_contracts",
+    "requestsCount": "requests",
+    "accountChangesCount": "account_changes",
+    "contractCallsCount": "contract_calls",
+    "settlementsCount": "settlements",
+    "pledgesCount": "pledges",
+}
+
+
+class ApprovalOperations(ServiceOperations):
+    """The operations on what is pending approval, of all kinds."""
+
+    def get_pending_approvals(self) -> PendingApprovals:
+        """
+        Count what is pending approval by the client's user: ``GET /statistics/for-approval`` (undocumented).
+
+        It is asked for with the largest limit, 100. What the limit means for the counts is not published: one that
+        reaches it may stand for more, and :attr:`PendingApprovals.at_least` names it. The whitelisting requests
+        themselves are found by :meth:`find_whitelist_requests_for_approval`.
+
+        :return: the counts. What the service leaves out is 0.
+        :raises CustodyNotFoundError: if the service does not offer it.
+        :raises CustodyResponseError: if a count is no number.
+        """
+        reply = self._transport.call(GET_PENDING_APPROVALS, WirePendingApprovals, query={"limit": str(MAX_PAGE_SIZE)})
+        # Nothing at all is pending, or it is the response of something else.
+        reply.require_any_key(*_COUNTS)
+        counts: dict[str, int] = {}
+        for wire, name in _COUNTS.items():
+            text = str(reply.body.get(wire) or "0")
+            number = read_number(text, MAX_ID)
+            if number is None:
+                raise reply.unexpected(f"its {wire!r} is not a number")
+            counts[name] = number
+        return PendingApprovals(**counts, limit=MAX_PAGE_SIZE)

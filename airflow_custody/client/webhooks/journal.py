@@ -1,0 +1,379 @@
+"""The journal of webhook calls: which of them are known, and which are new. Pure, no I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.arguments import describe
+from airflow_custody.client.errors import CustodyError, CustodyRequestError
+from airflow_custody.client.text import read_number
+from airflow_custody.client.timestamps import unix_micros
+from airflow_custody.client.webhooks.models import WebhookCall
+
+if TYPE_CHECKING:
+    from airflow_custody.client.webhooks.results import Reading
+
+#: Seconds before the newest known call within which a call that appears late is still found.
+OVERLAP_SECONDS = 300
+#: Maximum number of calls that are remembered, and so the number up to which the overlap is whole. With those without
+#: a time stamp, a cursor has less than 64 KiB, which is what Airflow's state store accepts from its API.
+MAX_REMEMBERED = 5_000
+#: Maximum number of calls without a readable time stamp that are remembered.
+MAX_UNDATED = 1_000
+#: What two clocks may differ, in seconds.
+CLOCK_DIFFERENCE_SECONDS = 300
+#: What two readings of how far the service's clock is ahead may differ, in seconds: responses take their time, and
+#: readings may be by several machines.
+CLOCK_JITTER_SECONDS = 120
+
+MICROSECONDS = 1_000_000
+_VERSION = 1
+_OVERLAP = OVERLAP_SECONDS * MICROSECONDS
+# The last second of the year 9999: no date is later.
+MAX_SECONDS = 253_402_300_799
+# More than any cursor holds: calls of one second are all remembered.
+_MAX_STORED = 1_000_000
+# 48 bits: among the calls of one second, or those without a time stamp, no two are equal.
+_DIGEST_BYTES = 6
+
+
+def created_micros(call: WebhookCall) -> int | None:
+    """Return the Unix time in microseconds when a call was created; None: it is not known."""
+    return None if call.created_at is None else unix_micros(call.created_at)
+
+
+def digest_of(call_id: str) -> int:
+    """Return what a call's id is remembered by: 48 bits of its hash."""
+    return int.from_bytes(hashlib.sha256(call_id.encode(errors="replace")).digest()[:_DIGEST_BYTES], "big")
+
+
+def whole_second(micros: int) -> int:
+    """Return the beginning of the second that a time in microseconds is in, in microseconds."""
+    return micros - micros % MICROSECONDS
+
+
+@dataclass(frozen=True)
+class CallCursor:
+    """
+    What is known of the journal: every call created before ``floor``, and of the later ones those in ``recent``.
+
+    The floor stays :data:`OVERLAP_SECONDS` behind the newest known call, and behind the clock, so that a call that is
+    listed later than one that was created after it is found. One that is listed even later is not. Where more than
+    :data:`MAX_REMEMBERED` calls were created within that time, the floor is closer, but never within a second; then
+    :attr:`warning` says so.
+
+    :param floor: Unix time in microseconds, by the service's clock.
+    :param recent: in which second the known calls from ``floor`` on were created, in microseconds, by the digests of
+        their ids.
+    :param undated: digests of the ids of the last known calls that have no readable time stamp, the last one last.
+    :param newest: when the newest known call was created, in microseconds; or when the service's clock was set back, if
+        that is earlier. Default: as ``recent`` says.
+    :param read_at: Unix time in seconds of the last reading, by the later one of this machine's clock and the
+        service's; None: there was none.
+    :param complete_at: the same of the last reading that held no call back, or when the oldest call was created that
+        is held back, if that is earlier: what is not known is not older. None: there was no such reading.
+    :param ahead: by how many seconds the service's clock was ahead of this machine's then; None: not known.
+    :param kept_for: age in seconds of the oldest call that the last reading met that met any: so long calls were kept.
+    :param kept_rows: how many calls the last reading met on its first page: so many were kept. 0: there was none.
+    :param is_cut: whether the floor is closer because more calls were created than are remembered.
+    :param gap_reported: whether it was said that the newest known call is not listed any more.
+    """
+
+    floor: int
+    recent: Mapping[int, int]
+    undated: tuple[int, ...] = ()
+    newest: int | None = None
+    read_at: int | None = None
+    complete_at: int | None = None
+    ahead: int | None = None
+    kept_for: int = 0
+    kept_rows: int = 0
+    is_cut: bool = False
+    gap_reported: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Whole seconds, as in ``recent``.
+        object.__setattr__(self, "floor", whole_second(self.floor))
+        if self.newest is None and self.recent:
+            object.__setattr__(self, "newest", max(self.recent.values()))
+
+    @property
+    def warning(self) -> str:
+        """In words, that the overlap is shorter than :data:`OVERLAP_SECONDS`; empty: it is not."""
+        if not self.is_cut or self.newest is None:
+            return ""
+        seconds = max(0, self.newest - self.floor) / MICROSECONDS
+        return (
+            f"more than {MAX_REMEMBERED} webhook calls were created within {OVERLAP_SECONDS} s: one that is listed "
+            f"more than {seconds:.0f} s after one that was created later is not found"
+        )
+
+    @cached_property
+    def _undated(self) -> frozenset[int]:
+        return frozenset(self.undated)
+
+    def knows(self, call: WebhookCall) -> bool:
+        """Tell whether a call is remembered; one with a known id and another time stamp is another call."""
+        return self.knows_id(call.id, created_micros(call))
+
+    def knows_id(self, call_id: str, created: int | None) -> bool:
+        """Tell whether the call with an id and a time of creation, in microseconds, is remembered."""
+        return self.knows_digest(digest_of(call_id), created)
+
+    def knows_digest(self, digest: int, created: int | None) -> bool:
+        """Tell whether the call is remembered whose id has a digest; see :meth:`knows_id`."""
+        if digest in self._undated:
+            return True
+        known = self.recent.get(digest)
+        return known is not None and (created is None or known == whole_second(created))
+
+    def is_new(self, call: WebhookCall) -> bool:
+        """Tell whether a call is not known yet."""
+        created = created_micros(call)
+        return (created is None or created >= self.floor) and not self.knows(call)
+
+    def covers(self, other: CallCursor) -> bool:
+        """Tell whether all that another cursor knows is known here, too."""
+        return (
+            other.floor <= self.floor
+            and all(second < self.floor or self.recent.get(each) == second for each, second in other.recent.items())
+            and set(other.undated) <= set(self.undated)
+        )
+
+    def judges_like(self, other: CallCursor) -> bool:
+        """Tell whether what is missing is judged alike with another cursor, if both know the same calls."""
+        return all(
+            getattr(self, name) == getattr(other, name)
+            for name in ("newest", "complete_at", "ahead", "kept_for", "kept_rows", "gap_reported")
+        )
+
+    def floor_below(self, newest: int) -> int:
+        """Return the floor that belongs to a newest call, in microseconds, if all from there on are remembered."""
+        # By the service's clock: a newest call that is later may be from before it was set back.
+        now = newest if self.read_at is None else (self.read_at + min(0, self.ahead or 0)) * MICROSECONDS
+        return max(self.floor, whole_second(max(0, min(newest, now) - _OVERLAP)))
+
+    def set_back(self, ahead: float | None) -> CallCursor:
+        """
+        Return the cursor for a service whose clock was set back: what it wrote since then is not below the floor.
+
+        What the clock was set back by adds up, as the floor does not follow it down; but not while the floor is closer.
+
+        :param ahead: by how many seconds the service's clock is ahead of this machine's now; None: not known.
+        """
+        if ahead is None or self.ahead is None or self.read_at is None:
+            return self
+        # When the last reading was, by the clock that it has now.
+        read_at = max(0, (self.read_at - max(0, self.ahead) + math.floor(ahead)) * MICROSECONDS)
+        floor = max(0, read_at - _OVERLAP)
+        back = (self.ahead - ahead) * MICROSECONDS if self.is_cut else self.floor - floor
+        if back <= CLOCK_JITTER_SECONDS * MICROSECONDS:
+            return self
+        newest = None if self.newest is None else min(self.newest, read_at)
+        return replace(self, floor=min(self.floor, floor), newest=newest)
+
+    def believed(self, latest: int) -> CallCursor:
+        """
+        Return the cursor without time stamps that cannot be: their calls are remembered by their ids alone.
+
+        :param latest: Unix time in microseconds: a later one cannot be. If the floor is later, it becomes a time
+            before: what was read from there on is not known.
+        """
+        if self.floor <= latest and max(self.recent.values(), default=0) <= latest:
+            return self
+        # Of those of the last second, some may be later.
+        last = whole_second(latest)
+        recent = {each: second for each, second in self.recent.items() if second < last and self.floor <= latest}
+        others = [each for each, _ in sorted(self.recent.items(), key=_by_time) if each not in recent]
+        floor = self.floor
+        if floor > latest:
+            floor = whole_second(max(0, latest - CLOCK_DIFFERENCE_SECONDS * MICROSECONDS - _OVERLAP))
+        undated = (*self.undated, *others)[-MAX_UNDATED:]
+        return replace(self, floor=floor, recent=recent, undated=undated, newest=None, is_cut=False)
+
+    def after(self, calls: Iterable[WebhookCall], *, not_beyond: int | None = None) -> CallCursor:
+        """
+        Return the cursor that knows these calls as well.
+
+        :param calls: calls that were listed together, such as :attr:`NewCalls.calls` or the first ones of them.
+        :param not_beyond: Unix time in microseconds; the floor stays at or below it, as the calls from there on are not
+            known. Default: no such bound.
+        """
+        recent, undated, newest = dict(self.recent), dict.fromkeys(self.undated), self.newest
+        for call in calls:
+            created, digest = created_micros(call), digest_of(call.id)
+            if created is None:
+                undated[digest] = None
+            else:
+                undated.pop(digest, None)
+                recent[digest] = whole_second(created)
+                newest = created if newest is None else max(newest, created)
+        floor = self.floor if newest is None else self.floor_below(newest)
+        seconds = sorted((each for each in recent.values() if each >= floor), reverse=True)
+        is_cut = self.is_cut and newest is not None and floor > newest - _OVERLAP
+        if len(seconds) > MAX_REMEMBERED:
+            # The first that is too much, and all of its second: unless the newest is of the same.
+            floor, is_cut = min(seconds[MAX_REMEMBERED] + MICROSECONDS, seconds[0]), True
+        if not_beyond is not None:
+            floor = max(self.floor, min(floor, whole_second(not_beyond)))
+        kept = {each: second for each, second in recent.items() if second >= floor}
+        last = tuple(undated)[-MAX_UNDATED:]
+        return replace(self, floor=floor, recent=kept, undated=last, newest=newest, is_cut=is_cut)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cursor as plain JSON data."""
+        by_second = groupby(sorted(self.recent.items(), key=_by_time), key=lambda item: item[1])
+        data: dict[str, Any] = {
+            "version": _VERSION,
+            "floor": self.floor,
+            # Compact: it is stored with each event. By their second, counted from the floor's.
+            "recent": {
+                str((second - self.floor) // MICROSECONDS): _write_digests(each for each, _ in items)
+                for second, items in by_second
+            },
+        }
+        others = {
+            "undated": _write_digests(self.undated),
+            "newest": self.newest,
+            "read_at": self.read_at,
+            "complete_at": self.complete_at,
+            "ahead": self.ahead,
+            "kept_for": self.kept_for,
+            "kept_rows": self.kept_rows,
+            "is_cut": self.is_cut,
+            "gap_reported": self.gap_reported,
+        }
+        return {**data, **{name: value for name, value in others.items() if value or (name == "ahead" and value == 0)}}
+
+    @classmethod
+    def from_json(cls, data: object) -> CallCursor:
+        """
+        Return the cursor that :meth:`to_json` returned.
+
+        :raises CustodyRequestError: if it is none, or of a later version.
+        """
+        if not isinstance(data, Mapping) or not _is_number(data.get("version"), 2**31):
+            raise _refused(f"it must be a mapping with a 'version', not {describe(data)}")
+        if data["version"] != _VERSION:
+            raise _refused(
+                f"its version is {data['version']}, and this version of the package reads {_VERSION}",
+                "Use the version of the package that wrote it, or a later one. ",
+            )
+        floor: Any = data.get("floor")
+        if not _is_number(floor, MAX_SECONDS * MICROSECONDS):
+            raise _refused("its 'floor' is no time in microseconds")
+        try:
+            undated = _read_digests(data.get("undated", ""))
+            recent = _read_recent(data.get("recent"), whole_second(floor))
+        except ValueError:
+            raise _refused("its 'recent' or 'undated' does not hold digests of ids") from None
+        newest, read_at, complete_at = data.get("newest"), data.get("read_at"), data.get("complete_at")
+        ahead, kept_for, kept_rows = data.get("ahead"), data.get("kept_for", 0), data.get("kept_rows", 0)
+        if not (
+            (newest is None or _is_number(newest, MAX_SECONDS * MICROSECONDS))
+            and all(each is None or _is_number(each, MAX_SECONDS) for each in (read_at, complete_at))
+            and (ahead is None or _is_number(ahead, MAX_SECONDS, -MAX_SECONDS))
+            and _is_number(kept_for, MAX_SECONDS)
+            and _is_number(kept_rows, _MAX_STORED)
+        ):
+            raise _refused(
+                "its 'newest', 'read_at', 'complete_at', 'ahead', 'kept_for' or 'kept_rows' is not what it must be"
+            )
+        return cls(
+            floor=floor,
+            recent=recent,
+            undated=undated[-MAX_UNDATED:],
+            newest=newest if recent else None,
+            read_at=read_at,
+            complete_at=complete_at,
+            ahead=ahead,
+            kept_for=kept_for,
+            kept_rows=kept_rows,
+            is_cut=data.get("is_cut") is True,
+            gap_reported=data.get("gap_reported") is True,
+        )
+
+
+@dataclass(frozen=True)
+class NewCalls:
+    """
+    What is new in the journal.
+
+    :param calls: the calls, in the order in which they were created.
+    :param cursor: what is known now.
+    :param late: ids of calls that were created before one that was known already, and appeared after it.
+    :param more: whether there are more new calls than were asked for.
+    :param gap: in words, why calls may have been lost between what was known and these; empty: none were.
+    :param known: the cursor from which they are new: the one that was given, or what was believed of it, as the
+        service's clock may have been set back. None: there was none.
+    :param reading: the reading that found them: what else is to be seen in it. None: it is not kept.
+    """
+
+    calls: tuple[WebhookCall, ...]
+    cursor: CallCursor
+    late: frozenset[str] = frozenset()
+    more: bool = False
+    gap: str = ""
+    known: CallCursor | None = None
+    reading: Reading | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def warning(self) -> str:
+        """In words, what to log: that calls which appear late may not be found, as so many come; empty: nothing."""
+        return self.cursor.warning
+
+
+def _by_time(item: tuple[int, int]) -> tuple[int, int]:
+    return item[1], item[0]
+
+
+def _write_digests(digests: Iterable[int]) -> str:
+    return base64.b64encode(b"".join(each.to_bytes(_DIGEST_BYTES, "big") for each in digests)).decode()
+
+
+def _read_digests(text: object) -> tuple[int, ...]:
+    """Return digests; raises ValueError if there are none in the text, or too many."""
+    if not isinstance(text, str):
+        raise ValueError("no text")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError("no base64") from error
+    if len(data) % _DIGEST_BYTES or len(data) > _MAX_STORED * _DIGEST_BYTES:
+        raise ValueError("no digests")
+    return tuple(int.from_bytes(data[at : at + _DIGEST_BYTES], "big") for at in range(0, len(data), _DIGEST_BYTES))
+
+
+def _read_recent(data: object, first: int) -> dict[int, int]:
+    """Return the seconds by the digests; raises ValueError as :func:`_read_digests` does."""
+    if not isinstance(data, Mapping):
+        raise ValueError("no mapping")
+    recent: dict[int, int] = {}
+    for name, text in data.items():
+        after = read_number(name, MAX_SECONDS) if isinstance(name, str) else None
+        if after is None:
+            raise ValueError("no number of seconds")
+        recent.update(dict.fromkeys(_read_digests(text), first + after * MICROSECONDS))
+        if len(recent) > _MAX_STORED:
+            raise ValueError("too many")
+    return recent
+
+
+def _is_number(value: object, maximum: int, minimum: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
+
+
+def _refused(why: str, advice: str = "") -> CustodyError:
+    return CustodyRequestError(
+        f"the cursor cannot be used: {why}; nothing was sent",
+        setting="cursor",
+        advice=f"{advice}Without a cursor, reading starts anew: from now, or from the beginning.",
+    )

@@ -1,0 +1,7 @@
+"""What a person sees of a custody service at a glance: read from it in one go, for the page and the command line."""
+
+from airflow_custody.overview.budget import for_people
+from airflow_custody.overview.read import DEFAULT_DEADLINE, read_overview
+from airflow_custody.overview.request import read_request, read_requests
+
+__all__ = ["DEFAULT_DEADLINE", "for_people", "read_overview", "read_request", "read_requests"]

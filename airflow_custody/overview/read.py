@@ -1,0 +1,277 @@
+"""Reading an overview: section by section, so that one that cannot be read hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.health.verdict import MAX_REASON, judge
+from airflow_custody.client.text import read_number, sanitize
+from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.webhooks.state import cooling_until, has_status
+from airflow_custody.client.webhooks.urls import without_secrets
+from airflow_custody.client.whitelist.listing import Listing, fetch_for_approval, fetch_listing
+from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.overview.budget import Budget
+from airflow_custody.overview.models import (
+    CheckRow,
+    GroupHealth,
+    HealthView,
+    JournalView,
+    Overview,
+    RequestRow,
+    RequestsView,
+    Section,
+    State,
+    WebhookRow,
+)
+from airflow_custody.overview.rows import MAX_TEXT, MAX_WORD, bound, make_row
+
+if TYPE_CHECKING:
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.client.health.models import HealthCheck
+    from airflow_custody.client.webhooks.models import WireWebhook
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.verification import Verifier
+
+#: Seconds for all of an overview.
+DEFAULT_DEADLINE = 30.0
+#: How many rows an overview has.
+MAX_CHECKS = 500
+MAX_PENDING = 200
+MAX_RECENT = 20
+MAX_UNKNOWN = 50
+MAX_WEBHOOKS = 200
+#: How many requests are read, in a call for each hundred.
+MAX_LISTED = 5_000
+_MAX_ROWS: dict[State, int] = {"pending": MAX_PENDING, "effective": MAX_RECENT, "unknown": MAX_UNKNOWN}
+_NEVER = datetime.max.replace(tzinfo=timezone.utc)
+_EVER = datetime.min.replace(tzinfo=timezone.utc)
+
+
+def read_overview(
+    client: CustodyClient, *, deadline: float = DEFAULT_DEADLINE, max_listed: int = MAX_LISTED
+) -> Overview:
+    """
+    Read what a person sees of a service at a glance, one section after another. It changes nothing.
+
+    A section that cannot be read has a ``problem``; nothing is raised. The signatures of all requests that are listed,
+    except for rejected ones, are verified if keys are pinned. What is shown of a request is the text that its hash
+    covers.
+
+    :param client: the client. Its time-out and its retries hold for each call: see
+        :func:`~airflow_custody.overview.budget.for_people`.
+    :param deadline: seconds for all of it. What has not begun by then is not read, and says so. Default 30.
+    :param max_listed: how many whitelisting requests are read, in a call for each hundred: the service cannot be asked
+        for those that are pending, or latest, only. Of a larger whitelist, only the pending ones are shown that the
+        client's user may approve, and the other sections of requests have a ``problem``. Default 5,000.
+    :return: the overview.
+    """
+    budget = Budget(deadline)
+    client = budget.client(client)
+    now = datetime.now(timezone.utc)
+    health = budget.section(lambda: _health(client.list_health_checks(), now))
+    requests = _requests(client, budget, max_listed)
+    approvals = budget.section(client.get_pending_approvals)
+    webhooks = budget.section(lambda: _webhooks(client.list_webhooks(), now))
+    left_out = (webhooks.value or ())[MAX_WEBHOOKS:]
+    return Overview(
+        read_at=now,
+        base_url=client.settings.base_url,
+        health=health,
+        pending=requests.pending,
+        recent=requests.recent,
+        unknown=requests.unknown,
+        rejected=requests.rejected,
+        approvals=approvals,
+        webhooks=replace(webhooks, value=webhooks.value[:MAX_WEBHOOKS]) if webhooks.value else webhooks,
+        more_webhooks=len(left_out),
+        more_faulty_webhooks=sum(each.is_faulty for each in left_out),
+        journal=budget.section(lambda: _journal(client)),
+    )
+
+
+# --- health ------------------------------------------------------------------------------------------------
+
+
+def _health(checks: list[HealthCheck], now: datetime) -> HealthView:
+    verdict = judge(checks, HealthCriteria(), now)
+    problems = {id(each.check): each.reason for each in verdict.problems if each.check is not None}
+    rows = [_check_row(each, problems.get(id(each), "")) for each in checks]
+    rows.sort(key=lambda row: (row.healthy, row.group, row.component, row.check))
+    groups = [GroupHealth(bound(name, MAX_WORD), each.total, each.unhealthy) for name, each in verdict.groups.items()]
+    groups.sort(key=lambda group: (group.unhealthy == 0, group.group))
+    return HealthView(
+        healthy=verdict.healthy,
+        summary=verdict.summary(),
+        checks=tuple(rows[:MAX_CHECKS]),
+        groups=tuple(groups[:MAX_CHECKS]),
+        problems=tuple(sanitize(each.reason, MAX_REASON) for each in verdict.problems if each.check is None),
+        total=verdict.total,
+        unhealthy=verdict.unhealthy,
+        oldest_at=verdict.oldest_update,
+    )
+
+
+def _check_row(check: HealthCheck, problem: str) -> CheckRow:
+    return CheckRow(
+        group=bound(check.listed_under, MAX_WORD),
+        component=bound(check.component_name, MAX_WORD),
+        check=bound(check.health_check, MAX_WORD),
+        healthy=not problem,
+        status=bound(check.status, MAX_WORD),
+        problem=sanitize(problem, MAX_REASON),
+        updated_at=check.last_update_date,
+    )
+
+
+# --- whitelisting requests ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Requests:
+    """The sections of an overview that are about requests."""
+
+    pending: Section[RequestsView]
+    recent: Section[RequestsView]
+    unknown: Section[RequestsView]
+    rejected: int | None = None
+
+
+def _requests(client: CustodyClient, budget: Budget, max_listed: int) -> _Requests:
+    """Return all that is listed, by state: it is of one listing."""
+    found = budget.section(lambda: _all(client, budget, max_listed))
+    if found.value is None:
+        failed: Section[RequestsView] = Section(
+            problem=found.problem, not_offered=found.not_offered, not_permitted=found.not_permitted
+        )
+        return _Requests(failed, failed, failed)
+    return found.value
+
+
+def _all(client: CustodyClient, budget: Budget, max_listed: int) -> _Requests:
+    total = client.count_whitelist_requests()
+    if total is not None and total > max_listed:
+        return _of_large(client, budget, total)
+    listing = fetch_listing(client, sleep=budget.sleep)
+    found: dict[str, list[WhitelistEnvelope]] = {"pending": [], "unchanged": [], "differs": [], "rejected": []}
+    for each in listing.envelopes:
+        found[listing.state_of(each, EFFECTIVE_STATUSES, REJECTED_STATUSES)].append(each)
+    view = partial(_view, listing=listing, check=budget.check)
+    return _Requests(
+        Section(view([*found["pending"], *listing.deletions], "pending")),
+        Section(view(found["unchanged"], "effective")),
+        Section(view(found["differs"], "unknown")),
+        rejected=len(found["rejected"]),
+    )
+
+
+def _of_large(client: CustodyClient, budget: Budget, listed: int) -> _Requests:
+    """Return what can be said without reading all of a large whitelist."""
+    too_many = f"The service lists {listed} requests, too many to read here"
+    unread: Section[RequestsView] = Section(problem=f"{too_many}. Use 'custody status --max-listed {listed}'.")
+
+    def pending() -> RequestsView:
+        listing = fetch_for_approval(client)
+        view = _view([*listing.envelopes, *listing.deletions], "pending", listing=listing, check=budget.check)
+        # How many others may approve is not known.
+        note = f"{too_many}: only those are shown that the connection's user may approve."
+        return replace(view, total=None, note=note, oldest_at=None)
+
+    return _Requests(budget.section(pending), unread, unread)
+
+
+def _view(
+    envelopes: Iterable[WhitelistEnvelope],
+    state: State,
+    *,
+    listing: Listing,
+    check: Callable[[], None],
+) -> RequestsView:
+    """
+    Return requests of one state: of all, those first that cannot be verified or read, whatever their dates say.
+
+    :param envelopes: the requests.
+    :param state: how far they have come.
+    :param listing: the listing that they are of.
+    :param check: raises an error if the time is over.
+    """
+    deleted = {each.id for each in listing.deletions}
+
+    def row_of(envelope: WhitelistEnvelope, with_paths: bool) -> RequestRow:
+        doubt = listing.doubt(envelope, EFFECTIVE_STATUSES, REJECTED_STATUSES) if state == "pending" else ""
+        verifier: Verifier | None = listing.verifier  # type: ignore[assignment]
+        is_deleted = envelope.id in deleted
+        return make_row(envelope, state, verifier, doubt=doubt, with_paths=with_paths, deletion_pending=is_deleted)
+
+    found = []
+    for envelope in sorted(envelopes, key=_age_order if state == "pending" else _last_change):
+        check()
+        found.append((row_of(envelope, False), envelope))
+    if state != "pending":
+        found.reverse()
+    found.sort(key=lambda each: (each[0].trust != "unverified", not each[0].is_faulty))
+    shown, others = found[: _MAX_ROWS[state]], found[_MAX_ROWS[state] :]
+    # When a deletion was asked for, no service says.
+    dates = [row.created_at for row, _ in found if not row.deletion_pending]
+    known = [each for each in dates if each is not None]
+    return RequestsView(
+        tuple(row_of(each, True) if state == "pending" else row for row, each in shown),
+        total=len(found),
+        more_faulty=sum(row.is_faulty for row, _ in others),
+        oldest_at=min(known) if known and len(known) == len(dates) else None,
+    )
+
+
+def _age_order(envelope: WhitelistEnvelope) -> tuple[datetime, int]:
+    return envelope.created_at or _NEVER, read_number(envelope.id, MAX_ID) or 0
+
+
+def _last_change(envelope: WhitelistEnvelope) -> tuple[datetime, int]:
+    dates = (parse_timestamp(trail.get("date")) for trail in envelope.trails)
+    return max(filter(None, dates), default=_EVER), read_number(envelope.id, MAX_ID) or 0
+
+
+# --- webhooks ----------------------------------------------------------------------------------------------
+
+
+def _webhooks(webhooks: Iterable[WireWebhook], now: datetime) -> tuple[WebhookRow, ...]:
+    """Return all webhooks: those that somebody may have disabled come after what is wrong, and before the others."""
+    rows = [_webhook_row(each, now) for each in webhooks]
+    return tuple(sorted(rows, key=lambda row: (not row.is_faulty, not row.problem, row.type, row.url)))
+
+
+def _webhook_row(webhook: WireWebhook, now: datetime) -> WebhookRow:
+    return WebhookRow(
+        id=bound(webhook["id"], MAX_WORD),
+        type=bound(webhook.get("type"), MAX_WORD),
+        url=bound(without_secrets(webhook.get("url")), MAX_TEXT),
+        status=bound(webhook.get("status"), MAX_WORD),
+        timeout_until=parse_timestamp(webhook.get("timeoutUntil")),
+        problem=_webhook_problem(webhook, now),
+        disabled=has_status(webhook, "disabled"),
+    )
+
+
+def _webhook_problem(webhook: WireWebhook, now: datetime) -> str:
+    if has_status(webhook, "disabled"):
+        return "It is disabled: nothing is delivered."
+    if until := cooling_until(webhook, now):
+        return f"It is cooling down until {until}, as deliveries failed."
+    if not webhook.get("status"):
+        return "The service does not say its status."
+    if has_status(webhook, "enabled"):
+        return ""
+    return f"Its status is {sanitize(webhook['status'], 60)!r}, which is not known."
+
+
+def _journal(client: CustodyClient) -> JournalView:
+    newest = client.get_newest_webhook_call()
+    if newest is None:
+        return JournalView()
+    return JournalView(newest_at=newest.created_at, newest_id=bound(newest.id, MAX_WORD))

@@ -1,0 +1,55 @@
+"""The links from a task to its whitelisting requests. Operators import them, so nothing heavy is imported here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
+from airflow.version import version
+
+from airflow_custody.plugin.paths import requests_path
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import TaskInstanceKey
+
+# Airflow has pages of plugins, and takes links from XCom, from there on.
+_HAS_PAGE = tuple(int(part) for part in version.split(".")[:2]) >= (3, 1)
+
+
+class CustodyRequestLink(BaseOperatorLink):
+    """
+    The link "Custody request" of a task: to the page of its whitelisting request, or of all of them.
+
+    Airflow asks for it in the worker when the task ends or is deferred, also when it fails, and keeps it as XCom.
+    """
+
+    name = "Custody request"
+
+    @property
+    def xcom_key(self) -> str:
+        """The XCom key under which Airflow keeps the link."""
+        return "_link_CustodyRequestLink"
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        """
+        Return the link.
+
+        :param operator: the task's operator, after it ran.
+        :param ti_key: not used.
+        :return: the URL; only its path where ``[api] base_url`` is not set. Empty if no request is known.
+        """
+        try:
+            request_ids = operator.linked_request_ids()
+        except Exception:
+            # It ended before its ids were checked. Airflow would log that as an error of its own.
+            return ""
+        conn_id = operator.custody_conn_id
+        if not isinstance(conn_id, str) or "{{" in conn_id:
+            # It was not rendered.
+            return ""
+        path = requests_path(conn_id, request_ids)
+        return f"{(conf.get('api', 'base_url', fallback='') or '').rstrip('/')}{path}" if path else ""
+
+
+#: The links of the operators and sensors that are about whitelisting requests; none where there is no page.
+REQUEST_LINKS: tuple[BaseOperatorLink, ...] = (CustodyRequestLink(),) if _HAS_PAGE else ()

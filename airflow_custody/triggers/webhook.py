@@ -1,0 +1,238 @@
+"""The trigger that tells assets of the calls that the service makes to webhooks."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Hashable, Iterable
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_custody.client.arguments import check_names, check_settings, check_text, describe, plain_names
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.triggers._base import _Connection, error_event
+
+try:
+    from airflow.triggers.base import BaseEventTrigger
+except ImportError:  # Airflow 2 has no event-driven scheduling.
+    from airflow.triggers.base import BaseTrigger as BaseEventTrigger  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow.triggers.base import TriggerEvent
+    from airflow.triggers.shared_stream import SharedStreamProducer
+
+    from airflow_custody.triggers._journal import SharedReading
+    from airflow_custody.triggers._watcher import CallWatcher
+
+#: Maximum number of seconds that one watcher holds up the acknowledgement of the others.
+MAX_PATIENCE = 30.0
+_FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses")
+
+
+class CustodyWebhookCallTrigger(BaseEventTrigger):
+    """
+    A trigger for an ``AssetWatcher``: it fires when the service has written new webhook calls. Airflow 3.3 or later.
+
+    It reads the journal of calls, ``GET /webhooks/calls``, and needs no open port. Each event holds at most 100 calls
+    or 64 KiB: ``{"count": 2, "calls": [...], "late_ids": [], "gap": "", "more": False}``. A call that is larger comes
+    as ``call_ids``. ``late_ids`` names calls that were created before one that was handed on earlier. ``gap`` says in
+    words why calls may have been removed from the journal unread, or are lost because the connection names another
+    service now; such an event may have no calls. Where only the base URL changed, and the last known call is listed
+    there, it goes on as before.
+
+    Every call is seen at least once, in the order in which they were created. How far a watcher has come is its cursor,
+    in the state store of the asset. It moves when Airflow has the events in its database. A triggerer that is killed
+    before that, and sometimes after, fires the same calls again: tell them apart by their ids. If a watcher's events
+    cannot be stored, the cursors of all watchers of the connection stay until they can.
+
+    All watchers of one connection and interval in a triggerer share one poll. One that starts later or has come less
+    far reads what it lacks, and fires at most 50 events at each poll. What fails is logged, polls become rarer until
+    the service responds again, and nothing is lost.
+
+    It fires nothing, and says in the triggerer's log what to do, where it has no cursor to go on from: Airflow keeps
+    state for a trigger of exactly one asset, so give each asset's watcher a ``cursor_name`` of its own, and so two
+    watchers of one asset; otherwise one would move past what the other has yet to fire. Within a triggerer the second
+    one waits until the first ends. A stored cursor that cannot be read is never replaced: delete the key
+    ``custody_webhook_calls:...`` in the asset's state store to start over. A task that defers to this trigger fails.
+
+    Where an Airflow cannot acknowledge events, the cursor is saved at the poll after. A triggerer whose database
+    stalls for longer than an interval and that is killed then may have lost the calls of that interval.
+
+    :param webhook_ids: only calls to these webhooks. None (default): to all.
+    :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. The webhook has a
+        type, not the call: they are looked up. A type that looks like a misspelt published one is warned of, and used
+        all the same. None (default): of all.
+    :param event_ids: only calls about these events. None (default): about all.
+    :param statuses: only calls with one of these statuses when they are read. A later change of status is no new call.
+        None (default): with any.
+    :param start: where to start when there is no cursor yet: ``"now"`` (default), when the journal can be
+        read for the first time, or ``"beginning"``.
+    :param with_payload: whether events hold the calls' payloads, which are then in Airflow's database, and in the
+        triggerer's log, to which Airflow writes every event. Default True.
+    :param poke_interval: seconds between two polls, or a timedelta. Default 30.
+    :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
+    :param cursor_name: name of the cursor. A watcher that takes another's place goes on from the cursor of the same
+        name, also with other filters. Default ``default``.
+    :raises ValueError: if an argument is of another type or value.
+    """
+
+    def __init__(
+        self,
+        *,
+        webhook_ids: Iterable[str] | None = None,
+        webhook_types: Iterable[str] | None = None,
+        event_ids: Iterable[str] | None = None,
+        statuses: Iterable[str] | None = None,
+        start: Literal["now", "beginning"] = "now",
+        with_payload: bool = True,
+        poke_interval: float | timedelta = 30.0,
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        cursor_name: str = "default",
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.webhook_ids = _names(webhook_ids)
+        self.webhook_types = _names(webhook_types)
+        self.event_ids = _names(event_ids)
+        self.statuses = _names(statuses)
+        self.start = start
+        self.with_payload = with_payload
+        self.poke_interval = poke_interval.total_seconds() if isinstance(poke_interval, timedelta) else poke_interval
+        self.custody_conn_id = custody_conn_id
+        self.cursor_name = cursor_name
+        # In the DAG file: nobody looks for it in the triggerer's log, and nothing here is rendered later.
+        self._check_arguments()
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments, all plain JSON data."""
+        return (
+            f"{CustodyWebhookCallTrigger.__module__}.{CustodyWebhookCallTrigger.__qualname__}",
+            {
+                "webhook_ids": self.webhook_ids,
+                "webhook_types": self.webhook_types,
+                "event_ids": self.event_ids,
+                "statuses": self.statuses,
+                "start": self.start,
+                "with_payload": self.with_payload,
+                "poke_interval": self.poke_interval,
+                "custody_conn_id": self.custody_conn_id,
+                "cursor_name": self.cursor_name,
+            },
+        )
+
+    # --- with acknowledgement --------------------------------------------------------------------------------
+
+    def shared_stream_key(self) -> Hashable | None:
+        """Return what all watchers that share a poll have in common; None: this Airflow has no shared streams."""
+        if getattr(self, "task_instance", None) is not None:
+            return None
+        try:
+            from airflow.triggers import shared_stream  # noqa: F401
+        except ImportError:
+            return None
+        return self.serialize()[0], self.custody_conn_id, float(self.poke_interval)
+
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
+        """Return the shared poll, which acknowledges what Airflow has in its database."""
+        from airflow_custody.triggers._journal import JournalProducer
+
+        return JournalProducer(kwargs["custody_conn_id"], float(kwargs["poke_interval"]))
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
+        """Fire for what is new in the shared readings."""
+        with self._watcher() as (watcher, connection):
+            async for reading in shared_stream:
+                for event in await self._events(watcher, reading, connection):
+                    yield event
+                # Only now: a watcher that ends in between has not handed over all.
+                watcher.handed_over(reading)
+
+    # --- without ---------------------------------------------------------------------------------------------
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Fire for what is new; a cursor is saved at the next poll, when its events have left this process."""
+        from airflow_custody.triggers._journal import JournalPoll
+
+        if getattr(self, "task_instance", None) is not None:
+            yield error_event(self._refusal("a task cannot wait for it"))
+            return
+        if getattr(self, "asset_state_store", None) is None:
+            # One that ends is started again, each second.
+            while True:
+                self.log.error("%s", self._refusal("this Airflow gives it no state store"))
+                await asyncio.sleep(max(float(self.poke_interval), 600.0))
+        before: SharedReading | None = None
+        with self._watcher() as (watcher, connection):
+            async for reading in JournalPoll(self.custody_conn_id, float(self.poke_interval)).readings():
+                for save in before.savers.values() if before is not None else ():
+                    await save()
+                for event in await self._events(watcher, reading, connection):
+                    yield event
+                watcher.handed_over(reading)
+                before = reading
+
+    def _refusal(self, why: str) -> CustodyError:
+        return CustodyConfigurationError(
+            f"{type(self).__name__}: {why}",
+            advice="Use it with an AssetWatcher, on Airflow 3.3 or later. A DAG of an earlier Airflow can run "
+            "CustodyReadWebhookCallsOperator on a schedule.",
+        )
+
+    # --- both ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _watcher(self) -> Iterator[tuple[CallWatcher, _Connection]]:
+        from airflow_custody.client.webhooks.call_events import CallFilter
+        from airflow_custody.triggers._cursors import CursorStore
+        from airflow_custody.triggers._watcher import CallWatcher
+
+        with _Connection.shared(self.custody_conn_id) as connection:
+            watcher = CallWatcher(
+                self.custody_conn_id,
+                CallFilter(**{name: tuple(getattr(self, name) or ()) for name in _FILTERS}),
+                start=self.start,
+                with_payload=self.with_payload,
+                patience=min(float(self.poke_interval), MAX_PATIENCE),
+                cursors=CursorStore(getattr(self, "asset_state_store", None), self.cursor_name, self.custody_conn_id),
+                log=self.log,
+            )
+            try:
+                yield watcher, connection
+            finally:
+                watcher.close()
+
+    async def _events(
+        self, watcher: CallWatcher, reading: SharedReading, connection: _Connection
+    ) -> list[TriggerEvent]:
+        from airflow.triggers.base import TriggerEvent
+
+        payloads = await watcher.take(reading, connection)
+        return [TriggerEvent(payload) for payload in payloads]  # type: ignore[no-untyped-call]
+
+    def _check_arguments(self) -> None:
+        try:
+            for name in _FILTERS:
+                check_names(name, getattr(self, name))
+            check_text("custody_conn_id", self.custody_conn_id)
+            check_text("cursor_name", self.cursor_name)
+        except CustodyError as error:
+            raise ValueError(str(error)) from None
+        if "{{" in self.custody_conn_id or "{{" in self.cursor_name:
+            raise ValueError("custody_conn_id, cursor_name: no templates are rendered for a watcher")
+        check_settings(durations={"poke_interval": self.poke_interval}, flags={"with_payload": self.with_payload})
+        if self.poke_interval is None or not self.poke_interval > 0:
+            raise ValueError(f"poke_interval must be more than zero, not {describe(self.poke_interval)}")
+        if self.start not in ("now", "beginning"):
+            raise ValueError(f"start must be 'now' or 'beginning', not {describe(self.start)}")
+        from airflow_custody.client.webhooks.types import type_hint
+
+        for hint in filter(None, map(type_hint, self.webhook_types or ())):
+            warnings.warn(f"{type(self).__name__}, webhook_types: {hint}", stacklevel=3)
+
+
+def _names(names: Iterable[str] | None) -> Any:
+    return plain_names([names] if isinstance(names, str) else names)

@@ -1,0 +1,128 @@
+"""What a row of the listing of calls becomes."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_custody.client.webhooks.models import WebhookCall
+from airflow_custody.client.webhooks.payload import MAX_DEPTH, MAX_PARSED_LENGTH, payload_text, read_payload
+
+ROW = {
+    "id": "7",
+    "eventId": 3,
+    "webhookId": "w",
+    "payload": '{"requestId": "3711"}',
+    "status": "failed",
+    "statusMessage": "no route",
+    "attempts": "4",
+    "createdAt": "2026-01-02T03:04:05.123456789Z",
+    "updatedAt": "2026-01-02T05:04:05+02:00",
+}
+
+
+def test_a_call_as_it_is_published() -> None:
+    call = WebhookCall.from_wire("7", ROW)
+    assert call == WebhookCall(
+        id="7",
+        webhook_id="w",
+        event_id="3",
+        payload_text='{"requestId": "3711"}',
+        status="failed",
+        status_message="no route",
+        attempts=4,
+        created_at=datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=timezone.utc),
+        updated_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+    )
+    assert call.to_json() == {
+        "id": "7",
+        "webhook_id": "w",
+        "event_id": "3",
+        "payload": {"requestId": "3711"},
+        "status": "failed",
+        "status_message": "no route",
+        "attempts": 4,
+        "created_at": "2026-01-02T03:04:05.123456+00:00",
+        "updated_at": "2026-01-02T03:04:05+00:00",
+    }
+
+
+def test_what_is_missing_is_missing() -> None:
+    assert WebhookCall.from_wire("7", {}) == WebhookCall("7", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "payload"),
+    [
+        (None, None),
+        ("", None),
+        ("not JSON", "not JSON"),
+        ("[1, 2.5, null, true]", [1, 2.5, None, True]),
+        ('{"a": {"b": "\\u00e9"}}', {"a": {"b": "é"}}),
+        (f"{2**64 - 1}", 2**64 - 1),
+        ({"a": [1]}, {"a": [1]}),
+        (7, 7),
+        # What two readers may read in two ways stays text.
+        ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
+        ("NaN", "NaN"),
+        ("[Infinity]", "[Infinity]"),
+        ("1e999", "1e999"),
+        (f"{2**64}", f"{2**64}"),
+        # So does what would change when it is read.
+        ('{"a": 12345678901234567.89}', '{"a": 12345678901234567.89}'),
+        ('{"a": 0.1234567890123456789}', '{"a": 0.1234567890123456789}'),
+        ("[1e-400]", "[1e-400]"),
+        ("1e-99999999999999999999999", "1e-99999999999999999999999"),
+        ("[0.1, 1.50, 1E5, -0.0, 5e-324]", [0.1, 1.5, 100000.0, 0.0, 5e-324]),
+        ("9" * 5000, "9" * 5000),
+        ('"\\u0000"', '"\\u0000"'),
+        ('{"\\ud800": 1}', '{"\\ud800": 1}'),
+        ("[" * 100 + "]" * 100, "[" * 100 + "]" * 100),
+        ("[" * 100_000, "[" * 100_000),
+        (float("nan"), "NaN"),
+        # No database stores these.
+        ("a\0b\ud800", "a\ufffdb\ufffd"),
+        (object(), None),
+    ],
+    ids=lambda value: re.sub(" at 0x.*", "", repr(value)[:40]),
+)
+def test_payloads(text: object, payload: object) -> None:
+    assert read_payload(payload_text(text)) == payload
+
+
+def test_bounds_of_what_is_parsed() -> None:
+    deep = "[" * (MAX_DEPTH - 1) + "1" + "]" * (MAX_DEPTH - 1)
+    assert read_payload(deep) != deep
+    assert read_payload(f"[{deep}]") == f"[{deep}]"
+    long = json.dumps("x" * (MAX_PARSED_LENGTH - 2))
+    assert read_payload(long) == long[1:-1]
+    assert read_payload(f"{long} ") == f"{long} "
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters()), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*ROW, "other"]), ANYTHING))
+def test_whatever_a_row_holds_becomes_plain_json(row: dict[str, Any]) -> None:
+    data = WebhookCall.from_wire("7", row).to_json()
+    text = json.dumps(data, allow_nan=False, ensure_ascii=False)
+    assert "\0" not in text
+    assert json.loads(text.encode()) == data
+
+
+@given(ANYTHING)
+def test_any_payload_that_is_text_of_json(value: Any) -> None:
+    text = json.dumps(value)
+    found = read_payload(text)
+    assert found == (value if not isinstance(found, str) or found == value else text) or found is None
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()

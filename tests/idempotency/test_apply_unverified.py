@@ -1,0 +1,149 @@
+"""With pinned keys, what does not verify takes no row, whenever it is shown first, and is no reason to send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from apply_tries import ROWS, ApplyTask, address
+from task_tries import CREATE, Store, Task, needs_store, somebody_creates
+
+from airflow_custody.client import CustodyConflictError
+from airflow_custody.idempotency import create_rows
+from airflow_custody.idempotency.create_once import CreateOnce
+from airflow_custody.idempotency.create_rows import CreateRows
+from airflow_custody.idempotency.listed_rows import ListedRows
+from airflow_custody.sandbox import Sandbox
+
+NUMBER = 3
+
+
+@pytest.fixture(autouse=True)
+def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = json.loads(sandbox.connection(pins=True))
+    connection["extra"] |= {"timeout": 1, "max_retries": 0}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    somebody_creates(sandbox, label="Earlier", address=address(0))
+
+
+def forge(sandbox: Sandbox, **changes: Any) -> str:
+    """Return a request that the service shows as in effect, and nobody has signed."""
+    made = somebody_creates(sandbox, **{"label": f"Label {NUMBER}", "address": address(NUMBER), **changes})
+    sandbox.control.set_whitelist_status(made, "APPROVED")
+    return made
+
+
+def before(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, work: Callable[[], object]) -> None:
+    """Do something once, right before a method is called."""
+    real, todo = getattr(owner, name), [work]
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        while todo:
+            todo.pop()()
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(owner, name, method)
+
+
+def rows_of(sandbox: Sandbox, number: int = NUMBER) -> list[str]:
+    return [each["id"] for each in sandbox.control.whitelist_requests() if each["address"] == address(number)]
+
+
+@pytest.mark.parametrize("words", [{}, {"effective_statuses": None}], ids=["by status", "by listing"])
+def test_what_is_forged_right_before_sending_takes_no_row(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, words: dict[str, Any]
+) -> None:
+    made: list[str] = []
+    before(monkeypatch, CreateRows, "_send_window", lambda: made.append(forge(sandbox)))
+    error = task.fails(**words)
+    assert f"{made[0]} is not verified: no signature covers its text" in str(error)
+    assert "1 refused" in str(error)
+    assert "found" not in str(error)
+    assert rows_of(sandbox) == made
+    assert len(sandbox.control.whitelist_requests()) == 1 + len(ROWS)
+
+
+@pytest.mark.parametrize("state", ["pending", "signed", "rejected"])
+def test_what_somebody_has_asked_for_takes_its_row(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    def create() -> None:
+        made = somebody_creates(sandbox, label=f"Label {NUMBER}", address=address(NUMBER))
+        if state == "signed":
+            sandbox.control.sign_whitelist_requests([made])
+        if state == "rejected":
+            sandbox.control.set_whitelist_status(made, "rejected")
+
+    before(monkeypatch, CreateRows, "_send_window", create)
+    assert task.attempt()["counts"]["found"] == 1
+    assert len(rows_of(sandbox)) == 1
+
+
+@needs_store
+def test_what_is_forged_after_a_lost_response_is_not_this_tasks(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.control.add_fault("drop", **CREATE, skip=NUMBER - 1)
+    made: list[str] = []
+    before(monkeypatch, CreateRows, "_resolve", lambda: made.append(forge(sandbox)))
+    error = task.fails(max_parallel=1)
+    assert "1 unknown" in str(error)
+    assert f"{made[0]} is like it, but whitelisting request {made[0]} is not verified: no signature" in str(error)
+    error = task.fails(max_parallel=1)
+    assert f"1 unverified: line 5 (request {made[0]}) unverified" in str(error)
+    assert rows_of(sandbox) == made
+    # Once people have signed it, it is.
+    sandbox.control.sign_whitelist_requests(made)
+    assert task.attempt()["counts"]["created"] == len(ROWS)
+    assert rows_of(sandbox) == made
+
+
+def test_what_was_created_and_is_shown_as_in_effect_is_unknown(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before(
+        monkeypatch,
+        ListedRows,
+        "check",
+        lambda: sandbox.control.set_whitelist_status(rows_of(sandbox)[0], "APPROVED"),
+    )
+    error = task.fails()
+    (made,) = rows_of(sandbox)
+    assert f"the service named {made} as its id, and whitelisting request {made} is not verified: no" in str(error)
+    assert "1 unknown" in str(error)
+
+
+@needs_store
+def test_what_was_found_and_does_not_verify_any_more_gives_its_row_back(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    fields = {"label": f"Label {NUMBER}", "address": address(NUMBER)}
+    before(monkeypatch, CreateRows, "_send_window", lambda: made.append(somebody_creates(sandbox, **fields)))
+    task.dies_at(5)
+    assert rows_of(sandbox) == made
+    sandbox.control.set_whitelist_status(made[0], "APPROVED")
+    error = task.fails()
+    assert isinstance(error, CustodyConflictError)
+    assert f"1 unverified: line 5 (request {made[0]}) unverified" in str(error)
+    assert rows_of(sandbox) == made
+
+
+@needs_store
+def test_a_single_request_that_is_forged_after_a_lost_response_is_not_this_tasks(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"label": f"Label {NUMBER}", "address": address(NUMBER)}
+    task = Task(Store(), **fields)
+    sandbox.control.add_fault("drop", **CREATE)
+    made: list[str] = []
+    before(monkeypatch, CreateOnce, "_after_lost_response", lambda: made.append(forge(sandbox)))
+    task.refused("it cannot be known whether")
+    assert "is not verified: no signature covers its text" in task.refused()
+    assert rows_of(sandbox) == made
+    # Once people have signed it, it is.
+    sandbox.control.sign_whitelist_requests(made)
+    assert task.attempt() == made[0]

@@ -1,0 +1,188 @@
+"""The reading of webhook calls in real runs: what Airflow stores, and what a killed task leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.configuration import AIRFLOW_HOME
+from airflow.providers.common.compat.sdk import DAG, Asset, task
+from airflow_runs import AIRFLOW, Run, new_dag, run_dag
+from task_log import TaskLog
+from webhook_reads import TYPE, new_asset, register_assets, write_calls
+
+from airflow_custody.assets import latest_events
+from airflow_custody.client.webhooks.journal import CallCursor, digest_of
+from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
+from airflow_custody.sandbox import Sandbox
+
+pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
+
+KILLED = Path(__file__).parent.parent / "killed_read.py"
+
+
+@pytest.fixture
+def webhook(sandbox: Sandbox) -> str:
+    """Return the id of a webhook."""
+    return str(sandbox.control.add_webhook(type=TYPE)["id"])
+
+
+def stored_events(asset: Asset) -> list[Any]:
+    """Return the extras of the asset's events in Airflow's database, the oldest first."""
+    from airflow.utils.session import create_session
+
+    if AIRFLOW >= (3, 0):
+        from airflow.models.asset import AssetEvent, AssetModel
+    else:
+        from airflow.models.dataset import DatasetEvent as AssetEvent  # type: ignore[import-not-found,no-redef]
+        from airflow.models.dataset import DatasetModel as AssetModel  # type: ignore[no-redef]
+    with create_session() as session:
+        events = session.query(AssetEvent).order_by(AssetEvent.id).all()
+        models = {each.id: each.uri for each in session.query(AssetModel).all()}
+        return [
+            each.extra
+            for each in events
+            if models[each.asset_id if AIRFLOW >= (3, 0) else each.dataset_id] == asset.uri
+        ]
+
+
+def ids_of(extra: Any) -> list[str]:
+    return [each["id"] for each in extra["calls"]]
+
+
+def reading(asset: Asset, **arguments: Any) -> DAG:
+    with new_dag() as dag:
+        CustodyReadWebhookCallsOperator(task_id="read", asset=asset, **arguments)
+    register_assets(dag)
+    return dag
+
+
+def test_four_runs_hand_the_place_on(sandbox: Sandbox, webhook: str) -> None:
+    asset = new_asset()
+    dag = reading(asset, start="beginning")
+    states = []
+    for numbers in ((1, 2, 3), (4, 5, 6), (7,), ()):
+        write_calls(sandbox, webhook, *numbers)
+        states.append(run_dag(dag).state_of("read"))
+    assert states == ["success", "success", "success", "skipped"]
+    assert [ids_of(each) for each in stored_events(asset)] == [["1", "2", "3"], ["4", "5", "6"], ["7"]]
+
+
+@pytest.mark.skipif(AIRFLOW < (3, 3), reason="the asset state store of Airflow 3.3")
+def test_a_quiet_reading_is_kept_in_the_real_store(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
+    asset = new_asset()
+    dag = reading(asset, start="beginning", event_ids=["event-1", "event-3"])
+    write_calls(sandbox, webhook, 1)
+    run_dag(dag)
+    write_calls(sandbox, webhook, 2)
+    assert run_dag(dag).state_of("read") == "skipped"
+    with new_dag() as looking:
+
+        @task(inlets=[asset])
+        def look(asset_state_store: Any = None) -> Any:
+            return asset_state_store[asset].get("custody_read_webhook_calls")
+
+        look()
+    kept = run_dag(looking).xcom("look")
+    assert set(CallCursor.from_json(kept["cursor"]).recent) == {digest_of("1"), digest_of("2")}
+    write_calls(sandbox, webhook, 3)
+    assert run_dag(dag).state_of("read") == "success"
+    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["3"]]
+    assert "state store" not in task_log.text
+
+
+def test_a_task_that_fails_after_reading_emits_nothing(sandbox: Sandbox, webhook: str) -> None:
+    asset = new_asset()
+
+    class FailingOperator(CustodyReadWebhookCallsOperator):
+        def post_execute(self, context: Any, result: Any = None) -> None:
+            raise RuntimeError("after the reading")
+
+    write_calls(sandbox, webhook, 1, 2)
+    with new_dag() as dag:
+        FailingOperator(task_id="read", asset=asset, start="beginning")
+    assert run_dag(dag).state == "failed"
+    assert stored_events(asset) == []
+    assert run_dag(reading(asset, start="beginning")).state == "success"
+    assert [ids_of(each) for each in stored_events(asset)] == [["1", "2"]]
+
+
+def test_what_a_killed_task_has_read_is_read_again(sandbox: Sandbox, webhook: str) -> None:
+    asset = new_asset()
+    write_calls(sandbox, webhook, 1)
+    assert run_dag(reading(asset, start="beginning")).state == "success"
+    write_calls(sandbox, webhook, 2, 3)
+    before = len(sandbox.control.request_log(path="/webhooks/calls"))
+    # It kills itself with SIGKILL when it has set the event.
+    done = subprocess.run(
+        [sys.executable, str(KILLED), asset.uri],
+        env={**os.environ, "AIRFLOW_HOME": AIRFLOW_HOME, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    assert len(sandbox.control.request_log(path="/webhooks/calls")) > before
+    assert [ids_of(each) for each in stored_events(asset)] == [["1"]]
+    assert run_dag(reading(asset)).state == "success"
+    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2", "3"]]
+
+
+def test_a_consumer_finds_the_last_events(sandbox: Sandbox, webhook: str) -> None:
+    asset = new_asset()
+    dag = reading(asset, start="beginning")
+    for number in range(1, 4):
+        write_calls(sandbox, webhook, number)
+        run_dag(dag)
+    with new_dag() as consumer:
+
+        @task(inlets=[asset])
+        def look(inlet_events: Any = None) -> Any:
+            return [ids_of(each.extra) for each in latest_events(inlet_events, asset, 2)]
+
+        look()
+    assert run_dag(consumer).xcom("look") == [["3"], ["2"]]
+
+
+def test_two_dags_with_one_asset_are_warned(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
+    asset = new_asset()
+    one, other = reading(asset, start="beginning"), reading(asset, start="beginning")
+    write_calls(sandbox, webhook, 1)
+    run_dag(one)
+    assert "was emitted by" not in task_log.text
+    write_calls(sandbox, webhook, 2)
+    run_dag(other)
+    assert f"was emitted by task 'read' of DAG {one.dag_id!r}" in task_log.text
+    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2"]]
+
+
+def test_a_task_that_was_renamed_is_not_warned_of(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
+    asset = new_asset()
+    dag = reading(asset, start="beginning")
+    write_calls(sandbox, webhook, 1)
+    run_dag(dag)
+    with DAG(dag.dag_id, schedule=None) as renamed:
+        CustodyReadWebhookCallsOperator(task_id="renamed", asset=asset)
+    write_calls(sandbox, webhook, 2)
+    run_dag(renamed)
+    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2"]]
+    assert "was emitted by" not in task_log.text
+
+
+def test_a_mapped_task_is_refused(sandbox: Sandbox, task_log: TaskLog) -> None:
+    asset = new_asset()
+    with new_dag() as dag:
+        CustodyReadWebhookCallsOperator.partial(task_id="read", asset=asset, retries=2).expand(
+            event_ids=[["event-1"], ["event-2"]]
+        )
+    run: Run = run_dag(dag)
+    assert {run.state_of("read", index) for index in (0, 1)} == {"failed"}
+    assert {run.tries["read", index] for index in (0, 1)} == {1}
+    assert "all its instances would share one cursor" in task_log.text
+    assert sandbox.control.request_log() == []

@@ -1,0 +1,36 @@
+"""A service whose overview is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.sandbox import Sandbox
+
+Create = Callable[..., str]
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0) as made:
+        yield made
+
+
+@pytest.fixture
+def pinning(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0, **sandbox.control.pins()) as made:
+        yield made
+
+
+@pytest.fixture
+def create(client: CustodyClient) -> Create:
+    """Return what creates a request that is pending, and returns its id."""
+
+    def create(number: int, **fields: str) -> str:
+        given: dict[str, Any] = {"label": f"L{number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}
+        return client.create_whitelist_request(WhitelistRequest(**given))
+
+    return create

@@ -1,0 +1,103 @@
+"""The states that a custody service can be in when somebody opens the page."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+
+from airflow_custody.sandbox import SandboxControl
+
+#: Texts that other people may have put into a label, and that must stay text.
+HOSTILE_LABELS = (
+    "<script>alert('script')</script>",
+    "<img src=x onerror=alert('image')>",
+    "\" autofocus onfocus=alert('attribute') x=\"",
+    "{{ 7 * 7 }}",
+    "Supplier \u202egnp.exe",
+    "Supplier\u200b Two",
+    "\x1b[31mred",
+    "A" * 300,
+)
+
+
+def address(number: int) -> str:
+    """Return an address of the sandbox."""
+    return f"0x{number + 1:040x}"
+
+
+def healthy(control: SandboxControl) -> None:
+    """Prepare a service that is well, where some requests wait."""
+    control.set_approvers(
+        [
+            {
+                "sequential": [
+                    {"externalGroupID": "operations", "minimumSignatures": 2},
+                    {"externalGroupID": "risk", "minimumSignatures": 1},
+                ]
+            }
+        ]
+    )
+    rows = [
+        {"blockchain": "ETH", "network": "mainnet", "label": f"Supplier {name}", "address": address(number)}
+        for number, name in enumerate(("Bremen", "Cadiz", "Turku", "Varna", "Nantes"))
+    ]
+    control.add_whitelist_requests(rows[:3], status="pending")
+    control.add_whitelist_requests(rows[3:], signed=True)
+    control.add_webhook()
+
+
+def troubled(control: SandboxControl) -> None:
+    """Prepare a service with a failing check, an address that nobody signed, and a webhook that is off."""
+    healthy(control)
+    control.update_health(check="vault", status="failure")
+    control.set_whitelist_age("3711", 5 * 3600)
+    row = {"blockchain": "ETH", "network": "mainnet", "label": "Unknown", "address": address(99)}
+    control.add_whitelist_requests([row])
+    control.add_webhook(status="disabled")
+
+
+def busy(control: SandboxControl) -> None:
+    """Prepare a service where 200 requests wait."""
+    rows = [{"blockchain": "ETH", "label": f"Supplier {number}", "address": address(number)} for number in range(200)]
+    control.add_whitelist_requests(rows, status="pending")
+
+
+def hostile(control: SandboxControl) -> None:
+    """Prepare a service whose labels are attacks on whoever reads them."""
+    rows = [
+        {"blockchain": "ETH", "label": label, "address": address(number)} for number, label in enumerate(HOSTILE_LABELS)
+    ]
+    control.add_whitelist_requests(rows, status="pending")
+
+
+def unsigned(control: SandboxControl) -> None:
+    """Prepare a service that shows an address in effect that nobody has signed."""
+    healthy(control)
+    row = {"blockchain": "ETH", "network": "mainnet", "label": "Supplier Oslo", "address": address(99)}
+    (request_id,) = control.add_whitelist_requests([row], status="pending")
+    control.set_whitelist_status(request_id, "APPROVED")
+
+
+def silent(control: SandboxControl) -> None:
+    """Prepare a service that answers nothing."""
+    control.add_fault(delay=3600, times=None)
+
+
+#: What prepares the service of each connection.
+SERVICES: dict[str, Callable[[SandboxControl], None]] = {
+    "custody_default": healthy,
+    "custody_treasury": troubled,
+    "custody_busy": busy,
+    "custody_hostile": hostile,
+    "custody_unsigned": unsigned,
+    "custody_unresponsive": silent,
+}
+
+
+def away() -> dict[str, str]:
+    """Return a connection to where no service listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    return {"custody_unreachable": json.dumps({"conn_type": "custody", "host": url, "password": "not-a-secret"})}

@@ -1,0 +1,222 @@
+"""What a card says first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from airflow_runs import AIRFLOW
+
+if AIRFLOW < (3, 1):
+    pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
+
+from airflow_custody.client.approvals.models import PendingApprovals
+from airflow_custody.client.webhooks.journal import CallCursor, digest_of
+from airflow_custody.overview.models import (
+    CheckRow,
+    HealthView,
+    JournalView,
+    Overview,
+    RequestRow,
+    RequestsView,
+    Section,
+    Trust,
+    WebhookRow,
+)
+from airflow_custody.plugin.cache import Reading
+from airflow_custody.plugin.cards import Card, make_card
+from airflow_custody.plugin.positions import ReadPosition
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+GOOD = Overview(
+    read_at=NOW,
+    base_url="https://custody.example.com",
+    health=Section(HealthView(True, "the service is healthy", (), total=9)),
+    pending=Section(RequestsView((), 0)),
+    recent=Section(RequestsView((), 0)),
+    unknown=Section(RequestsView((), 0)),
+    rejected=0,
+    approvals=Section(PendingApprovals()),
+    webhooks=Section(()),
+    journal=Section(JournalView()),
+)
+
+
+def card(overview: Overview | None = GOOD, *, position: ReadPosition | None = None, **reading: Any) -> Card:
+    return make_card("custody_default", Reading(overview, **reading), position, NOW)
+
+
+def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
+    checks = tuple(CheckRow("hsm", "hsm-1", each, False, "failure", "its status is 'failure'", NOW) for each in wrong)
+    return Section(HealthView(False, "not healthy", checks, total=total, unhealthy=len(wrong), **facts))
+
+
+def position(*, newest: timedelta, read: timedelta | None = None) -> ReadPosition:
+    micros = int((NOW - newest).timestamp()) * 1_000_000
+    read_at = None if read is None else int((NOW - read).timestamp())
+    return ReadPosition(CallCursor(floor=micros - 1, recent={digest_of("known"): micros}, read_at=read_at))
+
+
+@pytest.mark.parametrize(
+    ("overview", "level", "verdict"),
+    [
+        (GOOD, "good", "All 9 checks are healthy."),
+        (
+            replace(GOOD, health=health("link")),
+            "bad",
+            "1 of 9 checks is not healthy: hsm / hsm-1 / link, its status is 'failure'",
+        ),
+        (
+            replace(GOOD, health=health("a", "b", "c")),
+            "bad",
+            "3 of 9 checks are not healthy: hsm / hsm-1 / a, hsm / hsm-1 / b and 1 more",
+        ),
+        (
+            replace(GOOD, health=health(total=0, problems=("the service lists no health checks",))),
+            "bad",
+            "Not healthy: the service lists no health checks",
+        ),
+        (replace(GOOD, health=Section(problem="refused")), "bad", "Its health cannot be read: refused"),
+        (replace(GOOD, pending=Section(problem="refused")), "warning", "The requests that are pending cannot be read."),
+        (
+            replace(GOOD, pending=Section(RequestsView((RequestRow("1", "pending", trust="unverified"),)))),
+            "bad",
+            "The signatures of 1 request pending could not be verified.",
+        ),
+        (
+            replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", problem="odd"),)))),
+            "warning",
+            "Request 1 (in effect): odd",
+        ),
+        (
+            replace(GOOD, webhooks=Section((WebhookRow("w1", "t", "u", "disabled", problem="It is disabled."),) * 3)),
+            "warning",
+            "Webhook w1: It is disabled. (and 2 more)",
+        ),
+        (replace(GOOD, webhooks=Section(problem="refused")), "warning", "The webhooks cannot be read."),
+        (
+            replace(
+                GOOD, webhooks=Section(problem="x", not_offered=True), journal=Section(problem="x", not_offered=True)
+            ),
+            "good",
+            "All 9 checks are healthy.",
+        ),
+        (
+            replace(GOOD, health=Section(problem="refused", not_offered=True)),
+            "bad",
+            "Its health cannot be read: refused",
+        ),
+        (
+            replace(GOOD, approvals=Section(problem="refused")),
+            "warning",
+            "This cannot be read: pending approvals.",
+        ),
+        (
+            replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", trust="unverified"),), 9, "", 4))),
+            "bad",
+            "The signatures of 5 requests in effect could not be verified.",
+        ),
+        (
+            replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD"), RequestRow("2", "odd")), 2))),
+            "warning",
+            "The status of 2 whitelisting requests is not known ('WEIRD', 'odd'): whether they are in effect is not "
+            "known.",
+        ),
+        (
+            replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD", trust="unverified"),), 1))),
+            "bad",
+            "The signatures of 1 request with a status that is not known could not be verified.",
+        ),
+        (replace(GOOD, journal=Section(problem="x")), "warning", "The journal of webhook calls cannot be read."),
+        (
+            Overview(NOW, "https://custody.example.com", health=Section(problem="no connection")),
+            "bad",
+            "Nothing of the service can be read: no connection",
+        ),
+    ],
+)
+def test_verdicts(overview: Overview, level: str, verdict: str) -> None:
+    found = card(overview)
+    assert (found.level, found.verdict) == (level, verdict)
+
+
+def test_the_worst_comes_first() -> None:
+    found = card(replace(GOOD, webhooks=Section(problem="x"), health=health("link")))
+    assert [each.level for each in found.findings] == ["bad", "warning"]
+    assert (found.level_of("health"), found.level_of("webhooks"), found.level_of("pending")) == (
+        "bad",
+        "warning",
+        None,
+    )
+    others = [card(), card(None, late=True), card(replace(GOOD, webhooks=Section(problem="x"))), found]
+    assert [each.word for each in sorted(others, key=lambda each: each.order)] == [
+        "Trouble",
+        "No response",
+        "Attention",
+        "Healthy",
+    ]
+
+
+def test_a_service_that_has_not_responded() -> None:
+    assert card(None, late=True).verdict.startswith("The service has not responded yet.")
+    refused = card(late=True, problem="The service was not asked.")
+    assert refused.verdict == "The service was not asked. What is shown is older."
+    stale = card(late=True)
+    assert (stale.level, stale.word) == ("unknown", "No response")
+    assert "older" in stale.verdict
+    assert not card(None, problem="The connection is wrong.").can_be_read
+
+
+@pytest.mark.parametrize(
+    ("read", "newest", "level"),
+    [
+        (None, timedelta(hours=5), None),
+        (position(newest=timedelta(hours=5)), timedelta(hours=4), "warning"),
+        (position(newest=timedelta(hours=5), read=timedelta(hours=3)), timedelta(hours=4), "warning"),
+        (position(newest=timedelta(hours=5), read=timedelta(minutes=3)), timedelta(hours=4), None),
+        (position(newest=timedelta(minutes=5)), timedelta(minutes=1), None),
+        (position(newest=timedelta(hours=5)), timedelta(minutes=1), "warning"),
+        (position(newest=timedelta(minutes=5)), timedelta(hours=5), "good"),
+    ],
+)
+def test_webhook_calls_that_airflow_has_not_read(
+    read: ReadPosition | None, newest: timedelta, level: str | None
+) -> None:
+    journal: Section[JournalView] = Section(JournalView(NOW - newest, "new"))
+    assert card(replace(GOOD, journal=journal), position=read).level_of("journal") == level
+
+
+def test_green_means_that_something_is_right() -> None:
+    def row(trust: Trust) -> RequestRow:
+        return RequestRow("1", "approved", trust=trust)
+
+    right = replace(
+        GOOD,
+        pending=Section(RequestsView((row("unsigned"),), 1)),
+        recent=Section(RequestsView((row("verified"),), 1)),
+        webhooks=Section((WebhookRow("w1", "t", "u", "enabled"),)),
+    )
+    parts = ("health", "pending", "recent", "webhooks")
+    assert [card(right).level_of(each) for each in parts] == ["good", None, "good", "good"]
+    assert [card().level_of(each) for each in parts] == ["good", None, None, None]
+    unpinned = replace(GOOD, recent=Section(RequestsView((row("not checked"),), 1)))
+    assert card(unpinned).level_of("recent") is None
+    assert card(None, late=True).level_of("health") is None
+
+
+def test_the_requests_that_are_not_verified() -> None:
+    rows = tuple(RequestRow(str(each), "approved", trust="unverified") for each in range(5))
+    well = (RequestRow("9", "approved", trust="verified"),)
+    found = card(replace(GOOD, recent=Section(RequestsView((*rows, *well), 6))))
+    assert found.findings[0].request_ids == ("0", "1", "2")
+
+
+def test_calls_that_airflow_has_read() -> None:
+    journal: Section[JournalView] = Section(JournalView(NOW, "known"))
+    assert card(replace(GOOD, journal=journal), position=position(newest=timedelta(0))).is_all_read
+    assert card(replace(GOOD, journal=journal), position=position(newest=timedelta(0))).level_of("journal") == "good"
+    assert not card(
+        replace(GOOD, journal=Section(JournalView(NOW, "new"))), position=position(newest=timedelta(0))
+    ).is_all_read

@@ -1,0 +1,183 @@
+"""The link "Custody request" of tasks, in real runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_pages import serve
+from airflow_runs import AIRFLOW, FakeTaskInstance, Run, new_dag, run_dag
+from apply_tries import address, write_rows
+from connections import connection_json
+from people import Person
+
+from airflow_custody.idempotency import turn
+from airflow_custody.operators.whitelist import (
+    CustodyCreateWhitelistRequestOperator,
+    CustodyDeleteWhitelistRequestOperator,
+)
+from airflow_custody.operators.whitelist_approval import (
+    CustodyApproveWhitelistRequestsOperator,
+    CustodyRejectWhitelistRequestsOperator,
+)
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.plugin.links import REQUEST_LINKS, CustodyRequestLink
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.signers import ConnectionSigner
+
+KEY = "_link_CustodyRequestLink"
+PAGE = "https://airflow.example.com/prod/custody/connections/custody_default/requests"
+OPERATORS = [
+    CustodyCreateWhitelistRequestOperator,
+    CustodyDeleteWhitelistRequestOperator,
+    CustodyApproveWhitelistRequestsOperator,
+    CustodyRejectWhitelistRequestsOperator,
+    CustodyApplyWhitelistPlanOperator,
+    CustodyWhitelistRequestSensor,
+]
+with_pages = pytest.mark.skipif(AIRFLOW < (3, 1), reason="this Airflow has no page")
+
+
+@pytest.fixture
+def ann(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> Person:
+    """Define the user of the default connection, and where Airflow is."""
+    person = Person(sandbox, "ann", "approvers")
+    connection = json.loads(connection_json(sandbox)) | {"password": person.token}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
+    monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps(key))
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example.com/prod/")
+    return person
+
+
+def create(task_id: str = "create", **changes: Any) -> CustodyCreateWhitelistRequestOperator:
+    return CustodyCreateWhitelistRequestOperator(
+        **{"task_id": task_id, "label": "L", "address": address(1), "blockchain": "ETH", **changes}
+    )
+
+
+def link_of(run: Run, task_id: str) -> Any:
+    return run.pushed(task_id, KEY)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operators_have_the_link_where_there_is_a_page(operator: Any) -> None:
+    assert operator.operator_extra_links is REQUEST_LINKS
+    assert [link.name for link in REQUEST_LINKS] == (["Custody request"] if AIRFLOW >= (3, 1) else [])
+
+
+@with_pages
+def test_from_each_task_to_its_request(ann: Person) -> None:
+    with new_dag() as dag:
+        made: Any = create(custody_conn_id="{{ 'custody' }}_default").output
+        approve = CustodyApproveWhitelistRequestsOperator(
+            task_id="approve",
+            request_ids=made,
+            expected=made["request"],
+            signer=ConnectionSigner("signing_key"),
+            lookup_wait=0.2,
+        )
+        wait = CustodyWhitelistRequestSensor(
+            task_id="wait", request_id=made, poke_interval=0.1, timeout=5, deferrable=True
+        )
+        delete = CustodyDeleteWhitelistRequestOperator(task_id="delete", request_id=made, comment="c")
+        approve >> wait >> delete
+    run = run_dag(dag)
+    assert run.state == "success", run.states
+    assert {task_id: link_of(run, task_id) for task_id in ("create", "approve", "wait", "delete")} == dict.fromkeys(
+        ("create", "approve", "wait", "delete"), f"{PAGE}/3711"
+    )
+
+
+@with_pages
+def test_of_mapped_tasks_and_of_those_that_take_all_of_their_requests(ann: Person) -> None:
+    with new_dag() as dag:
+        many: Any = CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH").expand_kwargs(
+            [{"label": "a", "address": address(1)}, {"label": "b", "address": address(2)}]
+        )
+        CustodyRejectWhitelistRequestsOperator(task_id="reject", request_ids=many.output, comment="c")
+    run = run_dag(dag)
+    assert run.state == "success", run.states
+    links = [
+        run._instances["create", index].xcom_pull(task_ids="create", key=KEY, map_indexes=index) for index in (0, 1)
+    ]
+    ids = [str(run.xcom("create", index)) for index in (0, 1)]
+    assert links == [f"{PAGE}/{each}" for each in ids]
+    assert link_of(run, "reject") == f"{PAGE}?ids={','.join(sorted(ids, key=int))}"
+
+
+@with_pages
+def test_a_task_that_fails_leads_to_the_requests_that_it_knows_of(ann: Person) -> None:
+    with new_dag() as dag:
+        made: Any = create().output
+        CustodyWhitelistRequestSensor(task_id="late", request_id=made, poke_interval=0.1, timeout=0.3, deferrable=False)
+        CustodyApproveWhitelistRequestsOperator(
+            task_id="unreadable", request_ids=["x"], expected=None, signer=ConnectionSigner("signing_key")
+        )
+        create("refused", address="no address")
+    run = run_dag(dag)
+    assert [run.state_of(each) for each in ("late", "unreadable", "refused")] == ["failed"] * 3
+    assert link_of(run, "late") == f"{PAGE}/3711"
+    assert link_of(run, "unreadable") == link_of(run, "refused") == ""
+
+
+@with_pages
+def test_applying_leads_to_what_it_created(
+    sandbox: Sandbox, ann: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "SETTLE", 0.1)
+    path = write_rows(tmp_path / "whitelist.yaml", range(1, 4))
+    with new_dag() as dag:
+        plan: Any = CustodyPlanWhitelistOperator(task_id="plan", path=path).output
+        CustodyApplyWhitelistPlanOperator(task_id="apply", path=path, plan_hash=plan["plan_hash"], lookup_wait=1)
+    run = run_dag(dag)
+    assert run.state == "success", run.states
+    assert sorted(link_of(run, "apply").split("?ids=")[1].split(",")) == sorted(
+        str(each["id"]) for each in sandbox.control.whitelist_requests()
+    )
+
+
+class Ended:
+    """An operator that has run."""
+
+    def __init__(self, conn_id: object = "custody_default", ids: Any = ("1",)) -> None:
+        self.custody_conn_id = conn_id
+        self._ids = ids
+
+    def linked_request_ids(self) -> Any:
+        return self._ids
+
+
+def link(operator: object) -> str:
+    return CustodyRequestLink().get_link(operator, ti_key=FakeTaskInstance())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "expected"),
+    [
+        ("https://a.example/air flow/", "https://a.example/air flow/custody/connections/a%2Fb%23c/requests/1"),
+        ("", "/custody/connections/a%2Fb%23c/requests/1"),
+    ],
+)
+def test_where_airflow_is(base_url: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", base_url)
+    assert link(Ended("a/b#c")) == expected
+
+
+@pytest.mark.parametrize("operator", [Ended(ids=()), Ended(None), Ended("{{ params.conn }}"), Ended(".."), object()])
+def test_what_is_not_known_has_no_link(operator: object) -> None:
+    assert link(operator) == ""
+
+
+@with_pages
+def test_airflow_shows_it(ann: Person, airflow_db: None) -> None:
+    with new_dag() as dag:
+        create()
+    run_dag(dag)
+    for pages in serve():
+        (run,) = pages.get(f"/api/v2/dags/{dag.dag_id}/dagRuns").json()["dag_runs"]
+        url = f"/api/v2/dags/{dag.dag_id}/dagRuns/{run['dag_run_id']}/taskInstances/create/links"
+        assert pages.get(url).json()["extra_links"] == {"Custody request": f"{PAGE}/3711"}

@@ -1,0 +1,381 @@
+"""The page of all connections, and that of one, in Airflow's own app, for its users."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_pages import Pages, text_of
+from airflow_runs import AIRFLOW
+from connections import connection_json
+
+from airflow_custody.client.webhooks.journal import CallCursor, digest_of
+from airflow_custody.overview import read_overview
+from airflow_custody.sandbox import Sandbox
+
+pytestmark = pytest.mark.skipif(AIRFLOW < (3, 3), reason="this Airflow has no pages of plugins, or no state store")
+
+HOSTILE = "<script>alert(1)</script><b>\u202egnp\u200b'\"&"
+SECURITY_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'self'; "
+    "base-uri 'none'; form-action 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+
+
+def row(number: int, **fields: Any) -> dict[str, Any]:
+    return {"label": f"Supplier {number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}
+
+
+# --- who may see what ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("user", "sees"), [("adam", True), ("olga", True), ("ulf", False), ("vera", False)])
+def test_who_sees_connections(pages: Pages, connection: str, sandbox: Sandbox, user: str, sees: bool) -> None:
+    page = pages.get("/custody/", user)
+    assert page.status_code == 200
+    assert ("custody_default" in page.text) is sees
+    assert ("There is no connection of type Custody that you may see." in page.text) is not sees
+    assert pages.get("/custody/connections/custody_default", user).status_code == (200 if sees else 404)
+    assert bool(sandbox.control.request_log()) is sees
+
+
+@pytest.mark.parametrize("path", ["/custody/", "/custody/connections/custody_default", "/custody/connections/other"])
+def test_nobody_sees_anything(pages: Pages, connection: str, sandbox: Sandbox, path: str) -> None:
+    page = pages.get(path, None)
+    assert page.status_code == 401
+    assert "Sign in to Airflow" in page.text
+    assert "/auth/login" in page.text
+    assert sandbox.url not in page.text
+    assert sandbox.control.request_log() == []
+
+
+def test_every_route_asks_airflow_who_it_is(pages: Pages) -> None:
+    from airflow.api_fastapi.core_api.security import get_user
+    from fastapi.routing import APIRoute
+
+    from airflow_custody.plugin import overview_page
+
+    routes = [each for each in overview_page.router.routes if isinstance(each, APIRoute)]
+    assert routes
+    for route in routes:
+        assert get_user in [each.call for each in route.dependant.dependencies]
+        assert route.methods == {"GET"}
+
+
+def test_the_cookie_of_airflows_pages(pages: Pages, connection: str) -> None:
+    token = pages._token("olga")
+    assert pages._client.get("/custody/", headers={"Cookie": f"_token={token}"}).status_code == 200
+    for cookie in ("_token=nonsense", f"_token={token[:-5]}AAAAA"):
+        refused = pages._client.get("/custody/", headers={"Cookie": cookie})
+        assert refused.status_code in (401, 403)
+        assert "Sign in" in refused.text
+        assert "custody_default" not in refused.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/custody/", 200),
+        ("/custody/connections/unknown", 404),
+        ("/custody/connections/a%00b", 404),
+        (f"/custody/connections/{'a' * 251}", 404),
+        ("/custody/nothing", 404),
+        ("/custody/static/nothing.css", 404),
+        ("/custody/static/../app.py", 404),
+        ("/custody/static/custody.css", 200),
+        ("/custody/static/custody.svg", 200),
+    ],
+)
+def test_headers(pages: Pages, path: str, status: int) -> None:
+    response = pages.get(path)
+    assert response.status_code == status
+    assert {name: response.headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
+    is_static = status == 200 and "static" in path
+    assert response.headers["cache-control"] == ("public, max-age=300" if is_static else "no-store")
+    if status == 404:
+        assert 'href="/custody/static/custody.css"' in response.text
+
+
+@pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
+def test_it_only_reads(pages: Pages, connection: str, method: str) -> None:
+    response = getattr(pages._client, method)(
+        "/custody/connections/custody_default", headers={"Authorization": f"Bearer {pages._token('adam')}"}
+    )
+    assert response.status_code == 405
+    assert response.headers["content-security-policy"] == SECURITY_HEADERS["content-security-policy"]
+
+
+def test_what_breaks_says_nothing_of_the_inside(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(user: object) -> None:
+        raise RuntimeError("inner secret")
+
+    monkeypatch.setattr("airflow_custody.plugin.overview_page.list_connections", breaks)
+    page = pages.get("/custody/")
+    assert page.status_code == 500
+    assert "inner secret" not in page.text
+    assert page.headers["content-security-policy"] == SECURITY_HEADERS["content-security-policy"]
+
+
+# --- what it shows -------------------------------------------------------------------------------------------
+
+
+def test_shows_a_service(pages: Pages, connection: str, sandbox: Sandbox) -> None:
+    control = sandbox.control
+    control.update_health(component="hsm-2", status="failure")
+    (signed,) = control.add_whitelist_requests([row(1, label="Cold storage")], signed=True)
+    waiting = control.add_whitelist_requests([row(2), row(3)], status="pending")
+    control.set_whitelist_age(waiting[1], 7 * 3600)
+    control.add_webhook(url="https://hooks.example.com/custody?token=s3cr3t-token", status="disabled")
+    page = pages.get("/custody/")
+    text = text_of(page)
+    assert "Trouble 1 of 9 checks is not healthy: hsm / hsm-2 / connectivity, its status is 'failure'" in text
+    assert "Attention Webhook" in text
+    assert text.index("Supplier 3") < text.index("Supplier 2"), "the oldest first"
+    assert "7 h" in text
+    assert "Cold storage" in text
+    assert f"/custody/connections/custody_default/requests/{signed}" in page.text
+    assert sandbox.token not in page.text
+    assert "s3cr3t-token" not in page.text
+    one = text_of(pages.get("/custody/connections/custody_default"))
+    assert "vault" in one, "all checks, also the healthy ones"
+
+
+def test_a_service_that_is_well(pages: Pages, connection: str) -> None:
+    text = text_of(pages.get("/custody/"))
+    assert "Healthy All 9 checks are healthy." in text
+    assert "No whitelisting request is pending." in text
+    assert "Trouble" not in text
+
+
+def test_verified_where_keys_are_pinned(pages: Pages, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox.control.add_whitelist_requests([row(1)], signed=True)
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
+    text = text_of(pages.get("/custody/"))
+    assert "Verified" in text
+    assert "Not verified" not in text
+
+
+def test_what_other_people_wrote_is_text(pages: Pages, connection: str, sandbox: Sandbox) -> None:
+    sandbox.control.add_whitelist_requests([row(1, label=HOSTILE)], status="pending")
+    sandbox.control.add_webhook(type=HOSTILE, url="javascript:alert(1)", status=HOSTILE)
+    sandbox.control.update_health(component="hsm-2", status=HOSTILE)
+    for path in ("/custody/", "/custody/connections/custody_default"):
+        page = pages.get(path)
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
+        assert "U+202E" in page.text
+        assert not set(page.text) & {"\u202e", "\u200b"}
+        tags = set(re.findall(r"<([a-z0-9]+)", page.text))
+        assert not tags & {"script", "style", "iframe", "img", "form", "object"}
+        assert not re.findall(r"<[^>]*\s(?:style|on[a-z]+)=", page.text)
+        assert not re.findall(r'href="(?!/)', page.text)
+
+
+def test_many_pending(pages: Pages, connection: str, sandbox: Sandbox) -> None:
+    sandbox.control.add_whitelist_requests([row(number) for number in range(1, 231)], status="pending")
+    page = pages.get("/custody/connections/custody_default")
+    assert page.text.count("/requests/") == 200
+    assert "200 of 230 are shown" in text_of(page)
+
+
+def test_no_connections(pages: Pages) -> None:
+    assert "There is no connection of type Custody that you may see." in text_of(pages.get("/custody/", "adam"))
+
+
+# --- services that do not do well ----------------------------------------------------------------------------
+
+
+def test_one_of_two_is_broken(pages: Pages, connection: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = {"conn_type": "custody", "host": "https://127.0.0.1:9", "password": "a-long-secret"}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_ZZZ", json.dumps(broken))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_WRONG", json.dumps({**broken, "extra": {"timeout": "soon"}}))
+    page = pages.get("/custody/")
+    text = text_of(page)
+    assert text.index("custody_wrong") < text.index("custody_zzz") < text.index("custody_default"), "trouble first"
+    assert "Nothing of the service can be read" in text
+    assert "timeout" in text
+    assert "All 9 checks are healthy." in text
+    assert "a-long-secret" not in page.text
+
+
+def test_a_service_that_hangs(pages: Pages, connection: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def hang(client: Any, **options: Any) -> Any:
+        if client.settings.timeout == 3:
+            released.wait(30)
+        return read_overview(client, **options)
+
+    monkeypatch.setattr("airflow_custody.overview.read_overview", hang)
+    monkeypatch.setattr("airflow_custody.plugin.overview_page.BUDGET", 0.5)
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_SLOW", connection_json(sandbox, timeout=3))
+    text = text_of(pages.get("/custody/"))
+    assert "No response The service has not responded yet." in text
+    assert "All 9 checks are healthy." in text
+    released.set()
+    monkeypatch.setattr("airflow_custody.plugin.overview_page.BUDGET", 10.0)
+    assert text_of(pages.get("/custody/")).count("All 9 checks are healthy.") == 2
+
+
+@pytest.mark.parametrize("kind", ["html", "truncate_body", "empty", "drop"])
+def test_a_service_that_answers_nonsense(pages: Pages, connection: str, sandbox: Sandbox, kind: str) -> None:
+    sandbox.control.add_fault(kind, times=None)
+    page = pages.get("/custody/")
+    assert page.status_code == 200
+    assert "Trouble Nothing of the service can be read" in text_of(page)
+
+
+def test_a_service_that_half_answers(pages: Pages, connection: str, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("status", path="/whitelists/addresses", status=500, times=None)
+    text = text_of(pages.get("/custody/"))
+    assert "Attention The requests that are pending cannot be read." in text
+    assert "9 of 9 healthy" in text
+    assert "No webhook is configured." in text
+
+
+def test_requests_whose_status_is_not_known(pages: Pages, connection: str, sandbox: Sandbox) -> None:
+    (identifier, _) = sandbox.control.add_whitelist_requests([row(1), row(2)])
+    sandbox.control.set_whitelist_status(identifier, "<b>odd</b>")
+    page = pages.get("/custody/")
+    assert "Attention The status of 1 whitelisting request is not known ('<b>odd</b>')" in text_of(page)
+    assert "Status not known These requests are not pending" in text_of(page)
+    assert f"{identifier} <b>odd</b>" in text_of(page)
+    assert "<b>odd" not in page.text
+
+
+def test_asked_at_most_once_in_a_while(pages: Pages, connection: str, sandbox: Sandbox) -> None:
+    pages.get("/custody/")
+    asked = len(sandbox.control.request_log())
+    for user in ("olga", "adam"):
+        pages.get("/custody/", user)
+        pages.get("/custody/connections/custody_default", user)
+    assert len(sandbox.control.request_log()) == asked > 0
+
+
+# --- where connections come from -----------------------------------------------------------------------------
+
+
+def test_a_connection_in_the_database(pages: Pages, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.models.connection import Connection
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.add(Connection("custody_stored", "custody", host=sandbox.url, password=sandbox.token))
+        session.add(Connection("other_stored", "http", host="other.example.com"))
+    try:
+        text = text_of(pages.get("/custody/"))
+        assert "custody_stored" in text
+        assert "All 9 checks are healthy." in text
+        assert "other_stored" not in text
+        assert pages.get("/custody/connections/other_stored", "adam").status_code == 404
+        # A task would get this one.
+        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_STORED", json.dumps({"conn_type": "http", "host": "x"}))
+        assert "custody_stored" not in text_of(pages.get("/custody/"))
+    finally:
+        with create_session() as session:
+            session.query(Connection).filter(Connection.conn_id.endswith("_stored")).delete()
+
+
+def test_connections_that_are_named(pages: Pages, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.models.connection import Connection
+
+    real = Connection.get_connection_from_secrets
+
+    def from_a_backend(conn_id: str, **options: Any) -> Connection:
+        if conn_id == "custody_vault":
+            return Connection(conn_id, "custody", host=sandbox.url, password=sandbox.token)
+        if conn_id == "custody_odd":
+            raise RuntimeError("the backend's secret")
+        return real(conn_id, **options)
+
+    monkeypatch.setattr(Connection, "get_connection_from_secrets", from_a_backend)
+    monkeypatch.setenv("AIRFLOW__CUSTODY__PAGE_CONNECTIONS", "custody_vault, custody_gone,custody_odd,")
+    page = pages.get("/custody/")
+    text = text_of(page)
+    assert "custody_vault" in text
+    assert "custody_gone" in text
+    assert "This connection is not defined, or its secrets backend cannot be read." in text
+    assert "This connection cannot be read. The log of the API server says why." in text
+    assert "the backend's secret" not in page.text
+    assert pages.get("/custody/connections/custody_gone").status_code == 200
+    assert pages.get("/custody/connections/not_named").status_code == 404
+
+
+def test_an_id_is_text_too(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CUSTODY__PAGE_CONNECTIONS", '"><script>alert(1)</script>')
+    assert "<script" not in pages.get("/custody/").text
+    page = pages.get("/custody/connections/%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E")
+    assert page.status_code == 200
+    assert "<script" not in page.text
+
+
+def test_how_far_airflow_has_read(pages: Pages, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hashlib import sha256
+
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.utils.session import create_session
+
+    # Other tests have read the journal of the default connection.
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_JOURNAL", connection_json(sandbox))
+    path = "/custody/connections/custody_journal"
+    now = datetime.now(timezone.utc)
+    for number, hours in enumerate((9, 5)):
+        at = (now - timedelta(hours=hours)).isoformat()
+        sandbox.control.add_webhook_call(id=f"call-{number}", webhookId="w", payload="{}", createdAt=at, updatedAt=at)
+    service = sha256(sandbox.url.encode()).hexdigest()[:16]
+
+    def cursor(hours: float, call: str) -> dict[str, Any]:
+        micros = int((now - timedelta(hours=hours)).timestamp() * 1_000_000)
+        return CallCursor(floor=micros - 1, recent={digest_of(call): micros - micros % 1_000_000}).to_json()
+
+    asset = AssetModel(name="custody-journal-calls", uri="custody://webhook-calls/custody_journal", group="")
+    with create_session() as session:
+        session.query(AssetStateStoreModel).delete()
+    try:
+        assert "no reader in Airflow known" in text_of(pages.get(path))
+        with create_session() as session:
+            session.add(asset)
+            session.flush()
+            extra = {"cursor": cursor(9, "call-0"), "service": service, "conn_id": "custody_journal"}
+            session.add(AssetEvent(asset_id=asset.id, extra=extra))
+            session.add(AssetEvent(asset_id=asset.id, extra=extra | {"cursor": cursor(1, "x"), "service": "another"}))
+            session.add(AssetStateStoreModel(asset_id=asset.id, key="custody_webhook_calls:odd", value='"odd"'))
+        # It was read with the overview.
+        assert "no reader in Airflow known" in text_of(pages.get(path))
+        pages.renew()
+        text = text_of(pages.get(path))
+        assert "read by Airflow up to 9 h ago" in text
+        assert "Attention Airflow has not read the newest webhook calls." in text
+        with create_session() as session:
+            value = json.dumps(extra | {"cursor": cursor(5, "call-1")})
+            session.add(AssetStateStoreModel(asset_id=asset.id, key="custody_read_webhook_calls", value=value))
+        pages.renew()
+        text = text_of(pages.get(path))
+        assert "read by Airflow" in text
+        assert "Attention" not in text
+        sandbox.control.add_webhook_call(id="odd", webhookId="w", payload="{}", createdAt="soon", updatedAt="soon")
+        pages.renew()
+        assert "newest without a date" in text_of(pages.get(path))
+    finally:
+        with create_session() as session:
+            for model, column in ((AssetEvent, "asset_id"), (AssetStateStoreModel, "asset_id"), (AssetModel, "id")):
+                session.query(model).filter(getattr(model, column) == asset.id).delete()
+
+
+def test_what_is_styled_is_there() -> None:
+    """A class that no rule knows is a misspelt one."""
+    import airflow_custody.plugin
+
+    folder = Path(airflow_custody.plugin.__file__).parent
+    style = (folder / "static" / "custody.css").read_text()
+    for template in (folder / "templates").glob("*.html"):
+        for names in re.findall(r'class="([a-z ]+)"', template.read_text()):
+            for name in names.split():
+                assert f".{name}" in style, f"{template.name}: {name}"

@@ -1,0 +1,150 @@
+"""Text of other people on a page, and times as people read them."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timedelta, timezone
+from html import unescape
+
+import pytest
+from airflow_runs import AIRFLOW
+from hypothesis import given
+from hypothesis import strategies as st
+
+if AIRFLOW < (3, 1):
+    pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
+
+from airflow_custody.client.text import has_unprintable
+from airflow_custody.plugin.rendering import duration, reason, segment, visible, when
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+HIDDEN = re.compile(r'<span class="hidden" title="cannot be seen">((?:U\+[0-9A-F]{4,6} ?)+)</span>')
+
+
+def read_back(markup: str) -> str:
+    """Return the text that markup shows, what is shown as a number included."""
+    inner = markup.removeprefix('<bdi class="text">').removesuffix("</bdi>")
+    parts = HIDDEN.split(inner)
+    assert not set("".join(parts[::2])) & set("<>\"'")
+    return "".join(
+        "".join(chr(int(each[2:], 16)) for each in part.split()) if number % 2 else unescape(part)
+        for number, part in enumerate(parts)
+    )
+
+
+@given(st.text(max_size=10))
+def test_nothing_of_a_text_is_markup_or_hidden(text: str) -> None:
+    markup = str(visible(text))
+    assert not has_unprintable(markup)
+    assert read_back(markup) == text
+
+
+@given(st.text(st.characters() | st.sampled_from('a\u200b\u0301\u202e<&"\n'), max_size=300), st.integers(1, 300))
+def test_markup_is_not_much_longer_than_its_text(text: str, limit: int) -> None:
+    markup = str(visible(text, limit))
+    assert not has_unprintable(markup)
+    assert len(markup) <= 5 * min(limit, len(text)) + 700
+
+
+def test_many_characters_that_cannot_be_seen() -> None:
+    start = time.perf_counter()
+    for text in ("\u200b" * 4000, "a\u200b" * 2000, "a" + "\u0301" * 3999):
+        for _ in range(10):
+            assert len(visible(text, 4000)) < 6000
+    assert time.perf_counter() - start < 1.0
+    assert "\ufffd: 3990 more</span></bdi>" in visible("\u200b" * 4000, 4000)
+    assert visible("a\u200b" * 12).count("\ufffd") == 3, "each stands where it was"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ('" onload="x', "&#34; onload=&#34;x"),
+        ("a\u202eb", "U+202E</span>b"),
+        ("a\u200bb", "U+200B</span>b"),
+        ("a\nb", "U+000A</span>b"),
+        ("\U000e0041", "U+E0041</span>"),
+        (
+            "e\u0301\u0323\u0308\u0301\u0301",
+            'e\u0301\u0323\u0308<span class="hidden" title="cannot be seen">U+0301 U+0301</span>',
+        ),
+        ("\u0301e", "U+0301</span>e"),
+        ("x" * 400, f"{'x' * 300}…</bdi>"),
+    ],
+)
+def test_hostile_text(text: str, shown: str) -> None:
+    assert shown in visible(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "0 s"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (599, "9 min 59 s"),
+        (601, "10 min"),
+        (7_500, "2 h 5 min"),
+        (90_000, "1 d 1 h"),
+        (86_400 * 400, "400 d"),
+    ],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_moments() -> None:
+    before = NOW - timedelta(hours=2)
+    exact = 'datetime="2026-01-02T01:04:05Z" title="2026-01-02 01:04:05 UTC"'
+    assert when(before, NOW) == f'<time {exact}>2 h ago <span class="at">2026-01-02 01:04 UTC</span></time>'
+    assert when(before.astimezone(timezone(timedelta(hours=9))), NOW) == when(before, NOW)
+    assert ">in 3 d <" in when(NOW + timedelta(days=3), NOW)
+    assert ">just now <" in when(NOW, NOW)
+    assert ">unknown<" in when(None, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("whitelisting request 7 is not verified: no signature covers its text", "No signature covers its text"),
+        ("whitelisting request 7 cannot be verified: its text is cut", "Cannot be verified: its text is cut"),
+        ("whitelisting request 70 is gone", "Whitelisting request 70 is gone"),
+        ("", ""),
+    ],
+)
+def test_a_reason_next_to_its_request(text: str, shown: str) -> None:
+    assert reason(text, "7") == shown
+
+
+def test_a_segment_of_a_path() -> None:
+    assert segment("\ud800") == "%3F"
+    assert segment("a/b?c#d é") == "a%2Fb%3Fc%23d%20%C3%A9"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("7919 ", "7919[U+0020]"),
+        ("  79 19", "[U+0020 U+0020]79 19"),
+        (" ", "[U+0020]"),
+        ("Treasury  cold", "Treasury  cold"),
+        ("Treasury\ufe01 cold", "Treasury[U+FE01] cold"),
+        ("\u0301 a ", "[U+0301] a[U+0020]"),
+        ("e\U000e0100 ", "e[U+E0100][U+0020]"),
+    ],
+)
+def test_no_two_texts_look_alike_by_what_is_blank(text: str, shown: str) -> None:
+    assert (
+        re.sub(r'<span class="hidden"[^>]*>([^<]*)</span>', r"[\1]", visible(text))
+        == f'<bdi class="text">{shown}</bdi>'
+    )
+
+
+def test_many_blanks_cost_little() -> None:
+    started = time.perf_counter()
+    visible(f"{' a' * 2000}{' ' * 100_000}a", 200_000)
+    assert time.perf_counter() - started < 1

@@ -1,0 +1,173 @@
+"""How a process that makes many hooks signs in: once for each connection as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from airflow.models.connection import Connection
+from airflow_runs import AIRFLOW
+
+if AIRFLOW < (3, 1):
+    pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
+
+from statsd_server import metrics_on
+
+from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
+from airflow_custody.hooks import _sign_ins
+from airflow_custody.hooks._sign_ins import IDLE, SignIns
+from airflow_custody.overview import read_overview, read_request
+from airflow_custody.plugin.access import CustodyConnection, _digest
+from airflow_custody.plugin.cache import LIFETIME, Question, Reading, Readings
+from airflow_custody.sandbox import Sandbox
+
+Ask = Callable[..., Any]
+PASSWORD = "correct horse battery"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def ask(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """Return what reads a connection of a user with a password, a while after the last time."""
+    monkeypatch.setattr(_sign_ins, "SIGN_INS", SignIns())
+    sandbox.control.add_user("joe", ["TPUser", "Admin"], user_id="77", password=PASSWORD)
+    clock = Clock()
+    readings = Readings(clock=clock)
+
+    def ask(password: str, key: Any = "overview", *, conn_id: str = "custody_joe", **extra: Any) -> Any:
+        host = sandbox.url
+        connection = Connection(conn_id, "custody", host=host, login="joe", password=password, extra=json.dumps(extra))
+        read = read_overview if key == "overview" else lambda client: read_request(client, str(key))
+        clock.now += LIFETIME
+        question = Question(CustodyConnection(conn_id, connection, digest=_digest(connection)), key, read)
+        reading: Reading[Any] = asyncio.run(readings.read(question))
+        return reading
+
+    return ask
+
+
+def sign_ins(sandbox: Sandbox) -> int:
+    return sum(each["path"].endswith("/authentication/token") for each in sandbox.control.request_log())
+
+
+def test_a_refused_password_is_sent_once(ask: Ask, sandbox: Sandbox) -> None:
+    for _ in range(3):
+        assert "not sent again before this process ends" in ask("wrong").value.health.problem
+        for number in range(3):
+            assert "not sent again before this process ends" in ask("wrong", number).problem
+    assert sign_ins(sandbox) == 1
+
+
+def test_one_that_was_changed_is_tried(ask: Ask, sandbox: Sandbox) -> None:
+    ask("wrong")
+    assert ask(PASSWORD).value.health.value.healthy
+    assert sign_ins(sandbox) == 2
+    # So is one whose settings are others.
+    ask("wrong", conn_id="custody_other")
+    ask("wrong", conn_id="custody_other", timeout=7)
+    assert sign_ins(sandbox) == 4
+
+
+def test_a_right_password_is_sent_once(ask: Ask, sandbox: Sandbox) -> None:
+    for number in (1, "overview", 2, "overview", 3):
+        ask(PASSWORD, number)
+    assert sign_ins(sandbox) == 1
+    sandbox.control.revoke_tokens("77")
+    assert ask(PASSWORD).value.health.value.healthy
+    assert sign_ins(sandbox) == 2
+
+
+def test_pauses_outlive_a_reading(ask: Ask, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("status", status=500, path="/authentication/token", times=None)
+    for number in range(5):
+        ask(PASSWORD, number)
+    assert sign_ins(sandbox) == 2
+
+
+def test_a_page_is_no_work_of_dags(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    with metrics_on(monkeypatch) as statsd:
+        assert ask(PASSWORD).value.health.value.healthy
+        ask(PASSWORD, 1)
+        assert statsd.received() == []
+
+
+def test_triggers_that_come_and_go(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_custody.client.errors import CustodyAuthenticationError
+    from airflow_custody.triggers._base import _Connection
+
+    monkeypatch.setattr(_sign_ins, "SIGN_INS", SignIns())
+    connection = {"conn_type": "custody", "host": sandbox.url, "login": "joe", "password": "wrong"}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_JOE", json.dumps(connection))
+    for _ in range(3):
+        with (
+            _Connection.shared("custody_joe") as shared,
+            pytest.raises(CustodyAuthenticationError, match="not sent again"),
+        ):
+            shared.client().list_health_checks()
+    assert sign_ins(sandbox) == 1
+
+
+# --- what is kept ----------------------------------------------------------------------------------------------
+
+
+def made(secret: str = "s" * 8) -> PasswordSignIn:
+    return PasswordSignIn("joe", secret)
+
+
+def test_only_what_signs_in_is_kept() -> None:
+    kept = SignIns()
+    for each in (BearerToken("t" * 8), ApiKey("k", "ab" * 8)):
+        assert kept.of("c", "x", each) is each
+        assert kept.of("c", "x", made()) is not each
+        kept = SignIns()
+
+
+def test_what_is_not_used_is_forgotten_unless_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    kept = SignIns(clock=clock)
+    used, failed = made(), made()
+    failed._count_failure()
+    assert kept.of("used", 1, used) is kept.of("used", 1, made()) is used
+    assert kept.of("failed", 1, failed) is failed
+    clock.now += IDLE
+    assert kept.of("used", 1, made()) is not used
+    assert kept.of("failed", 1, made()) is failed
+    # A changed one is forgotten at once, also for what needs no sign-in.
+    token = BearerToken("t" * 8)
+    assert kept.of("failed", 2, token) is token
+    assert list(kept._kept) == ["used"]
+    monkeypatch.setattr(_sign_ins, "MAX_KEPT", 5)
+    for number in range(9):
+        kept.of(f"c{number}", 1, failed)
+    assert list(kept._kept) == [f"c{number}" for number in range(4, 9)]
+
+
+def test_threads_get_the_same() -> None:
+    kept, start = SignIns(), threading.Barrier(8)
+
+    def get(_: int) -> object:
+        start.wait(10)
+        return kept.of("c", 1, made())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(map(id, pool.map(get, range(8))))) == 1
+
+
+def test_each_client_hides_what_it_knows_once() -> None:
+    auth = made()
+    for _ in range(3):
+        auth.hide("proxy-password")
+    assert len(auth._secrets) == 2
+    assert "proxy-password" not in auth.redact("see proxy-password")

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from sandbox_api import Api, Refused
+
+from airflow_custody.sandbox import Sandbox
+
+TYPE = "requestStatus.updated"
+FUTURE = "2999-01-01T00:00:00Z"
+
+
+def listed(api: Api, **query: str) -> list[dict[str, Any]]:
+    response = api.get("/webhooks/calls", params={"sortOrder": "ASC", "cursor.pageSize": "100", **query})
+    found: list[dict[str, Any]] = response.json().get("calls", [])
+    return found
+
+
+def test_an_event_is_a_call_to_each_webhook_of_its_type(sandbox: Sandbox, api: Api) -> None:
+    hooks = [sandbox.control.add_webhook(type=TYPE)["id"] for _ in range(2)]
+    sandbox.control.add_webhook(type="currencyStatus.updated")
+    sandbox.control.add_webhook(type=TYPE, tenant_id="2")
+    sent = sandbox.control.send_event(TYPE, {"requestId": "7"}, event_id="e")
+    assert [each["webhookId"] for each in sent] == hooks
+    assert listed(api) == sent
+    call = sent[0]
+    assert set(call) == {"id", "eventId", "webhookId", "payload", "status", "attempts", "createdAt", "updatedAt"}
+    assert (call["eventId"], json.loads(call["payload"])) == ("e", {"requestId": "7"})
+    assert listed(api, webhookID=hooks[1]) == sent[1:]
+    assert listed(api, eventID="other") == []
+    other = sandbox.control.send_event(TYPE, "text", status="failed")
+    assert other[0]["eventId"] != "e"
+    assert listed(api, status="failed") == other
+
+
+@pytest.mark.parametrize(
+    ("state", "behaviour", "writes"),
+    [
+        ({"status": "disabled"}, {}, False),
+        ({"status": "disabled"}, {"writes_when_disabled": True}, True),
+        ({"timeout_until": FUTURE}, {}, True),
+        ({"timeout_until": FUTURE}, {"writes_when_cooling_down": False}, False),
+        ({"timeout_until": "2001-01-01T00:00:00Z"}, {"writes_when_cooling_down": False}, True),
+        ({"status": "cooldown"}, {"writes_when_cooling_down": False}, False),
+    ],
+    ids=str,
+)
+def test_whether_a_webhook_gets_calls(
+    sandbox: Sandbox, api: Api, state: dict[str, Any], behaviour: dict[str, Any], writes: bool
+) -> None:
+    hook = sandbox.control.add_webhook(type=TYPE)["id"]
+    changed = sandbox.control.change_webhook(hook, **state)
+    assert changed.get("timeoutUntil") == state.get("timeout_until")
+    assert api.get("/webhooks").json()["webhooks"] == [changed]
+    sandbox.control.set_call_behaviour(**behaviour)
+    assert bool(sandbox.control.send_event(TYPE, {})) is writes
+
+
+def test_only_webhooks_that_exist_can_be_changed(sandbox: Sandbox) -> None:
+    with pytest.raises(RuntimeError, match="not found"):
+        sandbox.control.change_webhook("x", status="disabled")
+
+
+def test_calls_are_listed_by_creation(sandbox: Sandbox, api: Api) -> None:
+    sandbox.control.add_webhook(type=TYPE)
+    sandbox.control.add_webhook_call(id="a", createdAt="2026-01-02T00:00:00Z")
+    sandbox.control.add_webhook_call(id="b", createdAt="2026-01-02T00:00:00.5Z")
+    (now,) = sandbox.control.send_event(TYPE, {})
+    (late,) = sandbox.control.send_event(TYPE, {}, age=100)
+    assert [each["id"] for each in listed(api)] == ["a", "b", late["id"], now["id"]]
+    assert [each["id"] for each in listed(api, sortOrder="DESC")] == [now["id"], late["id"], "b", "a"]
+    sandbox.control.set_call_behaviour(order="written")
+    assert [each["id"] for each in listed(api)] == ["a", "b", now["id"], late["id"]]
+
+
+@pytest.mark.parametrize("paging", ["offset", "keyset"])
+@pytest.mark.parametrize("order", ["ASC", "DESC"])
+def test_pages(sandbox: Sandbox, api: Api, refused: Refused, paging: str, order: str) -> None:
+    sandbox.control.set_call_behaviour(paging=paging, resolution=0.01)
+    ids = sandbox.control.add_webhook_calls(5, spacing=0.004)
+    ids = ids if order == "ASC" else ids[::-1]
+
+    def page(request: str, current: str = "") -> tuple[list[str], dict[str, Any]]:
+        query = {"sortOrder": order, "cursor.pageSize": "2", "cursor.pageRequest": request}
+        query |= {"cursor.currentPage": current} if current else {}
+        body = api.get("/webhooks/calls", params=query).json()
+        return [each["id"] for each in body.get("calls", ())], body["cursor"]
+
+    first, cursor = page("FIRST")
+    assert first == ids[:2]
+    assert "hasPrevious" not in cursor
+    second, cursor = page("NEXT", cursor["currentPage"])
+    assert (second, cursor["hasNext"], cursor["hasPrevious"]) == (ids[2:4], True, True)
+    back, at_first = page("PREVIOUS", cursor["currentPage"])
+    assert (back, at_first["hasNext"]) == (ids[:2], True)
+    assert "hasPrevious" not in at_first
+    third, cursor = page("NEXT", cursor["currentPage"])
+    assert third == ids[4:]
+    assert "hasNext" not in cursor
+    last, cursor = page("LAST")
+    assert last == (ids[4:] if paging == "offset" else ids[3:])
+    assert "hasNext" not in cursor
+    for current in ("x", "", "W10="):
+        query = {"cursor.pageRequest": "NEXT", "cursor.currentPage": current}
+        refused(api.get("/webhooks/calls", params=query), 400)
+
+
+def test_a_page_by_key_does_not_move(sandbox: Sandbox, api: Api) -> None:
+    sandbox.control.set_call_behaviour(paging="keyset")
+    ids = sandbox.control.add_webhook_calls(4)
+    query = {"cursor.pageSize": "2"}
+    current = api.get("/webhooks/calls", params=query).json()["cursor"]["currentPage"]
+    sandbox.control.add_webhook_calls(3)
+    query |= {"cursor.pageRequest": "NEXT", "cursor.currentPage": current}
+    assert [each["id"] for each in api.get("/webhooks/calls", params=query).json()["calls"]] == [ids[1], ids[0]]
+
+
+@pytest.mark.parametrize(("kept", "left"), [({"max_number": 2}, 2), ({"max_age": 25}, 3), ({"max_number": 0}, 0)])
+def test_old_calls_are_removed(sandbox: Sandbox, api: Api, kept: dict[str, Any], left: int) -> None:
+    ids = sandbox.control.add_webhook_calls(5, age=40, spacing=10)
+    sandbox.control.set_call_behaviour(**kept)
+    assert [each["id"] for each in listed(api)] == ids[5 - left :]
+    sandbox.control.set_call_behaviour()
+    assert len(listed(api)) == left
+
+
+def test_ids_and_time_stamps(sandbox: Sandbox, api: Api) -> None:
+    assert all(each.isdigit() for each in sandbox.control.add_webhook_calls(2, webhookId="w"))
+    sandbox.control.set_call_behaviour(ids="uuid", resolution=1000.0)
+    assert all(len(each) == 36 for each in sandbox.control.add_webhook_calls(2, status="failed"))
+    first, second = listed(api, status="failed")
+    assert first["createdAt"] == second["createdAt"]
+    assert [each["webhookId"] for each in listed(api, webhookID="w")] == ["w", "w"]
+
+
+def test_many_calls_are_added_and_listed_quickly(sandbox: Sandbox, api: Api) -> None:
+    started = time.monotonic()
+    sandbox.control.add_webhook_calls(20_000)
+    assert len(listed(api, sortOrder="DESC")) == 100
+    assert time.monotonic() - started < 20
+
+
+def test_a_change_of_a_whitelisting_request_is_an_event_only_if_that_is_ordered(sandbox: Sandbox, api: Api) -> None:
+    sandbox.control.add_webhook(type=TYPE)
+    request = {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40}
+    number = api.post("/whitelists/addresses", request).json()["result"]["id"]
+    sandbox.control.set_whitelist_status(number, "rejected")
+    assert listed(api) == []
+    sandbox.control.set_whitelist_events(True)
+    for status in ("pending", "pending", "APPROVED"):
+        sandbox.control.set_whitelist_status(number, status)
+    calls = listed(api)
+    assert [json.loads(each["payload"]) for each in calls] == [
+        {"requestId": number, "status": "pending"},
+        {"requestId": number, "status": "APPROVED"},
+    ]
+    assert len({each["eventId"] for each in calls}) == 2
+    assert listed(api) == calls
+    sandbox.control.set_whitelist_events(False)
+    sandbox.control.set_whitelist_status(number, "rejected")
+    assert listed(api) == calls

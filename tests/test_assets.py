@@ -1,0 +1,171 @@
+"""What consumers of asset events rely on: none is skipped, and none blocks the others."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import Asset
+from hypothesis import given
+from hypothesis import strategies as st
+from webhook_reads import TYPE, Reader, new_asset, write_calls
+
+from airflow_custody.assets import UnhandledEvents, calls_of, latest_events
+from airflow_custody.client import CustodyClient, CustodyConfigurationError
+from airflow_custody.sandbox import Sandbox
+
+_FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+class Accessor:
+    """The events of an inlet, as Airflow 3.1 and later give access to them, the later one of a time at random."""
+
+    def __init__(self, events: list[Any], fetched: list[int]) -> None:
+        self._events = sorted(events, key=lambda each: each.timestamp)
+        self._limit: int | None = None
+        self._fetched = fetched
+
+    def after(self, after: str) -> Accessor:
+        self._events = [each for each in self._events if each.timestamp >= datetime.fromisoformat(after)]
+        return self
+
+    def ascending(self, ascending: bool) -> Accessor:
+        self._events = self._events if ascending else self._events[::-1]
+        return self
+
+    def limit(self, limit: int) -> Accessor:
+        self._limit = limit
+        return self
+
+    def __iter__(self) -> Any:
+        found = self._events[: self._limit]
+        self._fetched.append(len(found))
+        return iter(found)
+
+
+class Inlets(dict[Asset, list[Any]]):
+    """
+    The inlets of a task.
+
+    :param with_accessor: whether this is Airflow 3.1 or later.
+    """
+
+    def __init__(self, with_accessor: bool) -> None:
+        super().__init__()
+        self._with_accessor = with_accessor
+        self.fetched: list[int] = []
+
+    def __getitem__(self, asset: Asset) -> Any:
+        events = self.get(asset, [])
+        if self._with_accessor:
+            return Accessor(events, self.fetched)
+        return sorted(events, key=lambda each: each.timestamp)
+
+    def add(self, asset: Asset, seconds: float, extra: Any = None, task_id: str | None = "task") -> None:
+        number = sum(map(len, self.values()))
+        at = _FIRST + timedelta(seconds=seconds)
+        event = SimpleNamespace(id=number, extra=extra or {}, timestamp=at, source_task_id=task_id)
+        self.setdefault(asset, []).append(event)
+
+
+@given(
+    with_accessor=st.booleans(),
+    portion=st.integers(1, 4),
+    runs=st.lists(st.lists(st.integers(0, 59), max_size=12), min_size=1, max_size=5),
+)
+def test_each_event_is_handled_once_whatever_its_time_is(
+    with_accessor: bool, portion: int, runs: list[list[int]]
+) -> None:
+    asset, handled, inlets = new_asset(), new_asset(), Inlets(with_accessor)
+    seen: list[int] = []
+    for number, times in enumerate(runs):
+        for seconds in times:
+            # Those of a run may come up to a minute after later ones.
+            inlets.add(asset, number * 30 + seconds / 2)
+        events = UnhandledEvents(inlets, asset, handled, portion=portion)
+        new = list(events)
+        assert new == sorted(new, key=lambda each: each.timestamp)
+        seen += [each.id for each in new]
+        if new:
+            inlets.add(handled, number, events.place)
+    assert sorted(seen) == [each.id for each in inlets.get(asset, [])]
+
+
+def test_many_events_are_fetched_in_portions() -> None:
+    asset, handled, inlets = new_asset(), new_asset(), Inlets(with_accessor=True)
+    for number in range(1000):
+        inlets.add(asset, 100 * number)
+    events = UnhandledEvents(inlets, asset, handled)
+    assert len(list(events)) == 1000
+    assert max(inlets.fetched) == 100
+    assert len(events.place["recent"]) == 1
+    inlets.add(handled, 0, events.place)
+    inlets.fetched.clear()
+    assert list(UnhandledEvents(inlets, asset, handled)) == []
+    assert sum(inlets.fetched) == 2
+
+
+@pytest.mark.parametrize("with_accessor", [True, False])
+def test_events_that_somebody_else_emits_are_not_taken_for_the_place(with_accessor: bool) -> None:
+    asset, handled, inlets = new_asset(), new_asset(), Inlets(with_accessor)
+    inlets.add(asset, 1)
+    inlets.add(handled, 1, {"until": _FIRST.isoformat(), "recent": "odd"})
+    inlets.add(handled, 2, {"from_rest_api": True}, None)
+    inlets.add(handled, 3, {"until": "9999-01-01T00:00:00+00:00", "recent": []}, None)
+    assert len(list(UnhandledEvents(inlets, asset, handled))) == 1
+    for number in range(500):
+        inlets.add(handled, 9 + number, None, None)
+    with pytest.raises(CustodyConfigurationError, match="Give this task an asset of its own"):
+        UnhandledEvents(inlets, asset, handled)
+
+
+def test_the_place_without_an_event_is_none() -> None:
+    events = UnhandledEvents(Inlets(with_accessor=True), new_asset(), new_asset())
+    assert list(events) == []
+    assert events.place == {}
+
+
+def test_the_latest_events_come_newest_first() -> None:
+    for with_accessor in (True, False):
+        asset, inlets = new_asset(), Inlets(with_accessor)
+        for number in range(5):
+            inlets.add(asset, number)
+        assert [each.id for each in latest_events(inlets, asset, 2)] == [4, 3]
+
+
+@pytest.mark.usefixtures("connection")
+def test_calls_of_an_event_that_has_ids_only(sandbox: Sandbox) -> None:
+    webhook = sandbox.control.add_webhook(type=TYPE)["id"]
+    write_calls(sandbox, webhook, *range(-9000, -8850))
+    reader = Reader()
+    reader.run()
+    write_calls(sandbox, webhook, 1, 2, payload='"' + "x" * 40_000 + '"')
+    extra = reader.run()
+    assert extra["call_ids"] == ["1", "2"]
+    before = len(sandbox.control.request_log())
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        calls = calls_of(reader.events[-1], client)
+        assert [(each["id"], len(each["payload"])) for each in calls] == [("1", 40_000), ("2", 40_000)]
+        # Not the whole journal.
+        assert len(sandbox.control.request_log()) == before + 1
+        gone = SimpleNamespace(extra={"payload": {"call_ids": ["1", "gone"]}})
+        assert [set(each) > {"id"} for each in calls_of(gone, client)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("extra", "ids"),
+    [
+        (None, []),
+        ([], []),
+        ({"calls": None}, []),
+        ({"calls": ["text", {}, {"id": "1"}]}, ["1"]),
+        ({"payload": {"calls": [{"id": "2"}]}, "from_trigger": True}, ["2"]),
+        ({"payload": "text", "call_ids": 5}, []),
+    ],
+    ids=repr,
+)
+def test_calls_of_odd_events(extra: Any, ids: list[str]) -> None:
+    client: Any = None
+    assert [each["id"] for each in calls_of(SimpleNamespace(extra=extra), client)] == ids

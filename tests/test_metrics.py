@@ -1,0 +1,397 @@
+"""What is measured, received by a StatsD server over a real socket."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow_runs import execute, new_dag, run_dag
+from apply_tries import ApplyTask, plan, write_rows
+from connections import connection_json
+from statsd_server import StatsdServer, metrics_on
+from task_tries import RowsStore, somebody_creates
+
+from airflow_custody import metrics
+from airflow_custody.cli.main import main
+from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
+from airflow_custody.client.http.observation import Observation
+from airflow_custody.client.whitelist.progress import Progress
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.idempotency import turn
+from airflow_custody.idempotency.create_once import CreateOnce
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.retry_policy import CustodyFailException
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+
+pytestmark = pytest.mark.usefixtures("connection")
+ADDRESS = "0x" + "ab" * 20
+
+
+@pytest.fixture
+def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
+    """Turn metrics on, to a StatsD server without tags: Airflow's default."""
+    with metrics_on(monkeypatch) as server:
+        yield server
+
+
+@pytest.fixture
+def tagged(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
+    """Turn metrics on, to a StatsD server with tags."""
+    with metrics_on(monkeypatch, statsd_influxdb_enabled="True") as server:
+        yield server
+
+
+def create(**kwargs: Any) -> Any:
+    arguments = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", "lookup_wait": 0.3, **kwargs}
+    return execute(lambda: CustodyCreateWhitelistRequestOperator(task_id="create", **arguments))
+
+
+# --- calls -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_dag_run_without_tags(statsd: StatsdServer) -> None:
+    with new_dag() as dag:
+        CustodyHealthCheckOperator(task_id="health")
+    assert run_dag(dag).state == "success"
+    found = statsd.received()
+    names = [each.name for each in found]
+    assert sorted(names) == [
+        "custody.api.calls.custody_default.list_health_checks.200",
+        "custody.api.duration.custody_default.list_health_checks.200",
+        "custody.health.checks.custody_default.all.healthy",
+        "custody.health.checks.custody_default.all.unhealthy",
+        "custody.health.healthy.custody_default.all",
+        "custody.health.oldest_result_age_seconds.custody_default.all",
+    ]
+    (duration,) = [each for each in found if each.type == "ms"]
+    assert 0 < duration.value < 5000
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_a_dag_run_with_tags(tagged: StatsdServer) -> None:
+    with new_dag() as dag:
+        CustodyHealthCheckOperator(task_id="health")
+    assert run_dag(dag).state == "success"
+    found = {(each.name, each.tags.get("state")): each.tags for each in tagged.received()}
+    call = {"conn_id": "custody_default", "operation": "list_health_checks", "status": "200"}
+    listing = {"conn_id": "custody_default", "tenant_id": "all"}
+    assert found == {
+        ("custody.api.calls", None): call,
+        ("custody.api.duration", None): call,
+        ("custody.health.checks", "healthy"): {**listing, "state": "healthy"},
+        ("custody.health.checks", "unhealthy"): {**listing, "state": "unhealthy"},
+        ("custody.health.healthy", None): listing,
+        ("custody.health.oldest_result_age_seconds", None): listing,
+    }
+
+
+def test_each_exchange_counts_also_one_that_is_tried_again(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tagged: StatsdServer
+) -> None:
+    # The first retry is made at once.
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1, max_retries=1))
+    with CustodyHook() as hook:
+        for fault in ({"kind": "status", "status": 503}, {"kind": "drop"}):
+            sandbox.control.add_fault(**fault)
+            hook.get_conn().list_health_checks()
+    found = tagged.received()
+    assert [each.tags["status"] for each in found if each.type == "c"] == ["503", "200", "none", "200"]
+    assert [each.tags["status"] for each in found if each.type == "ms"] == ["503", "200", "none", "200"]
+
+
+def test_a_response_that_does_not_end_is_none(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tagged: StatsdServer
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=0.3, max_retries=0))
+    sandbox.control.add_fault("trickle", pieces_every=0.2)
+    with CustodyHook() as hook, pytest.raises(CustodyError):
+        hook.get_conn().list_health_checks()
+    (duration,) = [each for each in tagged.received() if each.type == "ms"]
+    assert duration.tags["status"] == "none"
+    assert duration.value > 250
+
+
+def test_a_response_that_is_too_large_is_none(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tagged: StatsdServer
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, max_response_bytes=1024))
+    sandbox.control.add_fault("large", size=4096)
+    with CustodyHook() as hook, pytest.raises(CustodyError):
+        hook.get_conn().list_health_checks()
+    assert {each.tags["status"] for each in tagged.received()} == {"none"}
+
+
+def test_a_service_that_is_away(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, tagged: StatsdServer) -> None:
+    with contextlib.closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        text = connection_json(sandbox).replace(sandbox.url, f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", text)
+        with CustodyHook() as hook, pytest.raises(CustodyError):
+            hook.get_conn().list_health_checks()
+    assert [each.tags["status"] for each in tagged.received()] == ["none", "none"]
+
+
+class _TaskHasEnded(BaseException):
+    """What Airflow raises in the middle of whatever a task does, as for ``execution_timeout``."""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no such signal")
+def test_a_call_that_ends_with_its_task_is_none(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tagged: StatsdServer
+) -> None:
+    def end(*_: object) -> None:
+        raise _TaskHasEnded
+
+    sandbox.control.add_fault(delay=2)
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        with CustodyHook() as hook:
+            client = hook.get_conn()
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(_TaskHasEnded):
+                client.list_health_checks()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [each.tags["status"] for each in tagged.received()] == ["none", "none"]
+
+
+def test_what_was_not_sent_is_no_call(sandbox: Sandbox, tagged: StatsdServer) -> None:
+    def refuse() -> None:
+        raise CustodyError("another try has taken over")
+
+    request = WhitelistRequest(label="L", address=ADDRESS, blockchain="ETH")
+    with CustodyHook() as hook, pytest.raises(CustodyError, match="taken over"):
+        hook.get_conn().create_whitelist_request(request, before_send=refuse)
+    assert tagged.received() == []
+
+
+@pytest.mark.parametrize(("status", "counted"), [(200, "200"), (599, "599"), (600, "other"), (999, "other")])
+def test_a_status_that_http_does_not_know_makes_no_series(tagged: StatsdServer, status: int, counted: str) -> None:
+    count = metrics.call_observer("c")
+    assert count is not None
+    count(Observation(status, datetime.now(timezone.utc), operation="get rules"))
+    assert {each.tags["status"] for each in tagged.received()} == {counted}
+
+
+def test_the_command_line_sends_nothing(statsd: StatsdServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["health", "--conn-id", "custody_default"]) == 0
+    assert statsd.received() == []
+
+
+# --- creates ---------------------------------------------------------------------------------------------------
+
+
+def test_a_create_is_sent(statsd: StatsdServer) -> None:
+    create()
+    assert statsd.values("custody.creates") == {"custody.creates.custody_default.whitelisting_request.sent": 1}
+
+
+@pytest.mark.parametrize("fails", ["send", "record"])
+def test_a_create_that_ends_with_its_task_was_sent(
+    tagged: StatsdServer, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    def end(*_: object, **__: object) -> None:
+        raise _TaskHasEnded
+
+    if fails == "record":
+        monkeypatch.setattr(CreateOnce, "_record_created", end)
+    else:
+        real = CustodyClient.create_whitelist_request
+
+        def send(self: CustodyClient, *arguments: Any, **options: Any) -> None:
+            real(self, *arguments, **options)
+            raise _TaskHasEnded
+
+        monkeypatch.setattr(CustodyClient, "create_whitelist_request", send)
+    with pytest.raises(_TaskHasEnded):
+        create()
+    assert [each.tags["outcome"] for each in tagged.received() if each.name == "custody.creates"] == ["sent"]
+
+
+def test_a_create_whose_response_is_lost_is_found(sandbox: Sandbox, tagged: StatsdServer) -> None:
+    sandbox.control.add_fault("drop", work=True, method="POST")
+    create()
+    found = [each for each in tagged.received() if each.name == "custody.creates"]
+    assert [each.tags["outcome"] for each in found] == ["sent", "found"]
+    assert found[0].tags == {"conn_id": "custody_default", "kind": "whitelisting_request", "outcome": "sent"}
+
+
+def test_a_create_of_which_nobody_knows(sandbox: Sandbox, tagged: StatsdServer) -> None:
+    sandbox.control.add_fault("drop", work=True, method="POST")
+    sandbox.control.add_fault("status", method="GET", skip=1, times=None, status=404)
+    with pytest.raises(CustodyFailException):
+        create()
+    found = [each.tags["outcome"] for each in tagged.received() if each.name == "custody.creates"]
+    assert found == ["sent", "unknown"]
+
+
+def test_a_create_that_came_to_nothing_is_not_unknown(sandbox: Sandbox, tagged: StatsdServer) -> None:
+    somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
+    sandbox.control.add_fault("drop", method="POST")
+    with pytest.raises(CustodyError):
+        create()
+    assert [each.tags["outcome"] for each in tagged.received() if each.name == "custody.creates"] == ["sent"]
+
+
+def test_a_refused_create_was_sent(sandbox: Sandbox, tagged: StatsdServer) -> None:
+    sandbox.control.add_fault("rate_limit", method="POST", retry_after=1)
+    with pytest.raises(CustodyError):
+        create()
+    assert [each.tags["outcome"] for each in tagged.received() if each.name == "custody.creates"] == ["sent"]
+
+
+def test_a_plan_and_what_applies_it(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsdServer, airflow_db: None
+) -> None:
+    monkeypatch.setattr(turn, "SETTLE", 0.1)
+    somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
+    path = write_rows(tmp_path / "whitelist.yaml", range(1, 9))
+    planned = plan(path)
+    found = statsd.values("custody.whitelist")
+    assert found["custody.whitelist.pending.custody_default"] == 1
+    assert 0 <= found["custody.whitelist.oldest_pending_age_seconds.custody_default"] < 60
+    sandbox.control.add_fault("drop", method="POST", work=True, skip=2, times=2)
+    ApplyTask(path, planned["plan_hash"], RowsStore(), lookup_wait=0.3).attempt()
+    assert len(sandbox.control.whitelist_requests()) == 9
+    assert statsd.values("custody.creates") == {
+        "custody.creates.custody_default.whitelisting_request.sent": 8,
+        "custody.creates.custody_default.whitelisting_request.found": 2,
+    }
+    for each in sandbox.control.whitelist_requests():
+        sandbox.control.set_whitelist_status(each["id"], "APPROVED")
+    plan(path)
+    assert statsd.values("custody.whitelist") == {
+        "custody.whitelist.pending.custody_default": 0,
+        "custody.whitelist.oldest_pending_age_seconds.custody_default": 0,
+    }
+
+
+# --- pending requests ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+@pytest.mark.parametrize("deferrable", [False, True])
+@pytest.mark.usefixtures("airflow_db")
+def test_a_sensor(sandbox: Sandbox, tagged: StatsdServer, deferrable: bool, as_list: bool) -> None:
+    number = somebody_creates(sandbox)
+
+    class Sensor(CustodyWhitelistRequestSensor):
+        polls = 0
+
+        def _poll(self) -> Any:
+            found = super()._poll()
+            Sensor.polls += 1
+            if Sensor.polls == 1:
+                sandbox.control.set_whitelist_status(number, "APPROVED")
+            return found
+
+    with new_dag() as dag:
+        Sensor(
+            task_id="wait",
+            request_id=[number] if as_list else number,
+            poke_interval=0.2,
+            timeout=8,
+            deferrable=deferrable,
+        )
+    assert run_dag(dag).state == "success"
+    found = [each for each in tagged.received() if each.name.startswith("custody.sensor")]
+    # One for the poll that found it pending, none for those that did not.
+    assert {(each.name, each.type, each.tags["task_id"], each.tags["dag_id"]) for each in found} == {
+        ("custody.sensor.pending_age", "ms", "wait", dag.dag_id)
+    }
+    assert all(0 < each.value < 60_000 for each in found)
+    assert deferrable or len(found) == 1
+
+
+def test_polls_of_one_task_do_not_overwrite_each_other(statsd: StatsdServer) -> None:
+    task = SimpleNamespace(dag_id="dag", task_id="wait")
+    now = datetime.now(timezone.utc)
+
+    def polled(*hours: int | None) -> list[int]:
+        created = [None if each is None else now - timedelta(hours=each) for each in hours]
+        metrics.pending_polled("c", task, [Progress("pending", "CREATED", 0, created_at=each) for each in created])
+        found = statsd.received()
+        assert {(each.name, each.type) for each in found} <= {("custody.sensor.pending_age.c.dag.wait", "ms")}
+        return [round(each.value / 3_600_000) for each in found]
+
+    # Mapped siblings, or two runs at once: each has a value of its own.
+    assert polled(5, 1) + polled(2) == [5, 2]
+    # Nothing is pending, or it is not known for how long.
+    assert polled() + polled(None) + polled(5, None) == []
+    metrics.pending_polled("c", task, [Progress("effective", "APPROVED", 2, created_at=now)])
+    assert statsd.received() == []
+
+
+def test_the_age_of_the_oldest_is_sent_only_if_it_is_known(statsd: StatsdServer) -> None:
+    old = datetime.now(timezone.utc) - timedelta(hours=1)
+    for moments, names in (([None, old], ["pending.c"]), ([old], ["pending.c", "oldest_pending_age_seconds.c"])):
+        metrics.pending_listed("c", partial(iter, moments))
+        assert [each.name.removeprefix("custody.whitelist.") for each in statsd.received()] == names
+
+
+def test_without_a_task_nothing_is_said_of_pending_requests(statsd: StatsdServer) -> None:
+    metrics.pending_polled("c", None, [])
+    assert statsd.received() == []
+
+
+# --- webhook calls ---------------------------------------------------------------------------------------------
+
+
+def test_webhook_calls(statsd: StatsdServer) -> None:
+    metrics.calls_read("c", 3, datetime.now(timezone.utc) - timedelta(seconds=90))
+    count, delay = statsd.received()
+    assert (count.name, count.value, count.type) == ("custody.webhook_calls.read.c", 3, "c")
+    assert (delay.name, delay.type) == ("custody.webhook_calls.delay.c", "ms")
+    assert 90_000 <= delay.value < 100_000
+    metrics.calls_read("c", 0, None)
+    assert statsd.received() == []
+    metrics.calls_read("c", 1, None)
+    metrics.calls_read("c", 1, datetime.now(timezone.utc) + timedelta(hours=1))
+    assert [(each.name[22:], each.value) for each in statsd.received()] == [
+        ("read.c", 1),
+        ("read.c", 1),
+        ("delay.c", 0),
+    ]
+
+
+# --- the names -------------------------------------------------------------------------------------------------
+
+
+def test_no_secret_no_address_no_label_no_url_leaves(
+    sandbox: Sandbox, tagged: StatsdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.control.add_fault("drop", work=True, method="POST")
+    create(label="Treasury of ACME")
+    create()
+    with pytest.raises(CustodyError), CustodyHook() as hook:
+        hook.get_conn().get_whitelist_request("987654")
+    tagged.received()
+    assert len(tagged.text) > 500
+    for each in (sandbox.token, ADDRESS, "987654", "3711", "ACME", "127.0.0.1", "http", sandbox.url.rpartition(":")[2]):
+        assert each not in re.sub(r":[\d.]+\|", ":|", tagged.text)
+
+
+def test_the_documentation_names_what_the_code_sends() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(custody\.[^`]+)` \| (\w+) \| ([^|]+) \|", readme, re.MULTILINE)
+    documented = {(name, kind, tuple(re.findall(r"`(\w+)`", tags))) for name, kind, tags in rows}
+    assert documented == {(each.name, each.kind, each.tags) for each in metrics.METRICS}
+
+
+def test_all_metrics_are_in_the_list() -> None:
+    found = {each for each in vars(metrics).values() if isinstance(each, metrics.Metric)}
+    assert found == set(metrics.METRICS)

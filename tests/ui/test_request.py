@@ -1,0 +1,97 @@
+"""The page of a request in a browser, and the way to it from the task that created the request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from page_visitor import CreatedRequests, Visitor, find_violations, settled
+from playwright.sync_api import Page, expect
+
+Visit = Callable[..., Visitor]
+ROOT = "/connections/custody_default/requests"
+
+
+def rows_of(page: Page, table: str) -> list[str]:
+    """Return the rows of a table as a reader sees them, each on one line."""
+    rows = page.get_by_role("region", name=table, exact=True).locator("tbody tr").all_inner_texts()
+    return [" ".join(each.split()) for each in rows]
+
+
+class TestFromTheTask:
+    def test_the_link_of_the_task_leads_to_its_request(self, visit: Visit, created: CreatedRequests) -> None:
+        visitor = visit()
+        visitor.page.goto(f"{visitor.url}{created.run}/tasks/create/mapped/0/details")
+        link = visitor.page.get_by_role("link", name="Custody request")
+        expect(link).to_be_visible(timeout=20_000)
+        target = link.get_attribute("href") or ""
+        assert target == f"{visitor.url}/custody{ROOT}/{created.signed}"
+        visitor.take_picture("link-of-a-task")
+        link.click()
+        heading = visitor.page.get_by_role("heading", level=1)
+        expect(heading).to_have_text(f"Whitelisting request {created.signed}")
+
+    def test_the_request_leads_back_to_its_task(self, visit: Visit, created: CreatedRequests) -> None:
+        visitor = visit()
+        page = settled(visitor, f"{ROOT}/{created.signed}")
+        page.get_by_role("link", name="Task create [0] of DAG whitelist_suppliers").click()
+        expect(page).to_have_url(re.compile(r"/dags/whitelist_suppliers/runs/manual__[^/]+/tasks/create/mapped/0$"))
+        expect(page.get_by_role("heading", name="create [0]")).to_be_visible(timeout=20_000)
+
+
+class TestWhatItShows:
+    def test_of_one_in_effect(self, visit: Visit, created: CreatedRequests) -> None:
+        visitor = visit()
+        page = settled(visitor, f"{ROOT}/{created.signed}")
+        expect(page.locator(".verdict")).to_contain_text("In effect")
+        expect(page.locator(".verdict")).to_contain_text("Verified: ")
+        assert "label Supplier Lagos" in rows_of(page, "Payload")
+        assert "label Supplier Lagos Supplier Lagos same" in rows_of(page, "Field by field")
+        assert [each.split()[-1] for each in rows_of(page, "Signatures")] == ["Valid"] * 3
+        trail = rows_of(page, "Trail")
+        assert len(trail) >= 4
+        assert all(re.match(r"(just now|\d.* ago) \d{4}-\d\d-\d\d \d\d:\d\d UTC ", each) for each in trail)
+        assert visitor.complaints == []
+        visitor.take_picture("request", full_page=True)
+
+    def test_of_one_that_the_service_changed(self, visit: Visit, created: CreatedRequests) -> None:
+        visitor = visit()
+        page = settled(visitor, f"{ROOT}/{created.changed}")
+        page.get_by_role("link", name="See the comparison").click()
+        expect(page.locator("#comparison h2")).to_be_in_viewport()
+        (differing,) = (each for each in rows_of(page, "Field by field") if each.endswith("differs"))
+        assert re.fullmatch(r"address 0x0+c2 0x0+ff differs", differing)
+        visitor.take_picture("request-changed", full_page=True)
+
+    def test_the_verdict_of_its_service_leads_to_one_that_is_not_verified(self, visit: Visit) -> None:
+        visitor = visit()
+        page = settled(visitor, "/connections/custody_unsigned")
+        page.locator(".verdict").get_by_role("link").click()
+        expect(page.locator(".verdict")).to_contain_text("In effect, not verified")
+        expect(page.get_by_text("Do not use this address")).to_be_visible()
+        visitor.take_picture("request-unsigned")
+
+    @pytest.mark.parametrize("which", ["signed", "changed", "missing"])
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_axe_finds_nothing_serious(self, visit: Visit, created: CreatedRequests, scheme: str, which: str) -> None:
+        visitor = visit(color_scheme=scheme)
+        page = settled(visitor, f"{ROOT}/{getattr(created, which, '999999')}")
+        assert find_violations(page) == []
+        if (scheme, which) == ("dark", "changed"):
+            visitor.take_picture("request-dark", full_page=True)
+
+    @pytest.mark.parametrize("which", ["signed", "changed"])
+    def test_a_narrow_window_scrolls_in_one_direction(self, visit: Visit, created: CreatedRequests, which: str) -> None:
+        visitor = visit(viewport={"width": 360, "height": 740})
+        page = settled(visitor, f"{ROOT}/{getattr(created, which)}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        visitor.take_picture("request-narrow", full_page=True)
+
+    def test_what_is_compared_by_eye_is_monospaced(self, visit: Visit, created: CreatedRequests) -> None:
+        page = settled(visit(), f"{ROOT}/{created.signed}")
+        for text in ("0x00000000000000000000000000000000000000c1", re.compile("^[0-9a-f]{64}$")):
+            value = page.get_by_text(text).first
+            assert "monospace" in value.evaluate("e => getComputedStyle(e).fontFamily")
+            fits = "e => e.getBoundingClientRect().right <= e.closest('.scroll').getBoundingClientRect().right"
+            assert value.evaluate(fits)

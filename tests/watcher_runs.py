@@ -1,0 +1,166 @@
+"""Run watchers of webhook calls as Airflow's triggerer does, with its own shared streams, and see what they fire."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from airflow.triggers.shared_stream import SharedStreamManager
+
+from airflow_custody.client.webhooks.journal import CallCursor, digest_of
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
+
+HOOK = "11111111-1111-4111-8111-111111111111"
+OTHER_HOOK = "22222222-2222-4222-8222-222222222222"
+_EPOCH = datetime.now(timezone.utc) - timedelta(hours=1)
+_seconds = itertools.count()
+# Of all calls that were written, by what a cursor knows of them.
+_ids: dict[int, str] = {}
+
+
+def add_call(sandbox: Sandbox, call_id: str, webhook_id: str = HOOK, **call: Any) -> None:
+    """Let the service write a call, a second after the one before."""
+    created = (_EPOCH + timedelta(seconds=next(_seconds))).isoformat()
+    _ids[digest_of(call_id)] = call_id
+    row = {"id": call_id, "webhookId": webhook_id, "eventId": f"event-{call_id}", "status": "success", **call}
+    sandbox.control.add_webhook_call(**{"payload": json.dumps({"of": call_id}), "createdAt": created, **row})
+
+
+class Store:
+    """
+    An asset's state store; what it holds went through JSON.
+
+    In a triggerer that is about to end, what is asked ``hangs``: nobody reads the response. What is told still arrives.
+    """
+
+    def __init__(self, name: str = "calls") -> None:
+        self.name = name
+        self.values: dict[str, str] = {}
+        self.error: Exception | None = None
+        self.hangs = False
+
+    def __repr__(self) -> str:
+        return f"<Store {self.name}>"
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        while self.hangs:
+            await asyncio.sleep(0.01)
+        self._pass()
+        return json.loads(self.values[key]) if key in self.values else default
+
+    async def aset(self, key: str, value: Any) -> None:
+        self._pass()
+        self.values[key] = json.dumps(value, allow_nan=False)
+
+    def _pass(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def cursor(self) -> dict[str, Any]:
+        (value,) = self.values.values()
+        cursor: dict[str, Any] = json.loads(value)["cursor"]
+        return cursor
+
+    @property
+    def known(self) -> set[str]:
+        """The ids of the calls that the stored cursor knows."""
+        return {_ids[each] for each in CallCursor.from_json(self.cursor).recent} if self.values else set()
+
+
+class Triggerer:
+    """
+    Airflow's triggerer, as far as watchers go: what they fire waits until it is persisted.
+
+    :param confirms: whether events are persisted at once. Default True.
+    :param ack_timeout: seconds after which a watcher fails whose events are not.
+    """
+
+    def __init__(self, *, confirms: bool = True, ack_timeout: float = 300.0) -> None:
+        self.streams = SharedStreamManager(ack_timeout=ack_timeout)
+        self.confirms = confirms
+        self.fired: list[tuple[int, Any, int | None]] = []
+        self.persisted: list[tuple[int, Any]] = []
+        self.failures: list[BaseException] = []
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+
+    def start(self, trigger_id: int, store: Store | None, **arguments: Any) -> CustodyWebhookCallTrigger:
+        """Start a watcher."""
+        trigger = CustodyWebhookCallTrigger(**{"poke_interval": 0.05, **arguments})
+        trigger = CustodyWebhookCallTrigger(**json.loads(json.dumps(trigger.serialize()[1])))
+        trigger.asset_state_store = store  # type: ignore[assignment]
+        self.tasks[trigger_id] = asyncio.create_task(self._run(trigger_id, trigger))
+        return trigger
+
+    async def _run(self, trigger_id: int, trigger: CustodyWebhookCallTrigger) -> None:
+        # As TriggerRunner.run_trigger does it.
+        key = trigger.shared_stream_key()
+        assert key is not None
+        try:
+            stream = self.streams.subscribe(trigger_id=trigger_id, trigger=trigger, key=key)
+            async for event in trigger.filter_shared_stream(stream):
+                seq = self.streams.bind_pending_event(trigger_id=trigger_id, key=key)
+                self.fired.append((trigger_id, event.payload, seq))
+                if self.confirms:
+                    asyncio.get_running_loop().call_soon(self.persist)
+        except Exception as error:
+            self.failures.append(error)
+        finally:
+            await self.streams.unsubscribe(trigger_id, key)
+
+    def persist(self, number: int | None = None) -> None:
+        """Write what was fired to the database, and tell the streams."""
+        done, self.fired = self.fired[:number], self.fired[len(self.fired[:number]) :]
+        for trigger_id, payload, _ in done:
+            self.persisted.append((trigger_id, json.loads(json.dumps(payload, allow_nan=False))))
+        self.streams.confirm_persisted(seq for _, _, seq in done if seq is not None)
+
+    def ids(self, trigger_id: int) -> list[str]:
+        """Return the ids of the calls that are persisted for a watcher."""
+        return [each for mine, payload in self.persisted if mine == trigger_id for each in ids_of(payload)]
+
+    async def stop(self, trigger_id: int) -> None:
+        """End a watcher."""
+        task = self.tasks.pop(trigger_id)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def kill(self) -> None:
+        """End all at once; what was not persisted is lost."""
+        self.fired, self.confirms = [], False
+        for task in self.tasks.values():
+            task.cancel()
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
+        self.fired = []
+        await self.streams.stop_all()
+
+
+def ids_of(payload: dict[str, Any]) -> list[str]:
+    """Return the ids of the calls of an event."""
+    return payload["call_ids"] if "call_ids" in payload else [call["id"] for call in payload["calls"]]
+
+
+async def until(condition: Callable[[], object], within: float = 10.0) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.01)
+
+
+def polls(sandbox: Sandbox) -> int:
+    """Return how many requests for calls there were."""
+    return len(sandbox.control.request_log(path="/webhooks/calls"))
+
+
+async def next_polls(sandbox: Sandbox, number: int = 2) -> None:
+    """Wait for so many polls."""
+    before = await asyncio.to_thread(polls, sandbox)
+    while await asyncio.to_thread(polls, sandbox) < before + number:
+        await asyncio.sleep(0.01)

@@ -1,0 +1,116 @@
+"""A task that reads webhook calls, run by run, with the events of its asset and the asset's state store."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
+
+from airflow.providers.common.compat.sdk import DAG, AirflowSkipException, Asset
+from airflow_runs import AIRFLOW, FakeTaskInstance, execute
+
+from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
+from airflow_custody.sandbox import Sandbox
+
+TYPE = "requestStatus.updated"
+_numbers = itertools.count()
+_FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def new_asset() -> Asset:
+    """Return an asset that no other test uses."""
+    return Asset(uri=f"custody://test/{next(_numbers)}")
+
+
+def register_assets(dag: DAG) -> None:
+    """Make a DAG's assets known to Airflow, as its scheduler does; Airflow 2 does not do so for a test run."""
+    if AIRFLOW < (3, 0):
+        DAG.bulk_write_to_db([dag])  # type: ignore[attr-defined]
+
+
+def write_calls(sandbox: Sandbox, webhook_id: str, *numbers: int, **fields: Any) -> None:
+    """Let the service write calls down, each a second after the one before."""
+    for number in numbers:
+        created = (_FIRST + timedelta(seconds=number)).isoformat().replace("+00:00", "Z")
+        call = {"id": str(number), "eventId": f"event-{number}", "webhookId": webhook_id, "status": "success"}
+        call |= {"payload": json.dumps({"requestId": str(number)}), "attempts": "1"}
+        sandbox.control.add_webhook_call(**{**call, "createdAt": created, "updatedAt": created, **fields})
+
+
+class OnlyAsset(dict[str, Any]):
+    """What a context maps an asset to, for the task's only one."""
+
+    def __init__(self, asset: Asset, value: Any) -> None:
+        super().__init__()
+        self._asset, self._value = asset, value
+
+    def __getitem__(self, key: Any) -> Any:
+        assert key == self._asset
+        return self._value
+
+
+class StateStore:
+    """The state store of an asset."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.failure: Exception | None = None
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if self.failure:
+            raise self.failure
+        return json.loads(self.values.get(key, "null")) or default
+
+    def set(self, key: str, value: Any) -> None:
+        if self.failure:
+            raise self.failure
+        self.values[key] = json.dumps(value, allow_nan=False)
+
+
+class Reader:
+    """
+    A task over several runs.
+
+    :param store: the asset's state store; None: there is none.
+    """
+
+    def __init__(self, store: StateStore | None = None, **arguments: Any) -> None:
+        self.asset = new_asset()
+        self.events: list[Any] = []
+        self.store = store
+        self.arguments = arguments
+        self.now = datetime.now(timezone.utc) - timedelta(hours=1)
+
+    def add_event(self, extra: Any, task_id: str | None = "task") -> None:
+        self.now += timedelta(seconds=1)
+        extra = json.loads(json.dumps(extra, allow_nan=False))
+        source = {"source_dag_id": "dag", "source_task_id": task_id}
+        self.events.append(SimpleNamespace(id=next(_numbers), extra=extra, timestamp=self.now, **source))
+
+    def run(self, *, emit: bool = True, **changes: Any) -> Any:
+        """Run the task, and return the extra of its event; None: it was skipped."""
+        outlet = SimpleNamespace(extra={})
+        context: dict[str, Any] = {
+            "ti": FakeTaskInstance(),
+            "inlet_events": OnlyAsset(self.asset, self.events),
+            "outlet_events": OnlyAsset(self.asset, outlet),
+        }
+        if self.store is not None:
+            context["asset_state_store"] = OnlyAsset(self.asset, self.store)
+        arguments = {"asset": self.asset, **self.arguments, **changes}
+        try:
+            self.result = execute(lambda: CustodyReadWebhookCallsOperator(task_id="task", **arguments), **context)
+        except AirflowSkipException:
+            assert outlet.extra == {}
+            return None
+        assert self.result["count"] == outlet.extra["count"]
+        if emit:
+            self.add_event(outlet.extra)
+        return outlet.extra
+
+    def ids(self, **changes: Any) -> list[str] | None:
+        """Run the task, and return the ids of the calls in its event; None: it was skipped."""
+        extra = self.run(**changes)
+        return None if extra is None else [each["id"] for each in extra["calls"]]
