@@ -6,12 +6,16 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 from authorities import Authority
 from hypothesis import HealthCheck, settings
 from task_log import TaskLog
+
+if TYPE_CHECKING:
+    from statsd_server import StatsdServer
 
 # Before the first import of Airflow: it reads its settings once.
 for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
@@ -84,3 +88,21 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def task_log(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> TaskLog:
     caplog.set_level("INFO")
     return TaskLog(caplog, capsys)
+
+
+@pytest.fixture
+def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
+    """Turn metrics on, to a StatsD server without tags: Airflow's default."""
+    from statsd_server import metrics_on
+
+    with metrics_on(monkeypatch) as server:
+        yield server
+
+
+@pytest.fixture
+def tagged(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
+    """Turn metrics on, to a StatsD server with tags."""
+    from statsd_server import metrics_on
+
+    with metrics_on(monkeypatch, statsd_influxdb_enabled="True") as server:
+        yield server

@@ -6,7 +6,6 @@ import contextlib
 import re
 import signal
 import socket
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from airflow_runs import execute, new_dag, run_dag
 from apply_tries import ApplyTask, plan, write_rows
 from connections import connection_json
-from statsd_server import StatsdServer, metrics_on
+from statsd_server import StatsdServer
 from task_tries import RowsStore, somebody_creates
 
 from airflow_custody import metrics
@@ -36,20 +35,6 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
 pytestmark = pytest.mark.usefixtures("connection")
 ADDRESS = "0x" + "ab" * 20
-
-
-@pytest.fixture
-def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
-    """Turn metrics on, to a StatsD server without tags: Airflow's default."""
-    with metrics_on(monkeypatch) as server:
-        yield server
-
-
-@pytest.fixture
-def tagged(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
-    """Turn metrics on, to a StatsD server with tags."""
-    with metrics_on(monkeypatch, statsd_influxdb_enabled="True") as server:
-        yield server
 
 
 def create(**kwargs: Any) -> Any:

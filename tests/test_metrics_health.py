@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from airflow_runs import execute
 from connections import connection_json
-from statsd_server import StatsdServer, metrics_on
+from statsd_server import StatsdServer
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.health.criteria import HealthCriteria
@@ -19,20 +18,6 @@ from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers.health import _fetch as fetch_health
 
 pytestmark = pytest.mark.usefixtures("connection")
-
-
-@pytest.fixture
-def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
-    """Turn metrics on, to a StatsD server without tags: Airflow's default."""
-    with metrics_on(monkeypatch) as server:
-        yield server
-
-
-@pytest.fixture
-def tagged(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
-    """Turn metrics on, to a StatsD server with tags."""
-    with metrics_on(monkeypatch, statsd_influxdb_enabled="True") as server:
-        yield server
 
 
 def test_the_whole_listing_counts_whatever_a_task_is_about(sandbox: Sandbox, statsd: StatsdServer) -> None:

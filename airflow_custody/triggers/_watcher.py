@@ -113,7 +113,7 @@ class CallWatcher:
             return []
         self._report(reading)
         if not self._portions:
-            self._portions.extend(await self._look(reading, connection))
+            self._portions.extend(await self._find_new(reading, connection))
         if not self._portions:
             return []
         self._current = self._portions.popleft()
@@ -188,7 +188,7 @@ class CallWatcher:
 
     # --- what is new -----------------------------------------------------------------------------------------
 
-    async def _look(self, reading: SharedReading, connection: _Connection) -> list[Portion]:
+    async def _find_new(self, reading: SharedReading, connection: _Connection) -> list[Portion]:
         """Return what is new; nothing if that takes longer than the watcher's patience, or fails."""
         if self._work is None:
             shared = None if self._is_moved else share(self._cursor, reading)

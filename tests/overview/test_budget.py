@@ -6,19 +6,11 @@ import logging
 from dataclasses import replace
 
 import pytest
+from clocks import Clock
 
 from airflow_custody.client import ClientSettings
 from airflow_custody.client.errors import CustodyConnectionError, CustodyError
 from airflow_custody.overview.budget import Budget, for_people
-
-
-class Clock:
-    """A clock that a test turns."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_call_that_begins_too_late_is_refused() -> None:

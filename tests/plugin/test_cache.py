@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.models.connection import Connection
 from airflow_runs import AIRFLOW
+from clocks import Clock
 
 if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
@@ -24,17 +25,9 @@ from airflow_custody.plugin.cache import LIFETIME, MAX_AGE, MAX_OTHERS, Question
 from airflow_custody.plugin.threads import MAX_QUEUED_OF_ONE, MAX_THREADS
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

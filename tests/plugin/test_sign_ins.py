@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.models.connection import Connection
 from airflow_runs import AIRFLOW
+from clocks import Clock
 
 if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
@@ -30,20 +31,12 @@ Ask = Callable[..., Any]
 PASSWORD = "correct horse battery"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def ask(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Return what reads a connection of a user with a password, a while after the last time."""
     monkeypatch.setattr(_sign_ins, "SIGN_INS", SignIns())
     sandbox.control.add_user("joe", ["TPUser", "Admin"], user_id="77", password=PASSWORD)
-    clock = Clock()
+    clock = Clock(1000.0)
     readings = Readings(clock=clock)
 
     def ask(password: str, key: Any = "overview", *, conn_id: str = "custody_joe", **extra: Any) -> Any:
@@ -135,7 +128,7 @@ def test_only_what_signs_in_is_kept() -> None:
 
 
 def test_what_is_not_used_is_forgotten_unless_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
+    clock = Clock(1000.0)
     kept = SignIns(clock=clock)
     used, failed = made(), made()
     failed._count_failure()

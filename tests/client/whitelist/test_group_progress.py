@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from clocks import Clock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,13 +19,6 @@ def listed(number: str, status: str | None) -> ListedRequest:
     """Return where a request is listed; without a status it is not."""
     envelope = None if status is None else WhitelistEnvelope({"id": number, "status": status})
     return ListedRequest(envelope, settled=status not in ("pending", "rejected", None))
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def group_of(number: int, **changes: Any) -> GroupProgress:
