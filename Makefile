@@ -11,28 +11,39 @@ VENV_LOWEST := .venv-lowest
 VENV_CELERY := .venv-celery
 # What the browser tests need beside the first environment.
 UI := .ui
+# What some tests of guides need beside the first environment.
+GUIDES := .guides
+# What the documentation needs beside the first environment, and where it is built.
+DOCS := .docs
+# Where `make matrix` keeps its results and logs.
+MATRIX := .matrix
 # Where the pictures go that the tests take: `make test-ui PICTURES=docs/images` renews those of the docs.
 PICTURES ?= $(UI)/pictures
 # Most tests wait for something most of the time, so three processes are quicker than one also on two cores.
 PYTEST := -m pytest --numprocesses 3 --dist worksteal
-PIP := -m pip --disable-pip-version-check --quiet --quiet
+# Makes an environment with --new, installs into it, and shows progress.
+INSTALL := tests/install.py
 
-.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest test-ui faults faults-celery lint wheel bench scale clean
+.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest test-guides test-ui faults faults-celery lint wheel matrix bench compare scale docs clean
 
 help:
 	@echo "make demo           run the main job end to end on an embedded Airflow"
 	@echo "make demo-ui        start the Airflow UI with the sandbox and the example DAGs"
-	@echo "make test           everything from here to 'make wheel' (twenty-five minutes)"
+	@echo "make test           everything from here to 'make wheel' (half an hour at most)"
 	@echo "make lint           check format, style and types"
 	@echo "make test-airflow3  run the tests on Airflow $(AIRFLOW_3) and measure coverage"
 	@echo "make test-airflow2  run the tests on Airflow $(AIRFLOW_2), but for client and sandbox"
 	@echo "make test-lowest    run the tests with the oldest versions that the package allows"
 	@echo "make faults         kill and break things while requests are created and events arrive, and count"
+	@echo "make docs           build the documentation and check its links; open $(DOCS)/html/index.html"
 	@echo "make wheel          build the wheel and check it in a clean environment"
-	@echo "make test-ui        open the Custody page in a browser; needs chromium and npm"
+	@echo "make test-ui        open Airflow and the Custody page in a browser; needs chromium and npm"
+	@echo "make test-guides    sign in SoftHSM2 and in a KMS, make a pod; needs softhsm2"
 	@echo "make faults-celery  the faults on Celery; needs redis-server and postgresql"
 	@echo "make scale          5,000 rows and 1,000 sensors on Celery; needs redis-server and postgresql"
+	@echo "make matrix         try the wheel on each pair of Python and Airflow (an hour)"
 	@echo "make bench          compare speed and memory side by side"
+	@echo "make compare        what this package and the HTTP provider do under the same faults"
 	@echo "make clean          remove what the other targets made"
 
 demo: $(VENV)/.ready
@@ -41,7 +52,10 @@ demo: $(VENV)/.ready
 demo-ui: $(VENV)/.ready
 	@$(VENV)/bin/python demo/ui.py
 
-test: lint test-airflow3 test-airflow2 test-lowest faults wheel
+test: lint
+	@echo "--- tests on Airflow $(AIRFLOW_3), beside those on $(AIRFLOW_2) and with the oldest versions (a quarter of an hour)"
+	@$(VENV)/bin/python tests/at_once.py test-airflow3 test-airflow2,test-lowest
+	@$(MAKE) --no-print-directory faults docs wheel
 	@echo "all tests passed"
 
 lint: $(VENV)/.ready
@@ -71,10 +85,16 @@ test-lowest: $(VENV_LOWEST)/.ready
 	@PATH="$(CURDIR)/$(VENV_LOWEST)/bin:$$PATH" $(VENV_LOWEST)/bin/python $(PYTEST) --ignore=tests/e2e
 
 test-ui: $(VENV)/.ready $(UI)/.ready
-	@echo "--- the Custody page in Chromium (three minutes)"
+	@echo "--- Airflow and the Custody page in Chromium (five minutes)"
 	@PICTURES="$(PICTURES)" AXE_CORE="$(UI)/node_modules/axe-core/axe.min.js" \
 		$(VENV)/bin/python -m pytest tests/ui
 	@echo "pictures: $(PICTURES)"
+
+# The same tests run in `make test-airflow3`, which skips what is not installed; here that is a failure.
+test-guides: $(VENV)/.ready $(GUIDES)/.ready
+	@echo "--- signing in SoftHSM2 and in a KMS, and a pod of Kubernetes"
+	@CUSTODY_TEST_GUIDES=1 $(VENV)/bin/python -m pytest tests/client/test_pkcs11_signer.py \
+		tests/client/test_kms_signer.py tests/test_signing_guides.py tests/e2e/test_executors.py
 
 faults: $(VENV)/.ready
 	@echo "--- faults on Airflow $(AIRFLOW_3), LocalExecutor (two minutes)"
@@ -94,47 +114,75 @@ wheel: $(VENV)/.ready
 	@echo "--- wheel in a clean environment"
 	@$(VENV)/bin/python tests/check_wheel.py $(AIRFLOW_3)
 
+# PYTHONS=/path/to/python3.14:... names interpreters that are not on the PATH.
+matrix: $(VENV)/.ready $(MATRIX)/.ready
+	@MATRIX="$(MATRIX)" $(VENV)/bin/python tests/matrix/run.py
+
 bench: $(VENV)/.ready
 	@$(VENV)/bin/python benchmarks/bench.py
 
+# What a comparison finds is in docs/explanation/comparison.md; it fails if it is something else now.
+compare: $(VENV)/.ready
+	@log=$$(mktemp); $(VENV)/bin/python -m pytest -rP tests/e2e/test_comparison.py > $$log 2>&1 || failed=1; \
+		grep "^| " $$log; rm $$log; exit $${failed:-0}
+
+docs: $(VENV)/.ready $(DOCS)/.ready
+	@echo "--- documentation"
+	@rm -rf $(DOCS)/html $(DOCS)/doctrees
+	@$(VENV)/bin/python -m sphinx -b html --nitpicky --fail-on-warning --keep-going --quiet \
+		--doctree-dir $(DOCS)/doctrees docs $(DOCS)/html
+	@$(VENV)/bin/python docs/check_site.py $(DOCS)/html
+	@echo "documentation: $(DOCS)/html/index.html"
+
 $(VENV)/.ready: pyproject.toml
 	@echo "--- installing Airflow $(AIRFLOW_3) into $(VENV) (a minute or two)"
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(VENV)/bin/python $(PIP) install --upgrade pip
-	@$(VENV)/bin/python $(PIP) install "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
+	@$(PYTHON) $(INSTALL) --new $(VENV) "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
 		apache-airflow-providers-http -e '.[sandbox,addresses]' --group test --group lint
 	@touch $@
 
 $(VENV_2)/.ready: pyproject.toml
 	@echo "--- installing Airflow $(AIRFLOW_2) into $(VENV_2) (a minute or two)"
-	@$(PYTHON_AIRFLOW_2) -m venv --clear $(VENV_2)
-	@$(VENV_2)/bin/python $(PIP) install --upgrade pip
-	@$(VENV_2)/bin/python $(PIP) install "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
+	@$(PYTHON_AIRFLOW_2) $(INSTALL) --new $(VENV_2) "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
 	@touch $@
 
 $(VENV_LOWEST)/.ready: pyproject.toml tests/lowest.py
 	@echo "--- installing the lower bounds of pyproject.toml into $(VENV_LOWEST) (a minute or two)"
-	@$(PYTHON_AIRFLOW_2) -m venv --clear $(VENV_LOWEST)
-	@$(VENV_LOWEST)/bin/python $(PIP) install --upgrade pip packaging tomli
+	@$(PYTHON_AIRFLOW_2) $(INSTALL) --new $(VENV_LOWEST) packaging tomli
 	@$(VENV_LOWEST)/bin/python tests/lowest.py > $(VENV_LOWEST)/lowest.txt
-	@$(VENV_LOWEST)/bin/python $(PIP) install --requirement $(VENV_LOWEST)/lowest.txt --group test
+	@$(PYTHON_AIRFLOW_2) $(INSTALL) $(VENV_LOWEST) --requirement $(VENV_LOWEST)/lowest.txt --group test
 	@touch $@
 
 # Celery 5.7 lacks what the Celery provider imports.
 $(VENV_CELERY)/.ready: pyproject.toml
 	@echo "--- installing Airflow $(AIRFLOW_3) with Celery into $(VENV_CELERY) (a minute or two)"
-	@$(PYTHON) -m venv --clear $(VENV_CELERY)
-	@$(VENV_CELERY)/bin/python $(PIP) install --upgrade pip
-	@$(VENV_CELERY)/bin/python $(PIP) install "apache-airflow[celery,postgres]==$(AIRFLOW_3)" "celery<5.7" \
+	@$(PYTHON) $(INSTALL) --new $(VENV_CELERY) "apache-airflow[celery,postgres]==$(AIRFLOW_3)" "celery<5.7" \
 		psycopg2-binary apache-airflow-providers-standard -e '.[sandbox]'
 	@touch $@
 
 $(UI)/.ready: $(VENV)/.ready
 	@echo "--- installing Playwright and axe-core"
 	@mkdir -p $(UI)
-	@$(VENV)/bin/python $(PIP) install --group ui
+	@$(PYTHON) $(INSTALL) $(VENV) --group ui
 	@npm install --silent --no-audit --no-fund --no-save --prefix $(UI) axe-core@4
 	@touch $@
 
+$(GUIDES)/.ready: $(VENV)/.ready
+	@echo "--- installing moto and Kubernetes' client"
+	@mkdir -p $(GUIDES)
+	@$(PYTHON) $(INSTALL) $(VENV) --group guides
+	@touch $@
+
+$(DOCS)/.ready: $(VENV)/.ready
+	@echo "--- installing Sphinx"
+	@mkdir -p $(DOCS)
+	@$(PYTHON) $(INSTALL) $(VENV) --group docs
+	@touch $@
+
+$(MATRIX)/.ready: $(VENV)/.ready
+	@echo "--- installing uv"
+	@mkdir -p $(MATRIX)
+	@$(PYTHON) $(INSTALL) $(VENV) --group matrix
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) .demo build dist .coverage*
+	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) docs/reference docs/examples .demo build dist .coverage*

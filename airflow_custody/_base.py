@@ -32,7 +32,9 @@ class _RemembersGiven(BaseOperatorMeta):
             if not from_mapped:
                 raise
             # It was constructed in the run, of the run's values: no retry would help.
-            raise CustodyFailException(CustodyRequestError(f"{error}; nothing was sent")) from None
+            raise CustodyFailException(
+                CustodyRequestError(f"{error}; nothing was sent", code="parameter-wrong")
+            ) from None
         given = {name for name in operator.template_fields if getattr(operator, name) is not None}
         # A mapped operator's values are resolved already. Its own Nones, in partial(), are told apart in the run.
         absent = {name for name, value in kwargs.items() if value is None} if from_mapped else set()
@@ -156,6 +158,7 @@ def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge:
             f"{name} is an empty list: there are no ids; nothing was sent",
             setting=name,
             advice="To skip the task then, set skip_if_empty=True.",
+            code="ids-empty",
         )
     return ids
 

@@ -16,6 +16,8 @@ from airflow_custody.client.timestamps import parse_timestamp, unix_micros
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
+__all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset"]
+
 #: How many of an asset's last events are fetched, one try after the other, to find a task's last one.
 _EVENTS = (1, 25, 500)
 #: How much later than one with a later time an event may appear: the time is that of its creation, not of the commit.
@@ -83,6 +85,7 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
         "sent",
         setting="asset",
         advice="Something else emits events of this asset. Give this task an asset of its own.",
+        code="asset-wrong",
     )
 
 

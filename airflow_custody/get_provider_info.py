@@ -4,6 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+# In the project's folder.
+_GUIDES = (
+    "health-gate",
+    "one-request",
+    "whitelist-file",
+    "reconcile",
+    "webhook-maintenance",
+    "events",
+    "sign-with-file",
+    "sign-with-connection",
+    "sign-with-aws-kms",
+    "sign-with-hsm",
+    "verify-signatures",
+    "authenticate",
+    "executors",
+    "airflow-2",
+    "migrate",
+    "sandbox",
+    "page",
+    "command-line",
+    "metrics",
+    "deadlines",
+)
+
 
 def get_provider_info() -> dict[str, Any]:
     """
@@ -18,7 +42,8 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [
             {
                 "integration-name": "Custody",
-                "external-doc-url": "https://pypi.org/project/airflow-provider-custody/",
+                # No "external-doc-url" yet: the documentation has no public address.
+                "how-to-guide": [f"/docs/how-to/{name}.md" for name in _GUIDES],
                 "tags": ["service"],
             }
         ],
@@ -63,7 +88,7 @@ def get_provider_info() -> dict[str, Any]:
                         "description": "Connections that the page shows as well, by their ids, comma-separated. It "
                         "finds those in the database and in environment variables itself; those in a secrets backend "
                         "cannot be listed.",
-                        "version_added": None,
+                        "version_added": "1.2.0",
                         "type": "string",
                         "example": "custody_prod, custody_test",
                         "default": "",
@@ -86,7 +111,7 @@ def get_provider_info() -> dict[str, Any]:
                     "placeholders": {
                         "host": "https://custody.example.com",
                         "login": "only to sign in with a password",
-                        "port": "only if the base URL does not contain it",
+                        "port": "such as 443; Airflow 3.3 cannot test without it",
                     },
                 },
                 # The form saves every field, an unset one as null; the client's settings have the defaults.
@@ -112,8 +137,9 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "timeout": {
                         "label": "Timeout (seconds)",
-                        "description": "For one whole exchange; a retry has the same time again. Default: 30.",
-                        "schema": {"type": ["number", "null"], "minimum": 0.001, "maximum": 86400},
+                        "description": "For one request and its whole response; a retry has the same time again. "
+                        "Default: 30.",
+                        "schema": {"type": ["number", "null"], "minimum": 1, "maximum": 86400},
                     },
                     "verify": {
                         "label": "TLS verification",

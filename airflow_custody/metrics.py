@@ -1,12 +1,26 @@
 """
-What is measured, for Airflow's own metrics: the one place for names, tags and how they are sent.
+What is measured, for Airflow's own metrics, and how it is sent.
 
 They go where Airflow's ``[metrics]`` section says: StatsD, Datadog or OpenTelemetry; without any of these nothing is
-done. Where tags are kept, a metric has one name and tags. StatsD without tags (``statsd_influxdb_enabled`` is off, the
-default) would drop them, and the gauges of two connections would overwrite each other: there, and only there, the
-values follow the name, in the order of the tags.
+done. All names have Airflow's prefix. There is nothing to set, unless you keep a list of metrics: then add
+``custody`` to ``metrics_allow_list``.
 
-A failing backend never fails a task. Airflow's own functions swallow some errors only, so all are caught here.
+Where tags are kept, a metric has one name and tags. StatsD without tags (``statsd_influxdb_enabled`` is off, the
+default) would drop them, and the gauges of two connections would overwrite each other: there, and only there, the
+values follow the name, in the order of the tags: ``airflow.custody.health.checks.custody_default.all.unhealthy``.
+What is not a letter, a digit, ``_``, ``-`` or ``.`` becomes ``_``; a point in such a value becomes ``__``, and more
+than 60 characters end with a hash. So ``prod/eu`` and ``prod_eu`` share their metrics, as ``prod.eu`` and
+``prod__eu`` do without tags: choose other ids. Tags and names hold no secret, no address, no label and no URL.
+
+A gauge keeps its last value until a task measures again: alert on its age, too; where your backend knows none, as
+plain StatsD, alert on the calls. Tasks that judge differently (``healthy_statuses``, ``require_fresh``,
+``effective_statuses``) overwrite each other's gauges. On Airflow 2.11, OpenTelemetry exports only the first set of
+tags of each gauge in a process: use StatsD there.
+
+A failing backend never fails a task: one warning in the log says so. One that hangs delays a task as it does for
+Airflow's own metrics: StatsD's UDP not at all, unless its host's name is slow to be resolved; OpenTelemetry on
+Airflow 3.3 by 10 seconds at the end of the process (``OTEL_EXPORTER_OTLP_TIMEOUT``); a StatsD client of your own
+(``statsd_custom_client_path``) by as long as it waits.
 """
 
 from __future__ import annotations
@@ -16,10 +30,25 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from airflow_custody.metrics_catalogue import (
+    API_CALLS,
+    API_DURATION,
+    CALLS_DELAY,
+    CALLS_READ,
+    CREATES,
+    HEALTH_AGE,
+    HEALTH_CHECKS,
+    HEALTHY,
+    PENDING,
+    PENDING_AGE,
+    SENSOR_PENDING_AGE,
+    Metric,
+)
 
 if TYPE_CHECKING:
     from airflow_custody.client.health.criteria import HealthCriteria
@@ -37,50 +66,6 @@ _HASH_LENGTH = 8
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_.-]")
 
 _has_warned = False
-
-
-@dataclass(frozen=True)
-class Metric:
-    """
-    A metric.
-
-    :param name: its name, without Airflow's prefix.
-    :param kind: what it is.
-    :param tags: its tags, in the order in which their values follow the name where there are no tags.
-    """
-
-    name: str
-    kind: Literal["counter", "gauge", "timer"]
-    tags: tuple[str, ...]
-
-
-API_CALLS = Metric("custody.api.calls", "counter", ("conn_id", "operation", "status"))
-API_DURATION = Metric("custody.api.duration", "timer", ("conn_id", "operation", "status"))
-HEALTHY = Metric("custody.health.healthy", "gauge", ("conn_id", "tenant_id"))
-HEALTH_CHECKS = Metric("custody.health.checks", "gauge", ("conn_id", "tenant_id", "state"))
-HEALTH_AGE = Metric("custody.health.oldest_result_age_seconds", "gauge", ("conn_id", "tenant_id"))
-CREATES = Metric("custody.creates", "counter", ("conn_id", "kind", "outcome"))
-PENDING = Metric("custody.whitelist.pending", "gauge", ("conn_id",))
-PENDING_AGE = Metric("custody.whitelist.oldest_pending_age_seconds", "gauge", ("conn_id",))
-# No gauge: mapped sensors and parallel runs have the same tags, and would overwrite each other.
-SENSOR_PENDING_AGE = Metric("custody.sensor.pending_age", "timer", ("conn_id", "dag_id", "task_id"))
-CALLS_READ = Metric("custody.webhook_calls.read", "counter", ("conn_id",))
-CALLS_DELAY = Metric("custody.webhook_calls.delay", "timer", ("conn_id",))
-
-#: All of them.
-METRICS = (
-    API_CALLS,
-    API_DURATION,
-    HEALTHY,
-    HEALTH_CHECKS,
-    HEALTH_AGE,
-    CREATES,
-    PENDING,
-    PENDING_AGE,
-    SENSOR_PENDING_AGE,
-    CALLS_READ,
-    CALLS_DELAY,
-)
 
 
 # --- what is measured ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
 
 try:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
     from airflow.sdk import Context
 
+__all__ = ["CustodyRetryPolicy"]
+
 
 class CustodyFailException(AirflowFailException):
     """
@@ -29,7 +32,7 @@ class CustodyFailException(AirflowFailException):
     """
 
     def __init__(self, error: CustodyError) -> None:
-        super().__init__(f"{error.reason} (not retried)")
+        super().__init__(f"{error.reason} (not retried) {label(error.code)}")
         self.error = error
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -82,7 +85,8 @@ class CustodyRetryPolicy(RetryPolicy):
         if not isinstance(exception, CustodyError):
             return RetryDecision.default()
         if not exception.retryable:
-            return RetryDecision.fail(f"a retry would not help: {exception.reason}"[:500])
+            reason = f"a retry would not help: {exception.reason}"[:450]
+            return RetryDecision.fail(f"{reason} {label(exception.code)}")
         if exception.retry_after is not None and exception.status in (429, 503):
             # Compared as numbers: what the service asks for may be more than a timedelta holds.
             bounds = self.min_delay.total_seconds(), self.max_delay.total_seconds()

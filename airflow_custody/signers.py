@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.pkcs11 import Pkcs11Key, Pkcs11Signer
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.hooks.custody import mask
+from airflow_custody.client.text import sanitize
+from airflow_custody.hooks.custody import mask, missing_connection
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Connection
+
+
+def _meant(extras: Iterable[str], name: str) -> str:
+    """Return, as the rest of a sentence, which extra a connection has instead of the one that is missing."""
+    meant = {each.lower().replace("_", ""): each for each in extras}
+    found = get_close_matches(name.replace("_", ""), meant, 1, 0.8)
+    return f", but {sanitize(meant[found[0]], 60)!r}: do you mean {name!r}?" if found else ""
 
 
 class ConnectionSigner(PemSigner):
@@ -26,16 +44,12 @@ class ConnectionSigner(PemSigner):
         super().__init__(self._pem, name=signing_conn_id)
 
     def _pem(self) -> str:
-        try:
-            connection = BaseHook.get_connection(self.name)
-        except AirflowNotFoundException:
-            raise super()._unusable("there is no such Airflow connection") from None
-        try:
-            pem = json.loads(connection.extra or "{}")["private_key"]
-        except (ValueError, KeyError, TypeError):
-            pem = None
+        connection = _connection(self.name)
+        pem = (extras := _extras(connection)).get("private_key")
         if not isinstance(pem, str) or not pem:
-            raise self._unusable("the connection has no extra 'private_key'")
+            raise self._unusable(
+                f"the connection has no extra 'private_key'{_meant(extras.keys() - {'private_key'}, 'private_key')}"
+            )
         # Line by line: a log may show some of the lines, or end them in its own way.
         for line in pem.split():
             if "-----" not in line:
@@ -45,7 +59,86 @@ class ConnectionSigner(PemSigner):
             mask(self._password)
         return pem
 
-    def _unusable(self, why: str) -> CustodyConfigurationError:
-        error = super()._unusable(why)
+    def _unusable(self, why: str, code: ErrorCode = "signing-key-unusable") -> CustodyConfigurationError:
+        error = super()._unusable(why, code)
         error.advice = f"It comes from the Airflow connection {self.name!r}."
         return error
+
+
+class Pkcs11ConnectionSigner(Pkcs11Signer):
+    """
+    A signer with a P-256 key in an HSM, which an Airflow connection of any type names.
+
+    The connection's Password is the token's PIN, which is masked in logs; Airflow masks nothing that is shorter than
+    five characters. Its extras are ``pkcs11_module``, the absolute path of the HSM's PKCS#11 library on the worker,
+    ``pkcs11_token`` and ``pkcs11_key``, the labels of the token and the key pair. The worker loads that library and
+    gives it the PIN: who may change the connection decides which one it is. The connection is read when the task runs.
+    Otherwise this is a
+    :class:`~airflow_custody.client.pkcs11.Pkcs11Signer`. Needs the extra ``pkcs11``.
+
+    :param signing_conn_id: id of the connection; also the signer's name.
+    """
+
+    def __init__(self, signing_conn_id: str) -> None:
+        self.name = signing_conn_id
+
+    def _where(self) -> Pkcs11Key:
+        connection = _connection(self.name)
+        if connection.password:
+            mask(connection.password)
+        extras = _extras(connection)
+        names = ("pkcs11_module", "pkcs11_token", "pkcs11_key")
+        missing = [name for name in names if not isinstance(extras.get(name), str) or not extras[name]]
+        if missing:
+            meant = next(filter(None, (_meant(extras.keys() - set(names), name) for name in missing)), "")
+            raise self._unusable(f"the connection has no extra {', '.join(map(repr, missing))}{meant}")
+        module, token, key = (extras[name] for name in names)
+        if not os.path.isabs(module):
+            # What a name stands for depends on the process: on its folder, and on the environment.
+            raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
+        return Pkcs11Key(module, token, key, connection.password or "")
+
+    def _unusable(self, why: str, code: ErrorCode = "signing-key-unusable") -> CustodyConfigurationError:
+        error = super()._unusable(why, code)
+        error.advice = f"It comes from the Airflow connection {self.name!r}."
+        return error
+
+
+def _connection(conn_id: str) -> Connection:
+    """
+    Return a connection.
+
+    :raises CustodyConfigurationError: if there is none.
+    """
+    connection: Connection | None = None
+    with suppress(AirflowNotFoundException):
+        connection = BaseHook.get_connection(conn_id)
+    if connection is None:
+        advice = "Make a connection with this id, or correct the signer's id."
+        raise missing_connection(conn_id, advice, setting="signer")
+    return connection
+
+
+def _extras(connection: Connection) -> dict[str, Any]:
+    """
+    Return a connection's extras.
+
+    :raises CustodyConfigurationError: if they are no JSON object.
+    """
+    extras = None
+    with suppress(ValueError):
+        extras = json.loads(connection.extra or "{}")
+    if not isinstance(extras, dict):
+        raise _unusable(
+            str(connection.conn_id),
+            "the connection's Extra is not a JSON object",
+            "Correct the Extra of the Airflow connection; a JSON text has double quotation marks.",
+            "connection-extra",
+        )
+    return extras
+
+
+def _unusable(conn_id: str, why: str, advice: str, code: ErrorCode) -> CustodyConfigurationError:
+    return CustodyConfigurationError(
+        f"the signing key {conn_id!r} cannot be used: {why}", setting="signer", advice=advice, code=code
+    )

@@ -40,8 +40,8 @@ def create_home(name: str) -> Path:
 
 
 def relative_path(path: Path) -> str:
-    """Return a path relative to the project folder, for display."""
-    return str(path.relative_to(PROJECT))
+    """Return a path as it is shown: relative to the project folder, if it is in there."""
+    return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
 
 
 def free_ports(count: int) -> list[int]:
@@ -132,8 +132,8 @@ class SandboxProcess:
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith("URL:"):
-                self.url = line.split()[1]
+            if line.startswith("# URL:"):
+                self.url = line.split()[2]
             if line.startswith("export "):
                 self.connection = shlex.split(line)[1].partition("=")[2]
                 return

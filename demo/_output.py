@@ -1,17 +1,125 @@
-"""The main demo's output on the terminal, while Airflow's own output goes to a file."""
+"""The demos' output: wrapped at words, as wide as the terminal, in colour only on one that has it."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+import textwrap
 import threading
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from _environment import relative_path
 
+from airflow_custody.client.text_table import format_table
+
+# Where no terminal says how wide it is, and where one is wider: longer lines are hard to read.
+WIDTH, MAX_WIDTH = 100, 120
+# A terminal as narrow as this has no room for a column with times beside the text.
+_NARROW = 90
+_COLUMN = 19
+_COLOURS = {"bold": "1", "red": "31", "green": "32", "cyan": "36"}
+
 
 class DemoError(Exception):
     """Raised when the demo did not go as expected."""
+
+
+class Style:
+    """
+    How text is shown.
+
+    :param width: characters in a line.
+    :param colour: whether there are colours.
+    """
+
+    def __init__(self, width: int, *, colour: bool) -> None:
+        self.width = width
+        self._colour = colour
+
+    @classmethod
+    def of(cls, descriptor: int, environment: Mapping[str, str]) -> Style:
+        """Return the style for what a file descriptor leads to, and for what the environment says."""
+        terminal = os.isatty(descriptor)
+        columns = environment.get("COLUMNS", "")
+        if columns.isdecimal() and int(columns) > 0:
+            width = int(columns)
+        else:
+            width = _terminal_width(descriptor) if terminal else WIDTH
+        colour = terminal and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
+        return cls(min(width, MAX_WIDTH), colour=colour)
+
+    def paint(self, text: str, colour: str) -> str:
+        """Return a text in a colour."""
+        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._colour and text else text
+
+    def wrap(self, text: str, *, first: str = "", indent: str = "") -> list[str]:
+        """
+        Return the lines of a text. A word is never cut, however long it is.
+
+        :param first: what the first line begins with.
+        :param indent: what the others begin with.
+        """
+        wrapped = textwrap.wrap(
+            text,
+            self.width,
+            initial_indent=first,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        return wrapped or [first.rstrip()]
+
+    def step(self, seconds: float, subject: str, *texts: str) -> list[str]:
+        """Return the lines of a step: its time and subject, and its texts beside them, or below where it is narrow."""
+        start = f"{seconds:5.1f} s  {subject:<8}  "
+        indent = " " * (_COLUMN if self.width >= _NARROW else 4)
+        lines = self.wrap(texts[0], first=start, indent=indent)
+        colour = "red" if texts[0].startswith("fails") else "bold" if subject.startswith("RUN") else "cyan"
+        lines[0] = lines[0].replace(subject, self.paint(subject, colour), 1)
+        for text in texts[1:]:
+            lines += self.wrap(text, first=indent, indent=indent)
+        return lines
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+        """Return the lines of a table; where it is too wide, those of a list."""
+        rows = list(rows)
+        indent = " " * (_COLUMN if self.width >= _NARROW else 4)
+        lines = [f"{indent}{line}".rstrip() for line in format_table(list(columns), rows).splitlines()]
+        if max(map(len, lines)) <= self.width:
+            return lines
+        lines = []
+        for row in rows:
+            text = "  ".join(filter(None, row))
+            lines += self.wrap(re.sub(r" {3,}", "  ", text), first=indent, indent=f"{indent}  ")
+        return lines
+
+    def paragraphs(self, text: str) -> list[str]:
+        """Return the lines of paragraphs and lists, wrapped anew. Lines with four spaces before them are kept."""
+        lines: list[str] = []
+        # The paragraph that is being read, and what its further lines begin with.
+        words, first, indent = "", "", ""
+
+        def finish() -> None:
+            nonlocal words
+            lines.extend(self.wrap(words, first=first, indent=indent) if words else [])
+            words = ""
+
+        for line in text.strip("\n").splitlines():
+            if not line or line.startswith("    "):
+                finish()
+                lines.append(line)
+                continue
+            if line.startswith("- ") or not words:
+                finish()
+                first = line[:2] if line.startswith(("- ", "  ")) else ""
+                indent = " " * len(first)
+                line = line[len(first) :]
+            words = f"{words} {line.strip()}".strip()
+        finish()
+        return lines
 
 
 class Output:
@@ -24,6 +132,7 @@ class Output:
     def __init__(self, log: Path) -> None:
         self._started = time.monotonic()
         self._terminal = os.fdopen(os.dup(1), "w")
+        self.style = Style.of(self._terminal.fileno(), os.environ)
         self._lock = threading.Lock()
         self.log = relative_path(log)
         with log.open("wb") as file:
@@ -31,21 +140,34 @@ class Output:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
 
-    def print_line(self, line: str = "") -> None:
-        """Print a line."""
+    def print_lines(self, lines: Iterable[str] = ("",)) -> None:
+        """Print lines as they are; without any, an empty one."""
+        text = "\n".join(line.rstrip() for line in lines)
         with self._lock:
-            print(line.rstrip(), file=self._terminal, flush=True)
+            print(text, file=self._terminal, flush=True)
 
-    def print_step(self, subject: str, text: str, *more: str) -> None:
-        """Print one step of the demo, with the time, and further lines below it."""
-        lines = [f"{self.seconds:5.1f} s  {subject:<8}  {text}", *(f"{'':19}{line}".rstrip() for line in more)]
-        self.print_line("\n".join(lines))
+    def print_text(self, text: str) -> None:
+        """Print a text, wrapped."""
+        self.print_lines(self.style.wrap(text))
+
+    def print_step(self, subject: str, *texts: str, table: Iterable[str] = ()) -> None:
+        """Print one step of the demo, with the time, further texts below it, and a table."""
+        self.print_lines([*self.style.step(self.seconds, subject, *texts), *table])
 
     def print_failure(self, reason: str) -> None:
         """Print why the demo failed, and where to read more."""
-        self.print_line(f"demo: failed: {reason} (see {self.log})")
+        lines = self.style.wrap(f"demo: failed: {reason} (see {self.log})")
+        self.print_lines([self.style.paint(line, "red") for line in lines])
 
     @property
     def seconds(self) -> float:
         """Seconds since the demo started."""
         return time.monotonic() - self._started
+
+
+def _terminal_width(descriptor: int) -> int:
+    """Return the columns of a terminal; some do not know theirs."""
+    try:
+        return os.get_terminal_size(descriptor).columns or WIDTH
+    except OSError:
+        return shutil.get_terminal_size((WIDTH, 24)).columns

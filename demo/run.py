@@ -5,7 +5,7 @@ The DAG runs three times: with a mistyped address in the file, with that address
 that differs from what the service has. Then another DAG meets an address that nobody signed. The sandbox stands in for
 the custody service, in a separate process. The approval is given through Airflow's REST API, with the same call as the
 button in Airflow's UI.
-Prints each step, and ends with "demo: ok" and exit code 0, or with the reason and exit code 1.
+Prints each step, then "demo: ok" and what to do next, with exit code 0; or why it failed, with exit code 1.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from _environment import (
     airflow_environment,
     create_approvers,
     create_home,
+    relative_path,
     require_airflow,
 )
 from _output import DemoError, Output
 
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.text_table import format_table
 from airflow_custody.client.whitelist.addresses import is_installed
 from airflow_custody.client.whitelist.file import read_whitelist_file
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
@@ -46,7 +46,12 @@ DAG_ID = "custody_whitelist_as_code"
 FORGED_DAG_ID = "custody_forged_address"
 TIMEOUT = 170.0
 APPROVER, STRANGER = "alice", "mallory"
-WIDTH = 100
+NEXT = {
+    "make demo-ui": "the same in Airflow's own pages, with the page Custody, and more to try",
+    f"{relative_path(Path(sys.executable).with_name('custody'))} examples --to my-dags": "copy the example DAGs, and "
+    "make them yours",
+    "make docs": "build the documentation: getting started, guides, and the reference",
+}
 # Rows of the plan that are printed, of each state.
 PLAN_ROWS = 3
 COLUMNS = ("State", "Chain", "Address", "Label", "Details")
@@ -68,7 +73,8 @@ def main() -> int:
         sys.exit('demo: failed: the extra "addresses" is required, which finds the mistyped address')
     home = create_home("run")
     output = Output(home / "airflow.log")
-    output.print_line(f"The DAG {DAG_ID} on Airflow {airflow_version}, four runs. Airflow's own log: {output.log}\n")
+    output.print_text(f"The DAG {DAG_ID} on Airflow {airflow_version}, four runs. Airflow's own log: {output.log}")
+    output.print_lines()
     try:
         with SandboxProcess(home) as sandbox:
             demo = Demo(home, sandbox, output)
@@ -86,7 +92,10 @@ def main() -> int:
     except Exception as error:
         output.print_failure(f"{type(error).__name__}: {error}")
         return 1
-    output.print_line(f"demo: ok ({output.seconds:.0f} s)")
+    output.print_lines([output.style.paint(f"demo: ok ({output.seconds:.0f} s)", "green"), ""])
+    output.print_lines([output.style.paint("Three things to do next", "bold")])
+    for command, meaning in NEXT.items():
+        output.print_lines([f"  {command}", *output.style.wrap(meaning, first="      ", indent="      ")])
     return 0
 
 
@@ -109,7 +118,7 @@ class Demo:
         self._values: dict[str, Any] = {}
         self._failing: Mapping[str, str] = {}
 
-    # --- the story -----------------------------------------------------------------------------------------
+    # --- the run ------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
         """Put the DAG and its file into a folder, and some requests into the service."""
@@ -130,7 +139,7 @@ class Demo:
         self._output.print_step(
             "service",
             f"the sandbox at {self._sandbox.url}, in place of a real service",
-            f"has {AT_SERVICE} of the {len(rows)} addresses of the file: {AT_SERVICE - 1} in effect, one of these with",
+            f"has {AT_SERVICE} of the {len(rows)} addresses of the file: {AT_SERVICE - 1} in effect, one of these with "
             "another label, and 1 pending. Two people must sign each request: first bob, then carol.",
         )
         settings = {
@@ -189,7 +198,7 @@ class Demo:
         self._file.write_text(edit(text), encoding="utf-8")
 
     def _announce(self, number: str, text: str) -> None:
-        self._output.print_line()
+        self._output.print_lines()
         self._output.print_step(f"RUN {number}", text)
 
     def _run_once(
@@ -264,7 +273,8 @@ class Demo:
             case "wait_until_healthy":
                 step("gate", f"open: all {value['total']} checks are healthy")
             case "plan":
-                step("plan", _counts(value["counts"]), "", *_plan_table(value["report"]), "")
+                rows = _plan_rows(value["report"])
+                step("plan", _counts(value["counts"]), table=["", *self._output.style.table(COLUMNS, rows), ""])
             case "apply":
                 step("apply", f"{_counts(value['counts'])}, each once, in {seconds:.1f} s")
             case "sign_first" | "sign_second":
@@ -276,10 +286,9 @@ class Demo:
                 step("proof", f"the service has what the file says: {_counts(value['counts'])}")
 
     def _print_failure(self, task_id: str, error: str) -> None:
-        first, *more = error.replace(str(self._file), "the file").removesuffix(" (not retried)").splitlines()
-        lines = [line for each in (f"fails: {first}", *more) for line in textwrap.wrap(each, WIDTH)]
+        first, *more = error.replace(str(self._file), "the file").partition(" (not retried)")[0].splitlines()
         subject = {"prove": "proof", "reconcile": "proof", "sign": "signing", "wait_until_effective": "effect"}
-        self._output.print_step(subject.get(task_id, task_id), *lines)
+        self._output.print_step(subject.get(task_id, task_id), f"fails: {first}", *more)
         if self._failing.get(task_id, error + "!") not in error:
             # Airflow would try it again after a minute.
             self._abort(f"{task_id} failed")
@@ -290,10 +299,11 @@ class Demo:
         for call in self._sandbox.control.request_log():
             name = f"{call['method']:<5} {call['path']}"
             calls[name] = calls.get(name, 0) + 1
-        self._output.print_line("\nCalls that the service received in all four runs:")
+        self._output.print_lines()
+        self._output.print_text("Calls that the service received in all four runs:")
         for name, number in sorted(calls.items(), key=lambda item: -item[1]):
-            self._output.print_line(f"{number:7}  {name}")
-        self._output.print_line()
+            self._output.print_lines([f"{number:7}  {name}"])
+        self._output.print_lines()
 
     def check_results(self) -> None:
         """Compare the results in Airflow with the state of the service."""
@@ -355,7 +365,7 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in counts.items() if number)
 
 
-def _plan_table(report: str) -> list[str]:
+def _plan_rows(report: str) -> list[tuple[str, ...]]:
     """Return some rows of a plan's report, which is Markdown, as plain text."""
     tables = [line.strip("| ").split(" | ") for line in report.splitlines() if line.startswith("| ")]
     header = next(row for row in tables if "Address" in row)
@@ -363,19 +373,21 @@ def _plan_table(report: str) -> list[str]:
     shown: list[tuple[str, ...]] = []
     for state in dict.fromkeys(row["State"] for row in rows):
         same = [
-            tuple(_shorten(re.sub(r"[`*]", "", row[name]).strip()) for name in COLUMNS)
+            tuple(_shorten(re.sub(r"[`*]", "", row[name]).strip(), name) for name in COLUMNS)
             for row in rows
             if row["State"] == state
         ]
         shown += same[:PLAN_ROWS]
         if len(same) > PLAN_ROWS:
             shown.append(("", "", f"({len(same) - PLAN_ROWS} more)", "", ""))
-    return format_table(COLUMNS, shown).splitlines()
+    return shown
 
 
-def _shorten(text: str) -> str:
-    """Return a text without its middle, if it is longer than an address on Ethereum."""
-    return text if len(text) <= 42 else f"{text[:20]}…{text[-21:]}"
+def _shorten(text: str, column: str) -> str:
+    """Return an address without its middle, if it is longer than one on Ethereum; other texts as whole words."""
+    if column == "Address":
+        return text if len(text) <= 42 else f"{text[:20]}…{text[-21:]}"
+    return textwrap.shorten(text, 60, placeholder=" …")
 
 
 if __name__ == "__main__":

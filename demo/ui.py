@@ -7,6 +7,7 @@ need no login. Airflow's log servers listen on all interfaces, as they always do
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from _environment import (
     relative_path,
     require_airflow,
 )
+from _output import Style
 
 from airflow_custody.sandbox import SandboxControl
 
@@ -38,17 +40,9 @@ STOP_TIMEOUT = 10.0
 WATCHER_DAG_ID = "custody_unhealthy_watcher"
 
 _INSTRUCTIONS = """
-Open this:  {airflow}/plugin/custody
-
-It shows two services. custody_default is well, and the DAGs use it; its two approvers have connections of their own.
-Something is wrong with custody_treasury: the page says what.
-
-Airflow:  {airflow}
-Sandbox:  {sandbox}  (stands in for the custody service of custody_default)
-Webhook:  {webhook}
-
 Things to try. The DAGs that create requests have no schedule. (The first time you switch on another one, Airflow also
-starts its most recent scheduled run.)
+starts its most recent scheduled run.) Where a DAG asks for an address, you may give
+0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb, with the chain ETH and any label.
 
 - Trigger custody_whitelist_as_code. It plans what the file custody_whitelist.yaml has and the service does not, and
   waits for your decision under "Required Actions". If you approve, it applies the plan, two approvers sign, and when
@@ -57,33 +51,51 @@ starts its most recent scheduled run.)
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
   approve, two approvers sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
   rejected at the service. What is not in the file is a difference: the reconciliation says so, and fails.
-- Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook above if you pass its
+- Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook below if you pass its
   id as webhook_id.
 - Trigger custody_pending_approvals, and leave it: a run that is not approved within four hours tells somebody.
+- Trigger custody_first_dag. It creates a request and signs it without a question: whoever starts it has decided.
 - Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.
 - Make the service unhealthy. Health gates wait, and custody_unhealthy_watcher, which is already switched on, starts
   within 10 seconds.
-    curl -X PATCH {sandbox}/sandbox/health -H 'Content-Type: application/json' \\
+    curl -X PATCH {sandbox}/sandbox/health \\
+      -H 'Content-Type: application/json' \\
       -d '{{"check": "vault", "fields": {{"status": "failure"}}}}'
   To make it healthy again, send the same with "success".
 - Have the service say that a request changed. Switch on custody_read_webhook_calls and custody_on_request_status, and
   wait until the first run of the former is green: from then on it reads the calls to the webhook each minute. The
   latter then looks the request up at the service. Take the id of a request that a DAG has created.
-    curl -X POST {sandbox}/sandbox/webhook-events -H 'Content-Type: application/json' \\
-      -d '{{"webhook_type": "requestStatus.updated", "payload": {{"requestId": "3711"}}}}'
+    curl -X POST {sandbox}/sandbox/webhook-events \\
+      -H 'Content-Type: application/json' \\
+      -d '{{"webhook_type": "requestStatus.updated",
+           "payload": {{"requestId": "3711"}}}}'
 - Have the service say that money arrived. Switch on custody_watch_webhook_calls, and wait for half a minute: a watcher
   polls from then on, and starts the DAG within 10 seconds.
-    curl -X POST {sandbox}/sandbox/webhook-events -H 'Content-Type: application/json' \\
-      -d '{{"webhook_type": "transactionExternal.received", "payload": {{"id": "1"}}}}'
+    curl -X POST {sandbox}/sandbox/webhook-events \\
+      -H 'Content-Type: application/json' \\
+      -d '{{"webhook_type": "transactionExternal.received",
+           "payload": {{"id": "1"}}}}'
 - Have the service lie about an address. What it shows is verified by signatures: custody_whitelist_reconciliation names
   the address, and says what is wrong.
-    curl -X PUT {sandbox}/sandbox/whitelist-requests/3711/attack -H 'Content-Type: application/json' \\
+    curl -X PUT {sandbox}/sandbox/whitelist-requests/3711/attack \\
+      -H 'Content-Type: application/json' \\
       -d '{{"name": "text and hash"}}'
   To end it, send the same with null. What else the service can lie about: {sandbox}/sandbox/attacks
+- Make a connection of your own: Admin, Connections, Add Connection. Connection Type: Custody; Base URL: {sandbox};
+  Port: the number at its end; API token: {token}. Then press Test Connection in its row.
 - See which requests the service has received: {sandbox}/sandbox/request-log
 
-Ctrl-C stops everything.
+    Airflow:  {airflow}
+    Sandbox:  {sandbox}
+    Webhook:  {webhook}
+
+The sandbox stands in for the custody service. The page Custody shows two services. custody_default is well, and the
+DAGs use it; its two approvers have connections of their own. Something is wrong with custody_treasury: the page says
+what.
 """
+# What must still be on the screen when all the rest has been printed.
+_LAST = """Open this:  {airflow}/plugin/custody
+Ctrl-C stops everything."""
 
 
 def main() -> int:
@@ -106,7 +118,8 @@ def main() -> int:
             with _standalone(_environment(home, sandbox, treasury, url, log_ports, webhook_id), log) as airflow:
                 if not _wait_until_healthy(url, airflow, stop):
                     return 0
-                print(_INSTRUCTIONS.format(airflow=url, sandbox=sandbox.url, webhook=webhook_id), flush=True)
+                token = json.loads(sandbox.connection)["password"]
+                _print_instructions(airflow=url, sandbox=sandbox.url, token=token, webhook=webhook_id)
                 while not stop.wait(1.0):
                     if airflow.poll() is not None:
                         raise RuntimeError(f"Airflow exited unexpectedly with code {airflow.returncode}")
@@ -115,6 +128,14 @@ def main() -> int:
         return 1
     print("Stopped.")
     return 0
+
+
+def _print_instructions(**values: str) -> None:
+    """Say what there is to try, and last where to begin."""
+    style = Style.of(sys.stdout.fileno(), os.environ)
+    lines = style.paragraphs(_INSTRUCTIONS.format(**values))
+    lines += ["", *(style.paint(line, "bold") for line in _LAST.format(**values).splitlines())]
+    print("\n".join(lines), flush=True)
 
 
 def _make_trouble(control: SandboxControl) -> None:
@@ -153,6 +174,8 @@ def _environment(
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__CORE__PARALLELISM": "4",
+        # The button that tests a connection.
+        "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "sqlite_settings.CONNECT_ARGS",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(DEMO), os.environ.get("PYTHONPATH")])),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_logs),

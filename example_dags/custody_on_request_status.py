@@ -90,13 +90,13 @@ with DAG(
             client = hook.get_conn()
             for event in events:
                 if gap := (event.extra or {}).get("gap"):
-                    print(f"calls may be lost, look for yourself: {gap}")
+                    print(f"calls may be lost, check at the service: {gap}")
                 for call in calls_of(event, client):
                     request_id = request_id_of(call)
                     if "payload" not in call:
-                        states[f"call {call['id']}"] = "the service no longer lists it, look for yourself"
+                        states[f"call {call['id']}"] = "the service no longer lists it, check at the service"
                     elif request_id is None:
-                        states[f"call {call['id']}"] = "it names no request, look for yourself"
+                        states[f"call {call['id']}"] = "it names no request, check at the service"
                     elif request_id not in states:
                         states[request_id] = state_of(request_id, client)
         if events.place == before:

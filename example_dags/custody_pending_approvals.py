@@ -73,24 +73,21 @@ if DeadlineAlert is not None:
             callback=SyncCallback(tell_somebody),
         ),
         default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+        # None has a default: a run whose params are mistyped does not start.
         params={
             "label": Param(
-                "Treasury cold wallet",
                 type="string",
                 minLength=1,
                 title="Label",
                 description="What the service's users will see instead of the address",
             ),
             "address": Param(
-                "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB",
                 type="string",
                 minLength=1,
                 title="Address",
                 description="The destination address, taken exactly as it is given",
             ),
-            "blockchain": Param(
-                "ETH", type="string", minLength=1, title="Chain", description="Symbol of the address's chain"
-            ),
+            "blockchain": Param(type="string", minLength=1, title="Chain", description="Symbol of the address's chain"),
         },
         tags=["custody", "example"],
         doc_md=__doc__,

@@ -1,5 +1,5 @@
 """
-Disable a webhook during maintenance, and enable it again whatever happens.
+Disable a webhook during maintenance, and enable it again afterwards, also if the work fails.
 
 The two tasks are setup and teardown, so the webhook is enabled again even if the work fails. The run fails if the work
 fails, and also if the webhook cannot be enabled again, because nobody would notice a webhook that stays disabled.

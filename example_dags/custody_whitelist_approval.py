@@ -8,8 +8,8 @@ approval fails. Nothing is signed in either case.
 Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own, also for an address
 that was requested before.
 
-What to change: the defaults of the params (the address is a sample from a public specification), who may approve, and
-**the body of** ``sign``, **which is a placeholder for your own signer**. Without ``webhook_id``, no webhook is enabled.
+What to change: who may approve, and **the body of** ``sign``, **which is a placeholder for your own signer**. Without
+``webhook_id``, no webhook is enabled.
 
 Approving in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, a run cannot
 ask anybody: a person approves in advance, by starting the run with ``{"approved_by": "<name>"}``. All other runs fail
@@ -39,23 +39,22 @@ try:
 except (ImportError, AirflowOptionalProviderFeatureException):
     ApprovalOperator = None
 
+# The address has no defaults: a run whose params are mistyped does not start.
 params = {
     "label": Param(
-        "Treasury cold wallet",
         type="string",
         minLength=1,
         title="Label",
         description="What the service's users will see instead of the address",
     ),
     "address": Param(
-        "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
         type="string",
         minLength=1,
         title="Address",
         description="The destination address, taken exactly as it is given",
     ),
     "blockchain": Param(
-        "ETH", type="string", minLength=1, title="Chain", description="Symbol of the address's chain, such as ETH"
+        type="string", minLength=1, title="Chain", description="Symbol of the address's chain, such as ETH"
     ),
     "webhook_id": Param(
         None, type=["null", "string"], title="Webhook", description="UUID of a webhook to enable at the end; optional"

@@ -49,7 +49,9 @@ except (ImportError, AirflowOptionalProviderFeatureException):
 
 #: The file, in the folder of this one.
 FILE = "custody_whitelist.yaml"
-#: The users who may approve a plan. What an id is, is a matter of your auth manager.
+#: The users who may approve a plan: put yours here. With Airflow's simple auth manager an id is a user name (a fresh
+#: ``airflow standalone`` has one user, admin), with that of the FAB provider a number. To anybody else Airflow says
+#: "Access Denied". A task that waits already keeps the names that it began with.
 MAY_APPROVE = [{"id": "alice", "name": "alice"}, {"id": "dave", "name": "dave"}]
 
 params = {}

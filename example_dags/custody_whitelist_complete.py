@@ -12,9 +12,9 @@ verifies it and compares it with what was asked for.
 Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own, also for an address
 that was requested before.
 
-What to change: the defaults of the params, who may decide, the body of ``tell``. Connections to create: the two
-approvers' users (``custody_first_approver``, ``custody_second_approver``), and for each approver's P-256 key a
-connection of any type with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
+What to change: who may decide, and the body of ``tell``. Connections to create: the two approvers' users
+(``custody_first_approver``, ``custody_second_approver``), and for each approver's P-256 key a connection of any type
+with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
 
 Deciding in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, whoever starts
 the run decides in advance, with ``{"decision": "Approve"}``. All other runs reject their request.
@@ -42,23 +42,22 @@ try:
 except (ImportError, AirflowOptionalProviderFeatureException):
     HITLOperator = None
 
+# The address has no defaults: a run whose params are mistyped does not start.
 params = {
     "label": Param(
-        "Treasury cold wallet",
         type="string",
         minLength=1,
         title="Label",
         description="What the service's users will see instead of the address",
     ),
     "address": Param(
-        "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
         type="string",
         minLength=1,
         title="Address",
         description="The destination address, taken exactly as it is given",
     ),
     "blockchain": Param(
-        "ETH", type="string", minLength=1, title="Chain", description="Symbol of the address's chain, such as ETH"
+        type="string", minLength=1, title="Chain", description="Symbol of the address's chain, such as ETH"
     ),
 }
 if HITLOperator is None:

@@ -1,5 +1,5 @@
 """
-Prove every morning that the service has exactly what the whitelist file says, and fail if it does not.
+Compare the service with the whitelist file every morning, and fail if they differ.
 
 A plan that changes nothing: every request that the service lists is compared with the file. A row that is missing,
 differs or was rejected, a request that the file does not have, or one that cannot be read fails the task; requests that

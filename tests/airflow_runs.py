@@ -47,11 +47,11 @@ class Run:
 
 def redacted(text: str) -> str:
     """Return text as Airflow would log it."""
-    try:
-        from airflow.sdk._shared.secrets_masker import redact
-    except ImportError:
-        from airflow.utils.log.secrets_masker import redact  # type: ignore[no-redef]
-    return str(redact(text))
+    if AIRFLOW >= (3, 1):
+        place = "airflow.sdk._shared.secrets_masker"
+    else:
+        place = "airflow.sdk.execution_time.secrets_masker" if AIRFLOW >= (3, 0) else "airflow.utils.log.secrets_masker"
+    return str(importlib.import_module(place).redact(text))
 
 
 def load(path: Path) -> ModuleType:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
+
+from readme_renderer import markdown
 
 ROOT = Path(__file__).parent.parent
 
@@ -33,9 +37,18 @@ for module in modules:
 from importlib.metadata import entry_points
 (plugin,) = [each for each in entry_points(group="airflow.plugins") if each.name == "custody"]
 assert plugin.load().name == "custody", "Airflow does not find the plugin"
-import airflow_custody, pathlib
+import airflow_custody, pathlib, re
 assert "site-packages" in airflow_custody.__file__, airflow_custody.__file__
 print(f"Airflow lists the provider, its connection type and its {len(modules)} modules")
+"""
+# Runs there, too: with load_examples Airflow 3.3 imports this module, and would log an error if there were none.
+CHECK_EXAMPLES_ARE_NOT_LOADED = """
+import airflow_provider_custody
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+
+names = [bundle.name for bundle in DagBundlesManager().get_all_dag_bundles()]
+assert "example_dags" in names, names
+assert not [name for name in names if "custody" in name], names
 """
 
 
@@ -52,22 +65,54 @@ def main(airflow: str) -> None:
         run(python, "-m", "pip", "check", "--quiet")
         home = {"AIRFLOW_HOME": str(out / "home"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
         print(run(python, "-c", CHECK, **home).strip().splitlines()[-1])
-        print("console script:", run(str(out / "venv" / "bin" / "custody"), "--version").strip())
+        custody = str(out / "venv" / "bin" / "custody")
+        print("console script:", run(custody, "--version").strip())
+        check_examples(python, custody, out / "dags", home)
 
 
 def check_contents(wheel: Path) -> None:
     """Refuse a wheel that holds too much or too little."""
     names = zipfile.ZipFile(wheel).namelist()
-    unexpected = [name for name in names if not name.startswith(("airflow_custody/", "airflow_provider_custody-"))]
+    ours = ("airflow_custody/", "airflow_provider_custody-", "airflow_provider_custody.py")
+    unexpected = [name for name in names if not name.startswith(ours) or "__pycache__" in name]
     assert not unexpected, f"the wheel holds {unexpected}"
     source = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "airflow_custody").rglob("*")
         if path.suffix in (".css", ".html", ".py", ".svg", ".typed")
     }
+    source |= {
+        f"airflow_custody/example_dags/{path.name}"
+        for path in (ROOT / "example_dags").iterdir()
+        if path.suffix in (".py", ".yaml")
+    }
     missing = source - set(names)
     assert not missing, f"the wheel lacks {missing}"
     assert any(name.endswith("licenses/LICENSE") for name in names), "the wheel lacks the licence"
+    (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    check_description(str(message_from_bytes(zipfile.ZipFile(wheel).read(metadata)).get_payload()))
+
+
+def check_description(text: str) -> None:
+    """Refuse a description that a package index cannot show, or that links what it does not have."""
+    assert text.startswith("# "), "the wheel has no description"
+    html = markdown.render(text)
+    assert html is not None, "the description cannot be rendered"
+    links = re.findall(r'(?:href|src)="([^"]*)"', html)
+    # Headings link themselves.
+    relative = [link for link in links if not link.startswith(("https://", "http://", "#user-content-"))]
+    assert not relative, f"the description has relative links: {relative}"
+
+
+def check_examples(python: str, custody: str, folder: Path, environment: dict[str, str]) -> None:
+    """Copy the examples as a user does, parse each, and have Airflow look for examples itself."""
+    copied = [Path(line) for line in run(custody, "examples", "--to", str(folder)).split()]
+    names = {path.name for path in (ROOT / "example_dags").iterdir() if path.suffix in (".py", ".yaml")}
+    assert {path.name for path in copied} == names == {path.name for path in folder.iterdir()}, copied
+    parse = "import runpy, sys\nfor path in sys.argv[1:]:\n    assert runpy.run_path(path)"
+    run(python, "-c", parse, *(str(path) for path in copied if path.suffix == ".py"), **environment)
+    run(python, "-c", CHECK_EXAMPLES_ARE_NOT_LOADED, **environment | {"AIRFLOW__CORE__LOAD_EXAMPLES": "True"})
+    print(f"examples: {len(copied)} files, copied and parsed")
 
 
 def run(*command: str, **environment: str) -> str:

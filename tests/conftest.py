@@ -12,10 +12,11 @@ import pytest
 import trustme
 from authorities import Authority
 from hypothesis import HealthCheck, settings
-from task_log import TaskLog
+from process_state import restored
 
 if TYPE_CHECKING:
     from statsd_server import StatsdServer
+    from task_log import TaskLog
 
 # Before the first import of Airflow: it reads its settings once.
 for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
@@ -43,6 +44,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if " at 0x" in item.nodeid:
             raise pytest.UsageError(f"pass ids to parametrize, without addresses in memory: {item.nodeid[:300]}")
+
+
+@pytest.fixture(autouse=True)
+def process_state() -> Iterator[None]:
+    with restored():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +93,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def task_log(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]) -> TaskLog:
+    from task_log import TaskLog
+
     caplog.set_level("INFO")
     return TaskLog(caplog, capsys)
 

@@ -96,8 +96,12 @@ SERVICES: dict[str, Callable[[SandboxControl], None]] = {
 
 
 def away() -> dict[str, str]:
-    """Return a connection to where no service listens."""
+    """Return the variable of a connection to where no service listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    return {"custody_unreachable": json.dumps({"conn_type": "custody", "host": url, "password": "not-a-secret"})}
+    return {
+        "AIRFLOW_CONN_CUSTODY_UNREACHABLE": json.dumps(
+            {"conn_type": "custody", "host": url, "password": "not-a-secret"}
+        )
+    }

@@ -8,10 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, FloatRect, Locator, Page
 
 #: Where the pictures go that the docs show.
 PICTURES = Path(os.environ.get("PICTURES") or ".ui/pictures").resolve()
+#: The size of a window whose picture is still read when a page of the docs shows it.
+SMALL = {"width": 1120, "height": 560}
+#: How much of what is around an element is in its picture.
+MARGIN = 8
+_STILL = """
+    document.getAnimations().every(each =>
+        each.playState !== 'running' || !each.effect.target.checkVisibility({visibilityProperty: true}))
+"""
 _AXE = Path(os.environ.get("AXE_CORE") or ".ui/node_modules/axe-core/axe.min.js")
 
 
@@ -29,10 +37,56 @@ class Visitor:
         self.page.goto(f"{self.url}/custody{path}")
         return self.page
 
-    def take_picture(self, name: str, *, full_page: bool = False) -> None:
-        """Take a picture for the docs."""
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=PICTURES / f"{name}.png", full_page=full_page)
+    def open_graph(self, dag_id: str, path: str) -> Locator:
+        """Open the graph of a DAG or of a run, with the assets that it waits for and that it updates."""
+        for name, value in (("default_dag_view", "graph"), (f"dependencies-{dag_id}", "immediate")):
+            self.page.add_init_script(f"localStorage.setItem('{name}', '\"{value}\"')")
+        self.page.goto(f"{self.url}{path}")
+        return self.page.locator(".react-flow")
+
+    def take_picture(
+        self, name: str, *, first: Locator | None = None, last: Locator | None = None, around: Locator | None = None
+    ) -> None:
+        """
+        Take a picture for the docs, of what the window shows or of a part of the page.
+
+        :param name: its name without the ending; a page of the docs shows it.
+        :param first: what is at its top, rather than the top of the page.
+        :param last: what is at its bottom. It may be below what the window shows.
+        :param around: what it is cut out around: all elements that match.
+        """
+        # What moves into its place is there, and nothing turns because it is being loaded.
+        self.page.wait_for_function(_STILL, timeout=10_000)
+        path = PICTURES / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        clip = self._part(first, last) if first or last else _around(around) if around else None
+        self.page.screenshot(path=path, full_page=clip is not None, clip=clip)
+
+    def _part(self, first: Locator | None, last: Locator | None) -> FloatRect:
+        """Return the part of the page from the top of one element to the bottom of another one."""
+        width, height, scrolled = self.page.evaluate(
+            "(e => [e.clientWidth, e.scrollHeight, window.scrollY])(document.documentElement)"
+        )
+        top = _box(first)["y"] + scrolled - MARGIN if first else 0
+        below = _box(last) if last else None
+        bottom = below["y"] + below["height"] + scrolled + MARGIN if below else height
+        return {"x": 0, "y": max(top, 0), "width": width, "height": min(bottom, height) - max(top, 0)}
+
+
+def _around(elements: Locator) -> FloatRect:
+    """Return the part of the page that all of some elements fill."""
+    boxes = [box for each in elements.all() if (box := each.bounding_box())]
+    left, top = (min(box[side] for box in boxes) - MARGIN for side in ("x", "y"))
+    right = max(box["x"] + box["width"] for box in boxes) + MARGIN
+    bottom = max(box["y"] + box["height"] for box in boxes) + MARGIN
+    return {"x": left, "y": top, "width": right - left, "height": bottom - top}
+
+
+def _box(element: Locator) -> FloatRect:
+    """Return where an element is in the window."""
+    box = element.bounding_box()
+    assert box is not None, f"not visible: {element}"
+    return box
 
 
 @dataclass(frozen=True)

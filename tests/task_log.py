@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from airflow_runs import AIRFLOW
 
 
 class TaskLog:
@@ -15,6 +16,10 @@ class TaskLog:
 
     @property
     def text(self) -> str:
+        if AIRFLOW < (3, 0):
+            return self._caplog.text
         printed = self._capsys.readouterr()
         self._printed += printed.out + printed.err
-        return self._printed if "]" in self._printed else self._printed + self._caplog.text
+        # What is printed only counts as the log if it has a line of it.
+        is_log = any(message in self._printed for message in self._caplog.messages)
+        return self._printed if is_log else self._printed + self._caplog.text

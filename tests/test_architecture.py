@@ -167,6 +167,18 @@ def test_no_error_is_made_where_another_is_handled_that_may_hold_a_secret(path: 
     assert wrong == []
 
 
+def test_a_trigger_that_is_cancelled_ends() -> None:
+    """``asyncio.wait_for`` may swallow the cancellation; ``_waiting.within`` does not."""
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted((PACKAGE / "triggers").glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Attribute | ast.Name | ast.alias)
+        and "wait_for" in (getattr(node, "attr", ""), getattr(node, "id", ""), getattr(node, "name", ""))
+    ]
+    assert not calls
+
+
 def test_the_form_offers_every_way_to_authenticate(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = {"conn_type": "custody", "host": "https://custody.example.com", "extra": {"auth": "another"}}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
@@ -174,7 +186,7 @@ def test_the_form_offers_every_way_to_authenticate(monkeypatch: pytest.MonkeyPat
         CustodyHook().get_conn()
     offered = get_provider_info()["connection-types"][0]["conn-fields"]["auth"]["schema"]
     names = [name for name in offered["enum"] if name is not None]
-    assert str(caught.value).endswith(f"must be {', '.join(names[:-1])} or {names[-1]}")
+    assert caught.value.text.endswith(f"must be {', '.join(names[:-1])} or {names[-1]}")
     # An empty choice that does not read "null", and a label for each.
     assert set(offered["values_display"]) == {"null", *names}
 

@@ -29,6 +29,7 @@ DISTRIBUTIONS = {
 # The modules, or folders of them, that may import what an extra brings.
 EXTRAS = {
     "addresses": ("client/whitelist/address_codecs.py",),
+    "pkcs11": ("client/pkcs11.py",),
     "sandbox": ("sandbox/",),
     "signing": ("client/public_keys.py", "client/signers.py"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import pickle
+import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -33,7 +34,10 @@ def check() -> Run:
 class TestInARun:
     @pytest.mark.parametrize(
         ("status", "reason", "advice"),
-        [(403, "PermissionDenied", "The user needs the role TPUser."), (500, "Internal", "")],
+        [
+            (403, "status 403", "The user of the Airflow connection 'custody_default' needs the role TPUser."),
+            (500, "Internal", ""),
+        ],
     )
     def test_one_line_has_the_reason_first_and_then_what_to_do(
         self, sandbox: Sandbox, task_log: TaskLog, status: int, reason: str, advice: str
@@ -55,7 +59,7 @@ class TestInARun:
         log = task_log.text
         assert "During handling of the above exception" not in log
         assert "The above exception was the direct cause" not in log
-        assert log.count("The user needs the role TPUser.") == 1
+        assert log.count("needs the role TPUser.") == 1
         assert "CustodyFailException: list health checks failed: " in log
         assert "(not retried)" in log
 
@@ -89,6 +93,35 @@ class TestInARun:
         assert log.count("it cannot be known whether") == 2  # the line, and the exception
 
 
+@pytest.mark.parametrize("deferrable", [None, False, True])
+def test_the_log_has_the_code_at_the_end_of_its_line_and_of_the_exception(
+    sandbox: Sandbox, task_log: TaskLog, deferrable: bool | None
+) -> None:
+    """Also on Airflow 2, and after a deferral, which brings the error from another process."""
+    sandbox.control.add_fault("status", status=403, times=None, skip=0 if deferrable is None else 1)
+    with new_dag() as dag:
+        if deferrable is None:
+            CustodyHealthCheckOperator(task_id="check", retries=0)
+        else:
+            sandbox.control.update_health(group="hsm", status="error")
+            CustodyHealthSensor(task_id="wait", poke_interval=0.1, timeout=20, deferrable=deferrable, retries=0)
+    assert run_dag(dag).state == "failed"
+    log = task_log.text
+    assert "needs the role TPUser. [custody/role-missing]" in log
+    assert "(not retried) [custody/role-missing]" in log
+    assert "[custody/role-missing] [custody/" not in log
+
+
+@pytest.mark.parametrize("soft_fail", [False, True])
+def test_a_time_out_has_one_code_whatever_it_saw_last(sandbox: Sandbox, task_log: TaskLog, soft_fail: bool) -> None:
+    sandbox.control.add_fault("status", status=503, times=None)
+    with new_dag() as dag:
+        CustodyHealthSensor(task_id="wait", poke_interval=0.1, timeout=0.3, soft_fail=soft_fail, retries=0)
+    assert run_dag(dag).state == ("success" if soft_fail else "failed")
+    (line, *_) = [line for line in task_log.text.splitlines() if "Last result: " in line]
+    assert re.findall(r"\[custody/([a-z-]+)\]", line.partition("Last result: ")[2]) == ["wait-timed-out"]
+
+
 def test_retries_within_a_call_are_logged_in_our_own_words(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -98,7 +131,7 @@ def test_retries_within_a_call_are_logged_in_our_own_words(
     with CustodyClient(sandbox.url, sandbox.token, max_retries=2) as client:
         client.list_health_checks()
     assert "list health checks: status 503; retry 1 of 2 now" in caplog.text
-    assert "list health checks: the connection to 127.0.0.1" in caplog.text
+    assert "list health checks: 127.0.0.1:" in caplog.text
     assert "retry 2 of 2 in " in caplog.text
     assert "urllib3" not in caplog.text
     assert "Retrying (" not in caplog.text

@@ -25,7 +25,7 @@ from request_triggers import events
 from statsd_server import StatsdServer, backend, metrics_on
 from task_tries import somebody_creates
 
-from airflow_custody import metrics
+from airflow_custody import metrics, metrics_catalogue
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.health.criteria import HealthCriteria
 from airflow_custody.hooks.custody import CustodyHook
@@ -48,7 +48,7 @@ _MAX_NAME = 63
 
 def emit_all(conn_id: str = "custody_default") -> None:
     """Send each metric once."""
-    for each in metrics.METRICS:
+    for each in metrics_catalogue.METRICS:
         value: Any = 1 if each.kind != "timer" else timedelta(seconds=1)
         metrics._emit(each, value, conn_id, *each.tags[1:])
 
@@ -73,12 +73,12 @@ def test_opentelemetry_takes_all_with_their_tags(otel: InMemoryMetricReader, cap
         for point in each.data.data_points
         if point.attributes
     }
-    assert found == {f"airflow.{each.name}": set(each.tags) for each in metrics.METRICS}
+    assert found == {f"airflow.{each.name}": set(each.tags) for each in metrics_catalogue.METRICS}
     assert "cannot be sent" not in caplog.text
 
 
-@pytest.mark.parametrize("metric", metrics.METRICS, ids=lambda each: each.name)
-def test_airflow_takes_the_names(metric: metrics.Metric) -> None:
+@pytest.mark.parametrize("metric", metrics_catalogue.METRICS, ids=lambda each: each.name)
+def test_airflow_takes_the_names(metric: metrics_catalogue.Metric) -> None:
     validators.stat_name_otel_handler("airflow", metric.name, max_length=_MAX_NAME)
     longest = ".".join([metric.name, *(["x" * metrics._MAX_VALUE] * len(metric.tags))])
     assert len(validators.stat_name_default_handler(longest)) <= 250
@@ -105,15 +105,15 @@ def test_a_value_keeps_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("value", ["a" * 250, ".".join("a" * 125), "é." * 125])
 def test_names_of_the_longest_values_are_taken(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     with metrics_on(monkeypatch) as server:
-        for each in metrics.METRICS:
+        for each in metrics_catalogue.METRICS:
             values = [value if tag in ("conn_id", "dag_id", "task_id", "tenant_id") else tag for tag in each.tags]
             metrics._emit(each, timedelta(seconds=1) if each.kind == "timer" else 1, *values)
         names = [each.name for each in server.received()]
-    assert len(names) == len(metrics.METRICS)
+    assert len(names) == len(metrics_catalogue.METRICS)
     assert max(len(each) for each in names) <= 250
     assert all(
         each.count(".") == metric.name.count(".") + len(metric.tags)
-        for each, metric in zip(names, metrics.METRICS, strict=True)
+        for each, metric in zip(names, metrics_catalogue.METRICS, strict=True)
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -36,7 +35,7 @@ def test_a_task_counts_what_it_emits(sandbox: Sandbox, monkeypatch: pytest.Monke
 
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="Airflow cannot acknowledge events")
 def test_a_watcher_counts_what_it_fires(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    from watcher_runs import Store, Triggerer, add_call, until
+    from watcher_runs import Store, Triggerer, add_call, run, until
 
     async def scenario() -> None:
         triggerer, store = Triggerer(), Store()
@@ -48,7 +47,7 @@ def test_a_watcher_counts_what_it_fires(sandbox: Sandbox, monkeypatch: pytest.Mo
 
     add_call(sandbox, "before")
     with metrics_on(monkeypatch) as server:
-        asyncio.run(asyncio.wait_for(scenario(), 30))
+        run(scenario)
         found = of_calls(server)
     assert [(each.name, each.type) for each in found] == [(READ, "c"), (DELAY, "ms")]
     assert found[0].value == 1

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,6 +14,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 
 from airflow_custody.client.webhooks.journal import CallCursor, digest_of
 from airflow_custody.sandbox import Sandbox
+from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 
 HOOK = "11111111-1111-4111-8111-111111111111"
@@ -146,7 +147,13 @@ def ids_of(payload: dict[str, Any]) -> list[str]:
     return payload["call_ids"] if "call_ids" in payload else [call["id"] for call in payload["calls"]]
 
 
-async def until(condition: Callable[[], object], within: float = 10.0) -> None:
+def run(scenario: Callable[[], Coroutine[Any, Any, None]], within: float = 120.0) -> None:
+    """Run what happens in a triggerer; at its end no poll may be left."""
+    asyncio.run(asyncio.wait_for(scenario(), within))
+    assert SharedPoll.running() == 0
+
+
+async def until(condition: Callable[[], object], within: float = 30.0) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + within
     while not condition():

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, Command, option
 from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
 from airflow_custody.cli.output import Output
-from airflow_custody.cli.trust import NOTHING_PINNED, date_text, how_to_pin, pins_text, some_text
-from airflow_custody.client.errors import CustodyAuthenticationError, CustodyConnectionError, CustodyError
+from airflow_custody.cli.trust import NOTHING_PINNED, date_text, how_to_pin, pins_text, short_hashes, some_text
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.judgement import DEFAULT_ROLE, Finding, Judgement, State, attempt, judge_client
 from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.text_table import format_table
 from airflow_custody.client.timestamps import parse_timestamp
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.http.observation import Observation
     from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.rules.models import WireRules
-    from airflow_custody.client.users.models import WireUser
     from airflow_custody.client.whitelist.verification import VerifiedRules
-
-State = Literal["ok", "failed", "unknown", "not checked"]
 
 #: What is checked, in this order.
 CHECKS = (
@@ -41,8 +39,6 @@ CHECKS = (
     "version",
     "clock",
 )
-#: The role that every read takes.
-DEFAULT_ROLE = "TPUser"
 # Clocks that are kept by NTP differ by less.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
 _SOON = timedelta(days=14)
@@ -55,32 +51,41 @@ class Report:
     """
     What was found, by the name of the check.
 
-    :param found: state, detail and advice of each check that was made.
+    :param found: state, detail, advice and error code of each check that was made.
+    :param redact: takes secrets out of what the service says, and makes it as short as the number says.
     """
 
-    found: dict[str, tuple[State, str, str]] = field(default_factory=dict)
+    redact: Callable[[str, int], str] = sanitize
+    found: dict[str, tuple[State, str, str, str]] = field(default_factory=dict)
 
-    def add(self, name: str, state: State, detail: str, advice: str = "") -> None:
+    def add(self, name: str, state: State, detail: str, advice: str = "", code: str = "") -> None:
         """Note what a check found."""
-        self.found[name] = (state, sanitize(detail, _MAX_DETAIL), sanitize(advice, 600))
+        self.found[name] = (state, sanitize(detail, _MAX_DETAIL), sanitize(advice, 600), code)
 
     def add_error(self, name: str, state: State, error: CustodyError) -> None:
         """Note the error that a check ended with."""
-        self.add(name, state, sanitize(error.reason, 600), error.advice or "")
+        self.add(name, state, self.redact(error.reason, 600), error.advice or "", error.code)
+
+    def add_finding(self, name: str, finding: Finding, detail: str, advice: str = "") -> None:
+        """Note a finding, and why it is not ok; or else the detail and the advice."""
+        if finding.error is not None:
+            self.add_error(name, finding.state, finding.error)
+        elif finding.state != "not checked":
+            self.add(name, finding.state, detail, advice)
 
     @property
     def failed(self) -> bool:
         """Whether a check failed."""
-        return any(state == "failed" for state, _, _ in self.found.values())
+        return any(state == "failed" for state, *_ in self.found.values())
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON data."""
-        rows = [(name, *self.found.get(name, ("not checked", "", ""))) for name in CHECKS]
+        rows = [(name, *self.found.get(name, ("not checked", "", "", ""))) for name in CHECKS]
         return {
             "ok": not self.failed,
             "checks": [
-                {"check": name, "state": state, "detail": detail, "advice": advice}
-                for name, state, detail, advice in rows
+                {"check": name, "state": state, "detail": detail, "advice": advice, "code": code}
+                for name, state, detail, advice, code in rows
             ],
         }
 
@@ -92,38 +97,58 @@ def check(args: Namespace, output: Output) -> int:
     listing, what is pinned to verify signatures with and whether the service's rules are signed so,
     what can be known of the service's version, and whether the clocks agree. It changes nothing.
 
+    What is not a response of the service has failed, and so have roles that --role asks for and the
+    service does not show. Unknown is what the service itself says that it does not offer. The
+    button Test Connection judges the responses in the same way, but does not compare the clocks.
+
     Exit codes: 0 nothing failed (something may be unknown), 1 something failed.
 
-    JSON: {"ok", "checks": [{"check", "state", "detail", "advice"}]}, always all of settings,
-    reachable, tls, credentials, user, roles, health listing, signatures, version, clock; states
-    are ok, failed, unknown, not checked.
+    JSON: {"ok", "checks": [{"check", "state", "detail", "advice", "code"}]}, always all of
+    settings, reachable, tls, credentials, user, roles, health listing, signatures, version, clock;
+    states are ok, failed, unknown, not checked. The code is an error code, as custody errors lists
+    them, or empty.
     """
     report = Report()
     try:
         with open_client(args) as client:
-            _Checker(client, report, args.roles or [DEFAULT_ROLE]).run()
+            unknown = getattr(args, "custody_unknown_extras", "")
+            _Checker(client, report, _split(args.roles), unknown).run()
     except CustodyError as error:
         if "settings" in report.found:
             raise
         report.add_error("settings", "failed", error)
     data = report.to_json()
-    rows = [
-        (each["check"], each["state"], " ".join(filter(None, (f"{each['detail'].rstrip('.')}.", each["advice"]))))
-        if each["detail"]
-        else (each["check"], each["state"], "")
-        for each in data["checks"]
-    ]
-    output.data(data, [format_table(("CHECK", "STATE", "DETAIL"), rows, max_width=4000)])
+    output.data(data, _lines(data["checks"]))
     return ERROR if report.failed else NOTHING_TO_DO
 
 
-class _Checker:
-    """Makes the checks of a client."""
+def _lines(checks: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Yield a table of what was checked, and a line that names what was not."""
+    rows = []
+    for each in checks:
+        if each["detail"]:
+            code = f"[custody/{each['code']}]" if each["code"] else ""
+            detail = short_hashes(f"{each['detail'].rstrip('.')}.")
+            rows.append((each["check"], each["state"], " ".join(filter(None, (detail, each["advice"], code)))))
+    yield format_table(("CHECK", "STATE", "DETAIL"), rows, max_width=4000)
+    if skipped := [each["check"] for each in checks if not each["detail"]]:
+        yield f"Not checked: {', '.join(skipped)}."
 
-    def __init__(self, client: CustodyClient, report: Report, roles: Sequence[str]) -> None:
+
+class _Checker:
+    """
+    Makes the checks of a client.
+
+    :param roles: the roles that its user must have; none: what every read takes.
+    :param unknown: what to tell of extras that its connection has and that are not known; empty: all are known.
+    """
+
+    def __init__(self, client: CustodyClient, report: Report, roles: Sequence[str], unknown: str) -> None:
         self._client = client
         self._report = report
+        report.redact = client.auth.redact
         self._roles = roles
+        self._unknown = unknown
         self._seen: list[Observation] = []
         client.observe(self._observe)
 
@@ -134,28 +159,24 @@ class _Checker:
     def run(self) -> None:
         settings = self._client.settings
         auth = self._client.auth
-        self._report.add("settings", "ok", f"{settings.base_url}, {type(auth).__name__} from {auth.source}")
-        user, user_error = _try(self._client.get_current_user)
-        if self._is_away(user_error):
-            return
-        checks, health_error = _try(self._client.list_health_checks)
-        if self._is_away(health_error):
+        detail = f"{settings.base_url}, {type(auth).__name__} from {auth.source}"
+        state: State = "failed" if self._unknown else "ok"
+        self._report.add("settings", state, detail, self._unknown, "extra-unknown" if self._unknown else "")
+        found = judge_client(self._client, self._roles)
+        if not self._seen and found.health.error is not None:
+            # There is no response at all, so nothing else can be checked.
+            self._report.add_error("reachable", "failed", found.health.error)
             return
         if self._seen:
             self._report.add("reachable", "ok", f"the service responds (status {self._seen[-1].status})")
             self._check_tls()
             self._check_clock()
-        self._check_credentials(user_error, health_error)
-        self._check_user(user, user_error)
-        self._check_health(checks, health_error)
-        self._check_signatures()
-
-    def _is_away(self, error: CustodyError | None) -> bool:
-        """Note that there is no response at all; nothing else can be checked then."""
-        if not isinstance(error, CustodyConnectionError) or self._seen:
-            return False
-        self._report.add_error("reachable", "failed", error)
-        return True
+        expires = getattr(auth, "expires", None)
+        until = f"; the token expires at {expires:%Y-%m-%d %H:%M:%S} UTC" if expires else ""
+        self._report.add_finding("credentials", found.credentials, f"the service accepts them{until}")
+        self._add_user(found)
+        self._add_health(found)
+        self._add_signatures(found)
 
     def _check_tls(self) -> None:
         settings = self._client.settings
@@ -188,70 +209,57 @@ class _Checker:
         advice = "Set both by NTP: API keys sign the time, and tokens and health checks expire." if too_far else ""
         self._report.add("clock", "failed" if too_far else "ok", detail, advice)
 
-    def _check_credentials(self, *errors: CustodyError | None) -> None:
-        expires = getattr(self._client.auth, "expires", None)
-        until = f"; the token expires at {expires:%Y-%m-%d %H:%M:%S} UTC" if expires else ""
-        refused = next((each for each in errors if isinstance(each, CustodyAuthenticationError)), None)
-        if refused is not None:
-            self._report.add_error("credentials", "failed", refused)
-        elif None in errors or any(each and each.from_service and each.status == 403 for each in errors):
-            self._report.add("credentials", "ok", f"the service accepts them{until}")
-        else:
-            error = next(each for each in errors if each is not None)
-            self._report.add_error("credentials", "unknown", error)
-
-    def _check_user(self, user: WireUser | None, error: CustodyError | None) -> None:
-        if user is None:
-            if error is not None and not isinstance(error, CustodyAuthenticationError):
-                self._report.add_error("user", "unknown", error)
-                self._report.add("roles", "unknown", "the service does not say who the user is")
-            return
+    def _add_user(self, found: Judgement) -> None:
+        user = found.user or {}
         names = {"id": "id", "externalUserId": "external id", "tenantId": "tenant", "status": "status"}
-        found = [(name, user.get(key)) for key, name in names.items()]
-        known = [f"{name} {sanitize(value, 80)}" for name, value in found if value]
-        self._report.add("user", "ok" if known else "unknown", ", ".join(known) or "the service does not say who it is")
+        shown = [(name, user.get(key)) for key, name in names.items()]
+        # Each by itself: a long one pushes no other out.
+        known = ", ".join(f"{name} {self._report.redact(str(value), 80)}" for name, value in shown if value)
+        advice = "What this status means is not published: may this user work?" if found.who.state == "unknown" else ""
+        self._report.add_finding("user", found.who, known or "the service does not say who it is", advice)
         roles = user.get("roles")
         if roles is None:
-            self._report.add("roles", "unknown", "the service does not say which roles the user has")
+            self._report.add_finding("roles", found.roles, "the service does not say which roles the user has")
             return
-        own = {ascii_lower(each) for each in roles}
-        lacking = [each for each in self._roles if ascii_lower(each) not in own]
-        detail = f"has {some_text(roles, 60) or 'none'}"
-        if denied := _denied(own):
+        detail = f"has {some_text([self._report.redact(each, 60) for each in roles], 60) or 'none'}"
+        if denied := _denied({ascii_lower(each) for each in roles}):
             detail += f"; not for this user: {denied}"
-        advice = f"Give the user {' and '.join(lacking)}, or use another user." if lacking else ""
-        self._report.add("roles", "failed" if lacking else "ok", detail, advice)
+        error = found.roles.error
+        state, advice = found.roles.state, str(error.advice) if error else ""
+        self._report.add("roles", state, detail, advice, error.code if error else "")
 
-    def _check_health(self, checks: Sequence[Any] | None, error: CustodyError | None) -> None:
+    def _add_health(self, found: Judgement) -> None:
         unknown = "the service does not tell its version"
-        if checks is not None:
-            self._report.add("health listing", "ok", f"{count(len(checks), 'check')}; custody health judges them")
+        error = found.health.error
+        number = len(found.checks or ())
+        self._report.add_finding(
+            "health listing", found.health, f"{count(number, 'check')}; custody health judges them"
+        )
+        if found.checks is not None:
             self._report.add("version", "unknown", f"{unknown}; it is 3.14 or later, which have the health listing")
-        elif error is not None and not isinstance(error, CustodyAuthenticationError):
-            self._report.add_error("health listing", "failed", error)
+        elif error is not None:
             is_old = error.status == 404 and error.from_service
             older = "; it seems to be before 3.14, as there is no health listing" if is_old else ""
             self._report.add("version", "unknown", unknown + older)
 
-    def _check_signatures(self) -> None:
+    def _add_signatures(self, found: Judgement) -> None:
         """Say what is pinned, and whether the rules in force are signed so."""
-        pins = self._client.settings.pins
+        pins, finding = self._client.settings.pins, found.signatures
         if pins is None:
             self._report.add("signatures", "not checked", NOTHING_PINNED, how_to_pin(self._client.settings.source))
             return
-        pinned = pins_text(pins)
-        rules, error = _try(self._client.get_rules)
-        if error is not None:
-            what = "the service does not offer its rules" if error.not_offered else sanitize(error.reason, 600)
-            self._report.add("signatures", "unknown", f"{pinned}. {what}", "Each address is verified with its own.")
+        if finding.state == "not checked":
             return
-        verified, refusal = _try(lambda: self._client.verifier.verify_rules(rules))  # type: ignore[union-attr]
-        if refusal is not None:
-            advice = refusal.advice or "Nothing is verified under them: are the pins right? Do not take keys from it."
-            self._report.add("signatures", "failed", f"{pinned}. {sanitize(refusal.reason, 600)}", advice)
-            return
-        detail = f"{pinned}. {describe_rules(pins, verified, rules)}"
-        self._report.add("signatures", "ok", detail)
+        if found.rules is not None and found.verified is not None:
+            detail, advice = describe_rules(pins, found.verified, found.rules), ""
+        elif found.rules is not None:
+            detail, advice = "", "Nothing is verified under them: are the pins right? Do not take keys from it."
+        else:
+            detail, advice = "the service does not offer its rules", "Each address is verified with its own."
+        if (error := finding.error) is not None and finding.state == "failed":
+            detail, advice = self._report.redact(error.reason, 600), error.advice or advice
+        code = error.code if error is not None else ""
+        self._report.add("signatures", finding.state, f"{pins_text(pins)}. {detail}", advice, code)
 
 
 def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireRules) -> str:
@@ -278,11 +286,9 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
     return text
 
 
-def _try(call: Callable[[], Any]) -> tuple[Any, CustodyError | None]:
-    try:
-        return call(), None
-    except CustodyError as error:
-        return None, error
+def _split(roles: Sequence[str] | None) -> list[str]:
+    """Return the roles that are asked for; several may be in one option, comma-separated."""
+    return [name for each in roles or () for name in map(str.strip, each.split(",")) if name]
 
 
 def _signers(pins: VerificationPins, rules: WireRules) -> set[str]:
@@ -291,7 +297,7 @@ def _signers(pins: VerificationPins, rules: WireRules) -> set[str]:
 
     found = set()
     for key, fingerprint in zip(pins.superadmin_keys, pins.fingerprints, strict=True):
-        _, refusal = _try(partial(Verifier(VerificationPins(key, 1)).verify_rules, rules))
+        _, refusal = attempt(partial(Verifier(VerificationPins(key, 1)).verify_rules, rules))
         if refusal is None:
             found.add(fingerprint)
     return found
@@ -341,7 +347,7 @@ COMMAND = Command(
             dest="roles",
             metavar="ROLE",
             action="append",
-            help=f"role that the user must have; may be repeated. Default: {DEFAULT_ROLE}",
+            help=f"role that the user must have, or several, comma-separated; may be repeated. Default: {DEFAULT_ROLE}",
         ),
         *CONNECTION_OPTIONS,
     ),

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_custody import __version__
+from airflow_custody.client.error_codes import label
 from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def refuse_usage(parser: argparse.ArgumentParser, message: str) -> NoReturn:
     if sys.stderr is not None:
         # It would print to standard output.
         parser.print_usage(sys.stderr)
-    parser.exit(ERROR, f"custody: {sanitize(message, 600)}; see {parser.prog} --help\n")
+    parser.exit(ERROR, f"custody: {sanitize(message, 600)}; see {parser.prog} --help {label('usage-wrong')}\n")
 
 
 def parse_strictly(parser: argparse.ArgumentParser, parse: Callable[..., Any], args: Any, namespace: Any) -> Any:

@@ -90,13 +90,17 @@ def open_source(args: Namespace, adjust: Adjust = lambda settings: settings) -> 
     if args.base_url is None:
         if given := _given_settings(args):
             raise CustodyConfigurationError(
-                f"{', '.join(given)}: only with --base-url", advice="An Airflow connection has settings of its own."
+                f"{', '.join(given)}: only with --base-url",
+                advice="An Airflow connection has settings of its own.",
+                code="options-conflict",
             )
         with _open_connection(args, adjust) as source:
             yield source
         return
     if args.conn_id is not None:
-        raise CustodyConfigurationError("--conn-id and --base-url are both given", advice="Give one of them.")
+        raise CustodyConfigurationError(
+            "--conn-id and --base-url are both given", advice="Give one of them.", code="options-conflict"
+        )
     with _open_base_url(args, adjust) as client:
         yield lambda: client
 
@@ -123,7 +127,9 @@ def read_pins(args: Namespace) -> VerificationPins:
     others = [each for each in _given_settings(args) if each[2:].replace("-", "_") not in PIN_SETTINGS]
     others += [name for name, given in (("--conn-id", args.conn_id), ("--base-url", args.base_url)) if given]
     if others:
-        raise CustodyConfigurationError(f"{', '.join(others)}: not with --from", advice="No service is asked.")
+        raise CustodyConfigurationError(
+            f"{', '.join(others)}: not with --from", advice="No service is asked.", code="options-conflict"
+        )
     # The URL is not used.
     settings = {**{name: getattr(args, name) or None for name in PIN_SETTINGS}, "base_url": "https://localhost"}
     if (pins := _parse_settings(settings).pins) is not None:
@@ -132,6 +138,7 @@ def read_pins(args: Namespace) -> VerificationPins:
         "--superadmin-keys is missing: what is trusted is never read from the file",
         setting="superadmin_keys",
         advice="Give --superadmin-keys and --superadmin-minimum.",
+        code="pins-missing",
     )
 
 
@@ -163,6 +170,7 @@ def _open_connection(args: Namespace, adjust: Adjust) -> Iterator[Callable[[], C
         def source() -> CustodyClient:
             client = hook.get_conn()
             args.custody_auth = client.auth
+            args.custody_unknown_extras = hook.unknown_extras
             return client
 
         yield source
@@ -196,6 +204,7 @@ def _open_base_url(args: Namespace, adjust: Adjust) -> Iterator[CustodyClient]:
             "--proxy contains a password, which others on this machine can read",
             setting="proxy",
             advice="Put the URL into the environment variable HTTPS_PROXY.",
+            code="password-in-option",
         )
     args.custody_auth = auth = _authentication(args)
     values = {name: getattr(args, name) or None for name in SETTINGS}
@@ -212,7 +221,7 @@ def _parse_settings(values: Mapping[str, Any]) -> ClientSettings:
         return ClientSettings.parse(values)
     except CustodyConfigurationError as error:
         text = _QUOTED_SETTING.sub(lambda found: f"--{found[1].replace('_', '-')}", error.message)
-        raise CustodyConfigurationError(text, setting=error.setting, advice=error.advice) from None
+        raise CustodyConfigurationError(text, setting=error.setting, advice=error.advice, code=error.code) from None
 
 
 def _has_password(url: str) -> bool:
@@ -233,16 +242,21 @@ def _authentication(args: Namespace) -> Authentication:
             "no credentials are given",
             setting="token",
             advice="Put the API token into the environment variable CUSTODY_TOKEN, or use --token-stdin.",
+            code="credentials-missing",
         )
     if len(given) > 1:
         both = " and ".join(_NAMES[way][0] for way in given)
-        raise CustodyConfigurationError(f"{both} are both set", setting="auth", advice="Set those of one way only.")
+        raise CustodyConfigurationError(
+            f"{both} are both set", setting="auth", advice="Set those of one way only.", code="credentials-conflict"
+        )
     (way,) = given
     names = _NAMES[way]
     values = [os.environ.get(name, "") for name in names]
     for name, value in zip(names, values, strict=True):
         if not value:
-            raise CustodyConfigurationError(f"the environment variable {name} is missing", setting=way)
+            raise CustodyConfigurationError(
+                f"the environment variable {name} is missing", setting=way, code="credentials-missing"
+            )
     source = f"the environment ({', '.join(names)})"
     if way == "token":
         return BearerToken(*values, source=source)
@@ -251,12 +265,16 @@ def _authentication(args: Namespace) -> Authentication:
 
 def _read_token() -> str:
     if sys.stdin is None:
-        raise CustodyConfigurationError("standard input is closed", setting="token", advice="Pass the token on it.")
+        raise _no_token("standard input is closed")
     if sys.stdin.isatty():
         from getpass import getpass
 
         return getpass("API token: ").strip()
     token = sys.stdin.read(_MAX_TOKEN).strip()
     if not token:
-        raise CustodyConfigurationError("standard input is empty", setting="token", advice="Pass the token on it.")
+        raise _no_token("standard input is empty")
     return token
+
+
+def _no_token(why: str) -> CustodyConfigurationError:
+    return CustodyConfigurationError(why, setting="token", advice="Pass the token on it.", code="credentials-missing")

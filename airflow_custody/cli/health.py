@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, Command, option
 from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_source
 from airflow_custody.cli.output import Output
+from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def _watch(source: Callable[[], CustodyClient], criteria: HealthCriteria, second
         except CustodyError as error:
             if not error.transient:
                 raise
-            data = {"healthy": None, "error": error.reason, "fetched_at": now.isoformat()}
-            output.entry(data, f"{now:%Y-%m-%d %H:%M:%S} UTC  unknown      {error.reason}")
+            data = {"healthy": None, "error": error.reason, "code": error.code, "fetched_at": now.isoformat()}
+            output.entry(data, f"{now:%Y-%m-%d %H:%M:%S} UTC  unknown      {error.reason} {label(error.code)}")
         else:
             code = _code(verdict)
             word = "healthy    " if verdict.healthy else "NOT HEALTHY"

@@ -7,9 +7,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli import check, health, status, webhooks, whitelist
+from airflow_custody.cli import check, errors, examples, health, status, webhooks, whitelist
 from airflow_custody.cli.commands import ERROR, EXIT_CODES, INTERRUPTED, Command, Group, Parser, fill_parser
 from airflow_custody.cli.output import Output, OutputError, discard, keep_clean, message
+from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ COMMANDS: tuple[Command | Group, ...] = (
     health.COMMAND,
     whitelist.GROUP,
     webhooks.GROUP,
+    errors.COMMAND,
+    examples.COMMAND,
 )
 
 HELP = "Check a custody service, and compare its whitelist with a file; changes nothing at the service"
@@ -32,6 +35,8 @@ examples:
   {{prog}} whitelist dump > whitelist.yaml                  how one starts
   {{prog}} whitelist plan whitelist.yaml -o markdown
   {{prog}} whitelist verify --evidence -o json > audit.json   with pinned keys
+  {{prog}} errors token-expired                              why it happens, and what to do
+  {{prog}} examples --to dags                                 copy the example DAGs
   CUSTODY_TOKEN=... {{prog}} whitelist plan whitelist.yaml --base-url https://custody.example.com
 
 {EXIT_CODES}
@@ -91,9 +96,10 @@ def _report_unexpected(exception: Exception, args: Namespace) -> None:
         # It may be about credentials, and nobody can redact them here.
         lines = [f"unexpected error: {name}; --debug shows what it says and where it comes from"]
     else:
-        lines = [f"unexpected error: {name}: {exception}; --debug shows where it comes from"]
+        lines = [f"unexpected error: {name}: {auth.redact(exception, 1000)}; --debug shows where it comes from"]
+    lines[-1] += f" {label('unexpected')}"
     for line in lines:
-        message(line if auth is None else auth.redact(line, 1000))
+        message(line if auth is None else auth.redact(line, 1200))
 
 
 def _flush() -> bool:

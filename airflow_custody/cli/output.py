@@ -90,7 +90,7 @@ class OutputError(CustodyError):
 
     def __init__(self, error: OSError | None = None) -> None:
         reason = "it is closed" if error is None else sanitize(error.strerror or error, 200)
-        super().__init__(f"standard output cannot be written: {reason}")
+        super().__init__(f"standard output cannot be written: {reason}", code="output-closed")
 
 
 def discard(stream: TextIO) -> None:
@@ -143,7 +143,8 @@ def message(text: object) -> None:
     if sys.stderr is None:
         return
     try:
-        print(f"custody: {sanitize(text, _MAX_MESSAGE)}", file=sys.stderr)
+        line = text.shorten(_MAX_MESSAGE) if isinstance(text, CustodyError) else sanitize(text, _MAX_MESSAGE)
+        print(f"custody: {line}", file=sys.stderr)
     except OSError:
         discard(sys.stderr)
 

@@ -86,7 +86,7 @@ def status_lines(overview: Overview) -> Iterator[str]:
         ("PENDING", overview.pending, _pending),
         ("STATUS NOT KNOWN", overview.unknown, _unknown),
         ("LATEST IN EFFECT", overview.recent, _recent),
-        ("FOR THIS USER TO APPROVE", overview.approvals, _approvals),
+        ("PENDING THIS USER'S APPROVAL", overview.approvals, _approvals),
         ("WEBHOOKS", overview.webhooks, _webhooks),
         ("NEWEST WEBHOOK CALL", overview.journal, _journal),
     ):
@@ -168,7 +168,8 @@ def _recent(view: RequestsView, now: datetime) -> Iterator[str]:
 
 
 def _approvals(approvals: Any, now: datetime) -> Iterator[str]:
-    yield ", ".join(approvals.texts) or "nothing"
+    # Who may sign, the service decides: the groups of the table above do not show who is in them.
+    yield f"the service counts {', '.join(approvals.texts)}" if approvals.total else "nothing, as the service counts"
 
 
 def _webhooks(webhooks: Any, now: datetime) -> Iterator[str]:

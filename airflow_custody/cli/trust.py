@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")
 #: Where the settings of ``--base-url`` come from.
 OPTIONS = "--base-url"
 _MAX_SHOWN = 10
+_HASH = re.compile(r"\b([0-9a-f]{16})[0-9a-f]{48}\b")
 
 
 def how_to_pin(source: str | None) -> str:
@@ -38,6 +40,11 @@ def some_text(texts: Iterable[str], limit: int = 80) -> str:
     shown = [sanitize(each, limit) for each in texts]
     rest = f" and {len(shown) - _MAX_SHOWN} more" if len(shown) > _MAX_SHOWN else ""
     return ", ".join(shown[:_MAX_SHOWN]) + rest
+
+
+def short_hashes(text: str) -> str:
+    """Return a text for people, with the first 16 digits of each SHA-256: JSON has all 64."""
+    return _HASH.sub(r"\1…", text)
 
 
 def date_text(seconds: int) -> str | None:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, REJECTED_HELP, Command, option
 from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client, read_pins
 from airflow_custody.cli.output import Output, message
-from airflow_custody.cli.trust import NOTHING_PINNED, how_to_pin, pins_text, pins_to_json, rules_to_json, some_text
+from airflow_custody.cli.trust import (
+    NOTHING_PINNED,
+    how_to_pin,
+    pins_text,
+    pins_to_json,
+    rules_to_json,
+    short_hashes,
+    some_text,
+)
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyVerificationError
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.whitelist.trust_texts import describe_legacy
@@ -65,7 +73,9 @@ def verify(args: Namespace, output: Output) -> int:
     from airflow_custody.client.whitelist.verification import Verifier
 
     if args.evidence and output.form != "json":
-        raise CustodyConfigurationError("--evidence needs -o json", advice="A file for --from is JSON.")
+        raise CustodyConfigurationError(
+            "--evidence needs -o json", advice="A file for --from is JSON.", code="options-conflict"
+        )
     service = None
     file: dict[str, Any] | None = None
     said: Mapping[str, Any] = {}
@@ -80,7 +90,9 @@ def verify(args: Namespace, output: Output) -> int:
         with open_client(args) as client:
             if client.settings.pins is None or client.verifier is None:
                 advice = how_to_pin(client.settings.source)
-                raise CustodyConfigurationError(NOTHING_PINNED, setting="superadmin_keys", advice=advice)
+                raise CustodyConfigurationError(
+                    NOTHING_PINNED, setting="superadmin_keys", advice=advice, code="pins-missing"
+                )
             verifier = client.verifier
             service = _service(client)
             evidence = _read(client, ids, args.rejected_statuses)
@@ -99,7 +111,7 @@ def verify(args: Namespace, output: Output) -> int:
     }
     if file is not None:
         file["differences"] = list(differences(said, data, ids))
-    output.data(data, _lines(data, pins_text(verifier.pins)), long="evidence")
+    output.data(data, _lines(data, short_hashes(pins_text(verifier.pins))), long="evidence")
     if not rows:
         message("there is nothing to verify: no requests are listed")
     has_findings = any(map(_is_finding, rows)) or (file is not None and file["differences"])
@@ -134,7 +146,7 @@ def verify_row(verifier: Verifier, row: Evidence, in_force: Mapping[str, Any] | 
             reason = "the service does not list it"
     except CustodyVerificationError as error:
         # The line has the id already.
-        reason = str(error).removeprefix(f"whitelisting request {sanitize(row.id, 40)} is not verified: ")
+        reason = error.text.removeprefix(f"whitelisting request {sanitize(row.id, 40)} is not verified: ")
     return {
         "id": row.id,
         "state": state,

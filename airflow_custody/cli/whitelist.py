@@ -22,6 +22,7 @@ from airflow_custody.cli.commands import (
 )
 from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
 from airflow_custody.cli.output import Output, message
+from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyConfigurationError, WhitelistFileError
 from airflow_custody.client.text import count, sanitize
 
@@ -60,7 +61,7 @@ def validate(args: Namespace, output: Output) -> int:
         faults = [sanitize(each, 1000) for each in error.faults]
         nothing = dict.fromkeys(("rows", "unchecked", "sha256"))
         output.data({"file": args.file, "valid": False, **nothing, "faults": faults}, faults)
-        message(f"{args.file}: {count(len(faults), 'fault')}")
+        message(f"{args.file}: {count(len(faults), 'fault')} {label(error.code)}")
         return ERROR
     rows = len(file.rows)
     counts = {"rows": rows, "unchecked": file.unchecked}
@@ -146,7 +147,7 @@ def _status_words(args: Namespace) -> StatusWords:
 
     if args.any_status and args.effective_statuses:
         raise CustodyConfigurationError(
-            "--any-status and --effective-status are both given", advice="Give one of them."
+            "--any-status and --effective-status are both given", advice="Give one of them.", code="options-conflict"
         )
     words = StatusWords(rejected=args.rejected_statuses) if args.rejected_statuses else StatusWords()
     if args.any_status:
@@ -170,7 +171,8 @@ def _read(args: Namespace) -> WhitelistFile:
         file = read_whitelist_file(args.file, check_addresses=args.check_addresses)
     except WhitelistFileError as error:
         for each in error.faults:
-            message(f"{args.file}: {each}")
+            # What cannot be read is named by its path already.
+            message(each if each.startswith(f"{args.file}: ") else f"{args.file}: {each}")
         # The faults are told: what is left is how many there are.
         error.message = f"{args.file}: {count(len(error.faults), 'fault')}; the service was not asked"
         raise

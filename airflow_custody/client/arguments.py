@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.text import sanitize
 
@@ -65,10 +66,16 @@ def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequ
     """
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
-        raise error(f"{name} {text_fault(value)}; nothing was sent{hint}", setting=_parameter(name))
+        raise error(
+            f"{name} {text_fault(value)}; nothing was sent{hint}", setting=_parameter(name), code=_code_for(value)
+        )
     if not value.strip():
-        raise error(f"{name} is empty; nothing was sent", setting=_parameter(name))
+        raise error(f"{name} is empty; nothing was sent", setting=_parameter(name), code="parameter-missing")
     return str.__str__(value)
+
+
+def _code_for(value: object) -> ErrorCode:
+    return "parameter-missing" if value is None else "parameter-wrong"
 
 
 def _parameter(name: str) -> str:
@@ -79,7 +86,7 @@ def check_identifier(name: str, value: object, error: type[CustodyError] = Custo
     """Return an id as text: one that is text, or a whole number; raises as :func:`check_text` does."""
     fault = identifier_fault(value)
     if fault is not None:
-        raise error(f"{name} {fault}; nothing was sent", setting=name)
+        raise error(f"{name} {fault}; nothing was sent", setting=name, code=_code_for(value))
     return int.__repr__(value) if isinstance(value, int) else check_text(name, value, error)
 
 
@@ -100,24 +107,30 @@ def check_names(
     if isinstance(value, str):
         return [check_text(name, value, error)]
     if isinstance(value, (bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
-        raise error(f"{name} must be a list of names, not {describe(value)}; nothing was sent", setting=name)
+        raise error(
+            f"{name} must be a list of names, not {describe(value)}; nothing was sent",
+            setting=name,
+            code="parameter-wrong",
+        )
     names = [check_text(f"{name}[{index}]", each, error) for index, each in enumerate(value)]
     if not names and not may_be_empty:
-        raise error(f"{name} is an empty list; leave it out if it is not meant", setting=name)
+        raise error(f"{name} is an empty list; leave it out if it is not meant", setting=name, code="parameter-missing")
     return names
 
 
 def check_seconds(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
     """Return a number of seconds: zero or more, and no more than :data:`MAX_SECONDS`; raises as above."""
     if not _is_number(value) or not 0 <= value <= MAX_SECONDS:  # type: ignore[operator]
-        raise error(f"{name} must be a number of seconds, not {describe(value)}", setting=name)
+        raise error(f"{name} must be a number of seconds, not {describe(value)}", setting=name, code="parameter-wrong")
     return float(value)  # type: ignore[arg-type]
 
 
 def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
     """Return a Unix time in seconds; raises as above."""
     if not _is_number(value) or not 0 <= value < 1e12:  # type: ignore[operator]
-        raise error(f"{name} must be a Unix time in seconds, not {describe(value)}", setting=name)
+        raise error(
+            f"{name} must be a Unix time in seconds, not {describe(value)}", setting=name, code="parameter-wrong"
+        )
     return float(value)  # type: ignore[arg-type]
 
 
@@ -136,7 +149,7 @@ def check_settings(*, durations: Mapping[str, object] | None = None, flags: Mapp
             try:
                 check_seconds(name, value)
             except CustodyRequestError as error:
-                raise ValueError(str(error)) from None
+                raise ValueError(error.text) from None
     for name, value in (flags or {}).items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, not {describe(value)}")
@@ -178,11 +191,13 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
             f"{name} was given, and resolved to None: its template or upstream task gave no value; nothing was sent"
             f"{advice}",
             setting=name,
+            code="parameter-missing",
         )
     if isinstance(value, str) and is_missing(value):
         raise CustodyRequestError(
             f"{name} is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent{advice}",
             setting=name,
+            code="parameter-missing",
         )
     if isinstance(value, (list, tuple)):
         for index, each in enumerate(value):

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import hmac
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -17,10 +16,16 @@ from urllib.parse import urlsplit
 
 from requests import PreparedRequest
 
-from airflow_custody.client.errors import CustodyAuthenticationError, CustodyConfigurationError, CustodyError
+from airflow_custody.client.errors import (
+    CustodyAuthenticationError,
+    CustodyConfigurationError,
+    CustodyConnectionError,
+    CustodyError,
+)
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.jwt import jwt_claims, jwt_expiry, jwt_seconds
+from airflow_custody.client.refusal import Refusal, ThreadLock
 from airflow_custody.client.wire import TypedDict
 
 if TYPE_CHECKING:
@@ -37,7 +42,12 @@ _NOT_NOW = (408, 429)
 _FIRST_PAUSE = 10.0
 _MAX_PAUSE = 600.0
 _MAX_LATIN_1 = 0xFF
+_UNAUTHORIZED = 401
 _NOT_AGAIN = "The same credentials are not sent again before this process ends."
+_NOT_AGAIN_AS_IT_IS = (
+    "The service refused the call, and does not say that the user name or the password is wrong. The same credentials "
+    "are not sent again with the same settings before this process ends."
+)
 
 # A second token does no harm.
 SIGN_IN = Operation(
@@ -82,6 +92,7 @@ class BearerToken(Authentication):
             raise CustodyAuthenticationError(
                 f"the API token expired at {self.expires:%Y-%m-%d %H:%M:%S} UTC; nothing was sent",
                 advice=f"Put a new token into {self.source}.",
+                code="token-expired",
             )
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
@@ -95,7 +106,9 @@ class PasswordSignIn(Authentication):
     when the service no longer accepts it. A user with two-factor authentication cannot sign in unattended.
 
     Wrong credentials are sent once, so that no account gets locked: once the service itself has refused them (a 4xx
-    other than 408 and 429), each later request gets the same error, and nothing is sent. Other failures in a row, a
+    other than 408 and 429), each later request gets the same error, and nothing is sent. A 401 says so of the name and
+    the password, for all that :meth:`share` what is known of them; another 4xx is remembered here only. One signs in
+    at a time: who has waited for its turn as long as the time-out sends nothing. Other failures in a row, a
     gateway's refusal, a 5xx, a redirect, a response without a token, or a token that is not accepted, are followed by
     pauses: 10 seconds after the second, and up to 10 minutes; or as long as ``Retry-After`` says, up to 10 minutes.
     Only a sign-in that got no response is tried again at once.
@@ -123,9 +136,9 @@ class PasswordSignIn(Authentication):
     ) -> None:
         super().__init__(source=source)
         if not username:
-            raise CustodyConfigurationError("the user name is missing", setting="username")
+            raise CustodyConfigurationError("the user name is missing", setting="username", code="credentials-missing")
         if not password:
-            raise CustodyConfigurationError("the password is missing", setting="password")
+            raise CustodyConfigurationError("the password is missing", setting="password", code="credentials-missing")
         self._username = username
         self._password = password
         self._on_token = on_token
@@ -133,7 +146,8 @@ class PasswordSignIn(Authentication):
         self._wall_clock = wall_clock
         self.hide(password)
         self._transport: Transport | None = None
-        self._lock = threading.Lock()
+        self._refusal = Refusal()
+        self._lock = ThreadLock()
         self._token: str | None = None
         self._renew_at = float("inf")
         self._warned = False
@@ -155,6 +169,14 @@ class PasswordSignIn(Authentication):
         """Whether the last sign-in failed, or brought a token that was not accepted: another may be refused."""
         return bool(self._failures)
 
+    def share(self, refusal: Refusal) -> None:
+        """
+        Share what is known of the same name and password at the same service.
+
+        :param refusal: that it refused them, or will: they are not sent again then.
+        """
+        self._refusal = refusal
+
     def bind(self, transport: Transport) -> None:
         """
         Take the transport that tokens are fetched with: same host, same TLS, same proxy.
@@ -170,11 +192,12 @@ class PasswordSignIn(Authentication):
         :raises CustodyAuthenticationError: if the service does not accept the user.
         :raises CustodyError: of another type if the service cannot be asked; the request itself was not sent then.
         """
+        until = time.monotonic() + self._transport.settings.timeout if self._transport is not None else 0.0
         with self._lock:
             now = self._clock()
             # While sign-ins are paused, even an old token is better than none.
             if self._token is None or (now >= self._renew_at and now >= self._paused_until):
-                self._sign_in()
+                self._sign_in(until)
             request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
@@ -206,21 +229,39 @@ class PasswordSignIn(Authentication):
                 self._token_is_new = False
                 self._failures, self._paused_until = 0, float("-inf")
 
-    def _sign_in(self) -> None:
+    def _sign_in(self, until: float) -> None:
         if self._last_error is not None and self._clock() < self._paused_until:
             # A new error each time: one that several threads raise would collect what each of them handles.
             raise CustodyError.from_json(self._last_error)
-        try:
-            token = self._fetch()
-        except CustodyError as error:
-            # Without a response, the service has probably not seen it, and waiting for it takes long enough.
-            if error.status is not None:
-                self._count_failure(error.retry_after)
-                if error.from_service and 400 <= error.status < 500 and error.status not in _NOT_NOW:
-                    self._paused_until = float("inf")
-                    error.advice = f"{error.advice or self.advice} {_NOT_AGAIN}"
-                self._last_error = error.to_json()
-            raise
+        with self._refusal.turn(until) as has_turn:
+            if self._refusal.error is not None:
+                self._count_failure()
+                self._paused_until = float("inf")
+                self._last_error = {**self._refusal.error, "advice": f"{self.advice} {_NOT_AGAIN}"}
+                raise CustodyError.from_json(self._last_error)
+            if not has_turn:
+                raise SIGN_IN.failed(
+                    CustodyConnectionError,
+                    "another sign-in with this account is in flight, and did not end within the time-out; nothing was "
+                    "sent",
+                    code="timed-out",
+                    nothing_sent=True,
+                )
+            try:
+                token = self._fetch()
+            except CustodyError as error:
+                # Without a response, the service has probably not seen it, and waiting for it takes long enough.
+                if error.status is not None:
+                    self._count_failure(error.retry_after)
+                    if error.from_service and 400 <= error.status < 500 and error.status not in _NOT_NOW:
+                        self._paused_until = float("inf")
+                        if error.status == _UNAUTHORIZED:
+                            self._refusal.error = error.to_json()
+                            error.advice = f"{error.advice or self.advice} {_NOT_AGAIN}"
+                        else:
+                            error.advice = " ".join(filter(None, [error.advice, _NOT_AGAIN_AS_IT_IS]))
+                    self._last_error = error.to_json()
+                raise
         if self._on_token is not None:
             self._on_token(token)
         self._renew_at = self._clock() + self._time_to_keep(token)
@@ -237,7 +278,9 @@ class PasswordSignIn(Authentication):
 
     def _fetch(self) -> str:
         if self._transport is None:
-            raise CustodyConfigurationError("PasswordSignIn is not in use by a client", setting="auth")
+            raise CustodyConfigurationError(
+                "PasswordSignIn is not in use by a client", setting="auth", code="setting-wrong"
+            )
         body = {"username": self._username, "password": self._password}
         reply = self._transport.call(SIGN_IN, WireToken, body=body, authenticate=False)
         token = reply.body.get("result")
@@ -281,16 +324,22 @@ class ApiKey(Authentication):
         super().__init__(source=source)
         if not key_id or not key_id.isascii() or not key_id.isprintable() or " " in key_id:
             raise CustodyConfigurationError(
-                "the API key's id is missing, or contains what cannot be sent in a header", setting="api_key_id"
+                "the API key's id is missing, or contains what cannot be sent in a header",
+                setting="api_key_id",
+                code="credentials-malformed",
             )
         key: bytes | None = None
         with suppress(TypeError, ValueError):
             key = bytes.fromhex(secret)
         if key is None:
             # Raised out here: what was caught must not come along.
-            raise CustodyConfigurationError("the API key's secret is not hex", setting="secret")
+            raise CustodyConfigurationError(
+                "the API key's secret is not hex", setting="secret", code="credentials-malformed"
+            )
         if not key:
-            raise CustodyConfigurationError("the API key's secret is missing", setting="secret")
+            raise CustodyConfigurationError(
+                "the API key's secret is missing", setting="secret", code="credentials-missing"
+            )
         self._key = key
         self._key_id = key_id
         for form in {secret, key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
@@ -344,18 +393,21 @@ def check_token(token: object) -> str:
     """Return a token that can be sent in a header, or refuse it without quoting it."""
     why = _why_not_sendable(token)
     if why is not None:
-        raise CustodyConfigurationError(f"the API token {why}", setting="token")
+        raise CustodyConfigurationError(
+            f"the API token {why}", setting="token", code="credentials-malformed" if token else "credentials-missing"
+        )
     return str(token)
 
 
 def _why_not_sendable(token: object) -> str | None:
     if not isinstance(token, str) or not token:
         return "is missing"
+    if token.strip().lower().startswith("bearer "):
+        return "begins with 'Bearer': give the token alone"
+    if token.splitlines() != [token]:
+        return "contains a line break, maybe at its end: give it in one line"
     if any(character.isspace() or not character.isprintable() for character in token):
-        return (
-            "contains a line break, white space or a control character; it must be the bare "
-            "token, without 'Bearer' (its value is not shown here)"
-        )
+        return "contains white space or a control character (its value is not shown here): copy it again"
     if any(ord(character) > _MAX_LATIN_1 for character in token):
         return (
             "contains a character that cannot be sent in an HTTP header (outside "

@@ -97,7 +97,9 @@ class CustodyClient(
         source: str | None = None,
     ) -> None:
         if auth is not None and token is not None:
-            raise CustodyConfigurationError("either 'token' or 'auth' must be given, not both", setting="auth")
+            raise CustodyConfigurationError(
+                "either 'token' or 'auth' must be given, not both", setting="auth", code="credentials-conflict"
+            )
         self._auth = auth if auth is not None else BearerToken(token or "")
         self._settings = ClientSettings(
             base_url=base_url,
@@ -155,6 +157,15 @@ class CustodyClient(
         :param observer: called when the exchange has ended, in the thread of the call; what it raises is logged.
         """
         self._transport.observe(observer)
+
+    def check_calls(self, check: Callable[[Operation], None]) -> None:
+        """
+        Ask ``check`` before each call, also that of each page of a listing, and before each sign-in.
+
+        :param check: called with the operation, in the thread of the call; it raises a :class:`CustodyError` to refuse
+            the call: nothing is sent then.
+        """
+        self._transport.check_calls(check)
 
     def limit_responses(self, limits: Callable[[Operation, bytes], AbstractContextManager[None]]) -> None:
         """

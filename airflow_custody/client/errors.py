@@ -18,12 +18,17 @@ What can go wrong when talking to the custody service, as types.
     ├── CustodyResponseError         a response that cannot be understood, or a redirect
     ├── CustodyVerificationError     signatures do not prove what the service says
     └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
+
+Each has a ``code``, which is stable and names the cause; ``custody errors CODE`` says what to do about it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from airflow_custody.client.error_codes import ErrorCode, known_code, label
+from airflow_custody.client.text import sanitize
 
 #: Statuses that say that an operation is not offered, or not to this user.
 _NOT_OFFERED = (403, 404, 405, 501)
@@ -33,15 +38,15 @@ class CustodyError(Exception):
     """
     The base of all errors of this package.
 
-    ``str(error)`` is for people: the operation, what went wrong, what to do about it. Code decides by the type
-    and the attributes, never by the text. Neither ever holds a secret.
+    ``str(error)`` is for people: the operation, what went wrong, what to do about it, and last ``[custody/CODE]``. A
+    program decides by the type and the attributes, never by the text. Neither ever holds a secret.
 
     :param message: what went wrong, in the service's own words where it sent any.
     :param operation: name of the operation (``"create whitelisting request"``).
     :param method: HTTP method; None if the error has nothing to do with a request.
     :param path: path below ``/api/rest/v1``; None likewise.
     :param status: HTTP status of the response; None if there was none.
-    :param error_code: the service's own code (``E900-...``), if the response had one.
+    :param error_code: the service's own code (``E900-...``), if the response had one. Not to be confused with ``code``.
     :param retry_after: seconds that the service asks to wait before the next call; None if it does not ask.
     :param required_roles: roles that the operation needs, when permission is missing.
     :param retryable: whether the same call may succeed later; None (default): as usual for the type.
@@ -50,9 +55,13 @@ class CustodyError(Exception):
     :param nothing_sent: whether it is certain that this request did not leave this machine. Default False.
     :param from_service: whether the response is an error body of the service itself. Default False: it may be that of
         a gateway in between, so it proves nothing about what was asked for.
+    :param code: this package's name for the cause, such as ``token-expired``. It stays the same when texts change. None
+        (default): the one of the type. The service's own code is ``error_code``.
     """
 
     retryable: bool = False
+    #: This package's name for the cause; the service's own is ``error_code``.
+    code: ErrorCode = "unexpected"
 
     def __init__(
         self,
@@ -70,6 +79,7 @@ class CustodyError(Exception):
         advice: str | None = None,
         from_service: bool = False,
         nothing_sent: bool = False,
+        code: ErrorCode | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -87,6 +97,8 @@ class CustodyError(Exception):
         self.nothing_sent = nothing_sent
         if retryable is not None:
             self.retryable = retryable
+        if code is not None:
+            self.code = code
 
     @property
     def transient(self) -> bool:
@@ -110,16 +122,31 @@ class CustodyError(Exception):
     @property
     def reason(self) -> str:
         """What failed and why, without what to do about it."""
-        facts = [f"{self.method} {self.path}"] if self.method else []
+        # Without a response, the path says no more than the operation.
+        facts = []
         if self.status is not None:
+            facts += [f"{self.method} {self.path}"] if self.method else []
             facts.append(f"status {self.status}")
         if self.error_code:
             facts.append(self.error_code)
         text = f"{self.operation} failed: {self.message}" if self.operation else self.message
         return f"{text.rstrip('.')} ({', '.join(facts)})" if facts else text
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """What failed, why, and what to do about it, without the code: to be put into another text."""
         return f"{self.reason.rstrip('.')}. {self.advice}" if self.advice else self.reason
+
+    def shorten(self, limit: int) -> str:
+        """
+        Return the text and the code on one line.
+
+        :param limit: maximum length of the text in characters; the code is not cut.
+        """
+        return f"{sanitize(self.text, limit)} {label(self.code)}"
+
+    def __str__(self) -> str:
+        return f"{self.text} {label(self.code)}"
 
     def to_json(self) -> dict[str, Any]:
         """
@@ -140,6 +167,7 @@ class CustodyError(Exception):
             "advice": self.advice,
             "from_service": self.from_service,
             "nothing_sent": self.nothing_sent,
+            "code": self.code,
         }
         given = {name: value for name, value in facts.items() if value}
         return {"type": type(self).__name__, **given, "retryable": self.retryable}
@@ -149,7 +177,8 @@ class CustodyError(Exception):
         """
         Build the error that :meth:`to_json` described.
 
-        :param data: what :meth:`to_json` returned; an unknown type becomes a plain :class:`CustodyError`.
+        :param data: what :meth:`to_json` returned, also in another version of this package: an unknown type becomes a
+            plain :class:`CustodyError`, and an unknown code that of the type.
         :return: an error of the type it was.
         """
         types: dict[str, type[CustodyError]] = {each.__name__: each for each in CustodyError.__subclasses__()}
@@ -168,6 +197,7 @@ class CustodyError(Exception):
             advice=data.get("advice"),
             from_service=bool(data.get("from_service")),
             nothing_sent=bool(data.get("nothing_sent")),
+            code=known_code(data.get("code")),
         )
 
 
@@ -179,9 +209,13 @@ def _is_delay(seconds: object) -> bool:
 class CustodyConfigurationError(CustodyError):
     """Raised when a setting is missing or wrong; nothing was sent."""
 
+    code: ErrorCode = "setting-wrong"
+
 
 class CustodyRequestError(CustodyError):
     """Raised when the request is wrong: refused before sending, or by the service with 400 or 422."""
+
+    code: ErrorCode = "parameter-wrong"
 
 
 class WhitelistFileError(CustodyRequestError):
@@ -193,6 +227,8 @@ class WhitelistFileError(CustodyRequestError):
     :param facts: as for :class:`CustodyError`.
     """
 
+    code: ErrorCode = "file-wrong"
+
     def __init__(self, message: str, *, faults: Iterable[str] = (), **facts: Any) -> None:
         super().__init__(message, **facts)
         self.faults = tuple(faults)
@@ -201,35 +237,46 @@ class WhitelistFileError(CustodyRequestError):
 class CustodyAuthenticationError(CustodyError):
     """Raised when the credentials are not accepted (401), or are an expired JWT; then nothing is sent."""
 
+    code: ErrorCode = "credentials-refused"
+
 
 class CustodyPermissionError(CustodyError):
     """Raised when the user lacks a role (403)."""
+
+    code: ErrorCode = "role-missing"
 
 
 class CustodyNotFoundError(CustodyError):
     """Raised when the service does not know the object or the path (404)."""
 
+    code: ErrorCode = "not-found"
+
 
 class CustodyConflictError(CustodyError):
     """Raised when the state at the service does not allow the operation (409)."""
+
+    code: ErrorCode = "conflict"
 
 
 class CustodyRateLimitError(CustodyError):
     """Raised when the service asks for fewer calls (429)."""
 
     retryable: bool = True
+    code: ErrorCode = "rate-limited"
 
 
 class CustodyServerError(CustodyError):
     """Raised when the service fails (5xx) on an operation that is safe to repeat."""
 
     retryable: bool = True
+    code: ErrorCode = "service-failed"
 
 
 class CustodyConnectionError(CustodyError):
     """Raised when there is no connection, or no response to an operation that is safe to repeat."""
 
     retryable: bool = True
+    code: ErrorCode = "unreachable"
 
 
 class CustodyOutcomeUnknownError(CustodyError):
@@ -239,19 +286,26 @@ class CustodyOutcomeUnknownError(CustodyError):
     Its response is missing, truncated, unreadable (a 2xx without an id) or a 5xx. It is never repeated.
     """
 
+    code: ErrorCode = "outcome-unknown"
+
 
 class CustodyResponseError(CustodyError):
     """Raised when the response to a read cannot be understood, and on a redirect."""
 
+    code: ErrorCode = "not-custody-response"
+
 
 class CustodyVerificationError(CustodyError):
     """Raised when signatures do not prove what the service says: by the pinned keys, nobody has signed it."""
+
+    code: ErrorCode = "not-verified"
 
 
 class CustodyUnhealthyError(CustodyError):
     """Raised when the service responded, and is not healthy by the criteria that were given."""
 
     retryable: bool = True
+    code: ErrorCode = "not-healthy"
 
 
 #: What is transient as long as it is retryable: nothing says that waiting is in vain.

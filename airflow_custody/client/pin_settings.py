@@ -17,6 +17,7 @@ PIN_SETTINGS = ("superadmin_keys", "superadmin_minimum", "networks", "allow_lega
 
 # A part of a name that is shorter can be a part of another's.
 _MIN_PART = 6
+_MAX_NAMED = 10
 # Characters of a file with public keys.
 _MAX_KEYS_FILE = 1024 * 1024
 # Characters: a private key is longer, in base64 too.
@@ -36,7 +37,7 @@ def check_keys(name: str, value: object) -> tuple[str, ...] | None:
         or not all(isinstance(each, (str, os.PathLike)) for each in texts)
     ):
         raise CustodyConfigurationError(
-            f"'{name}' must be public keys in PEM, or the path of a file with them", setting=name
+            f"'{name}' must be public keys in PEM, or the path of a file with them", setting=name, code="pins-wrong"
         )
     return tuple(_read_keys(name, os.fspath(each)) for each in texts)
 
@@ -53,14 +54,16 @@ def _read_keys(name: str, text: str) -> str:
     except (OSError, ValueError) as exception:
         why = sanitize(getattr(exception, "strerror", None) or exception or type(exception).__name__, 120)
     if found is None and is_bare_base64(text):
-        raise CustodyConfigurationError(f"'{name}' cannot be used: {BARE_BASE64}", setting=name)
+        raise CustodyConfigurationError(f"'{name}' cannot be used: {BARE_BASE64}", setting=name, code="pins-wrong")
     shown = f"{sanitize(text, 200)}: " if _is_path(text) else ""
     if found is None:
         raise CustodyConfigurationError(
-            f"'{name}' is neither a public key in PEM nor a file that can be read: {shown}{why}", setting=name
+            f"'{name}' is neither a public key in PEM nor a file that can be read: {shown}{why}",
+            setting=name,
+            code="pins-wrong",
         )
     if fault := _fault_of(found):
-        raise CustodyConfigurationError(f"'{name}' cannot be used: {shown}{fault}", setting=name)
+        raise CustodyConfigurationError(f"'{name}' cannot be used: {shown}{fault}", setting=name, code="pins-wrong")
     return found
 
 
@@ -95,6 +98,7 @@ def refuse_relative(value: object) -> None:
             raise CustodyConfigurationError(
                 "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them" + shown,
                 setting="superadmin_keys",
+                code="pins-wrong",
             )
 
 
@@ -107,7 +111,9 @@ def check_minimum(name: str, value: object) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
     raise CustodyConfigurationError(
-        f"'{name}' must be a whole number of at least 1, not {sanitize(repr(value), 40)}", setting=name
+        f"'{name}' must be a whole number of at least 1, not {sanitize(repr(value), 40)}",
+        setting=name,
+        code="pins-wrong",
     )
 
 
@@ -124,6 +130,7 @@ def check_networks(name: str, value: object) -> tuple[str, ...] | None:
         raise CustodyConfigurationError(
             f"'{name}' must be one or more names, comma-separated, like 'mainnet, testnet', not {_shown(value)}",
             setting=name,
+            code="pins-wrong",
         )
     return tuple(names)
 
@@ -143,6 +150,7 @@ def check_time(name: str, value: object) -> int | None:
         f"'{name}' must be a date from 2009 on, like 2026-01-31, or a Unix time in seconds, "
         f"not {sanitize(repr(value), 40)}",
         setting=name,
+        code="pins-wrong",
     )
 
 
@@ -156,13 +164,19 @@ def refuse_misspelt(names: Iterable[str]) -> None:
     :param names: names of settings that are not known.
     :raises CustodyConfigurationError: if one of them is close to one of ours.
     """
-    for name in names:
+    unknown = list(names)
+    for name in unknown:
         if (meant := _meant(name)) is not None:
             shown = sanitize(name, 60)
+            others = [repr(sanitize(each, 60)) for each in unknown if each != name]
+            more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
+            rest = f"; not known either: {', '.join(others[:_MAX_NAMED])}{more}" if others else ""
             raise CustodyConfigurationError(
-                f"'{shown}' is not a setting, and looks like '{meant}': ignored, less would be verified than is meant",
+                f"'{shown}' is not a setting, and looks like '{meant}': ignored, less would be verified than is meant"
+                f"{rest}",
                 setting=shown,
-                advice=f"Rename it to '{meant}', or remove it.",
+                code="pins-wrong",
+                advice=f"Rename it to '{meant}', or remove it.{' Correct or remove the others.' if others else ''}",
             )
 
 

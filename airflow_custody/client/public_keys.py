@@ -128,7 +128,9 @@ class PublicKey:
             from cryptography.hazmat.primitives.hashes import SHA256
         except ImportError:
             raise CustodyConfigurationError(
-                "verifying signatures needs: pip install 'airflow-provider-custody[signing]'"
+                "signatures cannot be verified: the extra 'signing' is not installed",
+                advice="Run: pip install 'airflow-provider-custody[signing]'",
+                code="package-missing",
             ) from None
         key = EllipticCurvePublicKey.from_encoded_point(SECP256R1(), b"\x04" + self.point)
         return key, ECDSA(Prehashed(SHA256())), encode_dss_signature, InvalidSignature

@@ -33,6 +33,9 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
 DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
+# Of a name in the DNS.
+_MAX_HOST, _MAX_LABEL = 253, 63
+
 #: Returns the value to use, or raises CustodyConfigurationError; gets the setting's name and its value.
 Check = Callable[[str, Any], Any]
 
@@ -44,12 +47,14 @@ def _check_base_url(name: str, value: object) -> str:
     """Return the base URL without a trailing slash, or refuse it."""
 
     def refused(why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the base URL {why}", setting=name)
+        return CustodyConfigurationError(f"the base URL {why}", setting=name, code="base-url-wrong")
 
     if not isinstance(value, str) or not value.strip():
         raise refused("is missing (an example: https://custody.example.com)")
     if re.search(r"[\s\\\x00-\x20\x7f]", value):
         raise refused("contains white space, a control character or a backslash")
+    if re.match(r"https?:(?!//)", value, re.IGNORECASE):
+        raise refused("must begin with https:// (or http://), with two slashes")
     parsed = _parse_url(value)
     if parsed is None:
         raise refused("cannot be read as a URL")
@@ -59,6 +64,8 @@ def _check_base_url(name: str, value: object) -> str:
         raise refused("must not contain a user name, password or '@': the token has a setting of its own")
     if not parsed.host:
         raise refused("names no host")
+    if not _is_host(parsed.host):
+        raise refused("names a host that cannot exist: a part of its name is empty or too long")
     if parsed.query is not None or parsed.fragment is not None or "?" in value or "#" in value:
         raise refused("must not contain a query or fragment")
     path = (parsed.path or "").rstrip("/")
@@ -79,6 +86,7 @@ def _check_number(*, minimum: float, maximum: float = float("inf"), whole: bool 
             raise CustodyConfigurationError(
                 f"'{name}' must be a {'whole ' if whole else ''}number {span}, not {sanitize(repr(value), 40)}",
                 setting=name,
+                code="setting-wrong",
             )
         return value
 
@@ -91,20 +99,22 @@ def _check_size(name: str, value: object) -> int:
 
 def _check_boolean(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise CustodyConfigurationError(f"'{name}' must be true or false", setting=name)
+        raise CustodyConfigurationError(f"'{name}' must be true or false", setting=name, code="setting-wrong")
     return value
 
 
 def _check_text(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise CustodyConfigurationError(f"'{name}' must be a text", setting=name)
+        raise CustodyConfigurationError(f"'{name}' must be a text", setting=name, code="setting-wrong")
     return value
 
 
 def _check_header(name: str, value: object) -> str | None:
     text = _check_text(name, value)
     if text is not None and not (text.isascii() and text.isprintable()):
-        raise CustodyConfigurationError(f"'{name}' must be printable ASCII, to be sent in a header", setting=name)
+        raise CustodyConfigurationError(
+            f"'{name}' must be printable ASCII, to be sent in a header", setting=name, code="setting-wrong"
+        )
     return text
 
 
@@ -113,7 +123,9 @@ def _check_verify(name: str, value: object) -> bool | str:
     if isinstance(value, bool):
         return value
     if not isinstance(value, (str, os.PathLike)) or not str(value):
-        raise CustodyConfigurationError(f"'{name}' must be true, false or the path of a CA bundle", setting=name)
+        raise CustodyConfigurationError(
+            f"'{name}' must be true, false or the path of a CA bundle", setting=name, code="ca-bundle-unusable"
+        )
     path = os.fspath(value)
     try:
         if os.path.isdir(path):
@@ -123,7 +135,9 @@ def _check_verify(name: str, value: object) -> bool | str:
         return path
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-    raise CustodyConfigurationError(f"'{name}' names no usable CA bundle: {sanitize(path, 120)}: {why}", setting=name)
+    raise CustodyConfigurationError(
+        f"'{name}' names no usable CA bundle: {sanitize(path, 120)}: {why}", setting=name, code="ca-bundle-unusable"
+    )
 
 
 def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None:
@@ -137,7 +151,9 @@ def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None
         or not all(isinstance(part, (str, os.PathLike)) and str(part) for part in parts)
     ):
         raise CustodyConfigurationError(
-            f"'{name}' must be the path of a PEM file, or the two paths of certificate and key", setting=name
+            f"'{name}' must be the path of a PEM file, or the two paths of certificate and key",
+            setting=name,
+            code="client-cert-unusable",
         )
     paths = [os.fspath(part) for part in parts]
     try:
@@ -146,7 +162,9 @@ def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None
         return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-    raise CustodyConfigurationError(f"'{name}' cannot be used: {sanitize(', '.join(paths), 160)}: {why}", setting=name)
+    raise CustodyConfigurationError(
+        f"'{name}' cannot be used: {sanitize(', '.join(paths), 160)}: {why}", setting=name, code="client-cert-unusable"
+    )
 
 
 def _check_proxy(name: str, value: object) -> str | None:
@@ -160,8 +178,16 @@ def _check_proxy(name: str, value: object) -> str | None:
             f"'{name}' must be a URL like http://host.example.com:3128; a user name and a password in it must be "
             "percent-encoded, and be ISO-8859-1",
             setting=name,
+            code="proxy-wrong",
         )
     return url
+
+
+def _is_host(host: str) -> bool:
+    """Tell whether a host is an address, or a name that can be looked up."""
+    labels = host.rstrip(".").split(".")
+    is_short = len(host) <= _MAX_HOST and all(0 < len(label) <= _MAX_LABEL for label in labels)
+    return host.startswith("[") or is_short
 
 
 def _parse_url(url: str) -> Url | None:
@@ -178,6 +204,9 @@ def _is_usable_proxy(url: str) -> bool:
         parse_url(url)
         parts = urlsplit(url)
         parts.port  # noqa: B018 - it raises what the parser leaves
+        if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+            # A password with a "/", "?" or "#": its beginning would be taken for the proxy's port, and be shown.
+            return False
         f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
     except ValueError:
         return False
@@ -287,8 +316,25 @@ class ClientSettings:
 
     @property
     def base_url_text(self) -> str:
-        """The base URL and where the user finds it, for error messages."""
-        return f"the base URL {self.base_url}" + (f" of {self.source}" if self.source else "")
+        """The base URL as error messages name it: by where the user finds it, or by itself."""
+        if self._from_options:
+            return self.name("base_url")
+        return f"the base URL of {self.source}" if self.source else f"the base URL {self.base_url}"
+
+    @property
+    def user_text(self) -> str:
+        """The user as error messages name it: by the connection that signs in."""
+        return f"The user of {self.source}" if self.source and not self._from_options else "The user"
+
+    def name(self, setting: str) -> str:
+        """Return a setting as error messages name it, with where the user finds it."""
+        if self._from_options:
+            return f"--{setting.replace('_', '-')}"
+        return f"{setting!r} of {self.source}" if self.source else repr(setting)
+
+    @property
+    def _from_options(self) -> bool:
+        return str(self.source).startswith("--")
 
     @property
     def pins(self) -> VerificationPins | None:
@@ -318,6 +364,7 @@ class ClientSettings:
                     "the proxy of the environment (HTTPS_PROXY) cannot be read as a URL, or its user name or password "
                     "cannot be sent in a header",
                     setting="proxy",
+                    code="proxy-wrong",
                 )
             return {"https": proxy} if proxy else {}
         return {}
@@ -328,12 +375,15 @@ class ClientSettings:
             for name in ("superadmin_minimum", "networks", "allow_legacy_signatures", "rules_not_before"):
                 if getattr(self, name):
                     raise CustodyConfigurationError(
-                        f"'{name}' needs 'superadmin_keys': without these, nothing is verified", setting=name
+                        f"'{name}' needs 'superadmin_keys': without these, nothing is verified",
+                        setting=name,
+                        code="pins-wrong",
                     )
         elif self.superadmin_minimum is None:
             raise CustodyConfigurationError(
                 "'superadmin_minimum' is missing: how many of the pinned keys must have signed the rules",
                 setting="superadmin_minimum",
+                code="pins-wrong",
             )
         self.pins  # noqa: B018 - it raises if they cannot be used
 
@@ -347,10 +397,13 @@ class ClientSettings:
                 f"the base URL is plain HTTP to {parsed.host}: the token would travel in clear text; use "
                 "https://, or set 'allow_http' if the network in between is yours",
                 setting="base_url",
+                code="plain-http",
             )
         if self.proxy:
             raise CustodyConfigurationError(
-                "a proxy for plain HTTP would read the token; use https://, or set 'allow_http'", setting="proxy"
+                "a proxy for plain HTTP would read the token; use https://, or set 'allow_http'",
+                setting="proxy",
+                code="plain-http",
             )
 
 

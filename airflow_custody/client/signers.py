@@ -6,11 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.public_keys import INTEGER_BYTES, PublicKey
+from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+__all__ = ["PemSigner", "Signer", "raw_signature"]
+
+
+#: What is wrong where the extra ``signing`` is not installed, and what to do about it.
+MISSING_LIBRARY = "the extra 'signing' is not installed: pip install 'airflow-provider-custody[signing]'"
 
 
 class Signer(Protocol):
@@ -99,7 +107,7 @@ class PemSigner:
             from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
             from cryptography.hazmat.primitives.serialization import load_pem_private_key
         except ImportError:
-            raise self._unusable("it needs: pip install 'airflow-provider-custody[signing]'") from None
+            raise self._unusable(MISSING_LIBRARY, "package-missing") from None
         try:
             pem = self._load()
         except OSError as error:
@@ -114,11 +122,13 @@ class PemSigner:
                 "it is not a private key in PEM of a known type, or its password is wrong or missing"
             ) from None
         if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
-            raise self._unusable("it is not a P-256 (secp256r1) key")
+            raise self._unusable(_other_curve(key), "key-curve-wrong")
         return key
 
-    def _unusable(self, why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the signing key {self.name!r} cannot be used: {why}", setting="signer")
+    def _unusable(self, why: str, code: ErrorCode = "signing-key-unusable") -> CustodyConfigurationError:
+        return CustodyConfigurationError(
+            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", code=code
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -153,6 +163,7 @@ def check_signer(signer: object) -> None:
             f"the signer must have a 'name' and a method 'sign'; this is of type {type(signer).__name__}; nothing was "
             "signed",
             setting="signer",
+            code="signer-wrong",
         )
 
 
@@ -190,7 +201,7 @@ def public_key_of(signer: Signer) -> PublicKey | None:
             load_pem_public_key,
         )
     except ImportError:
-        raise _bad_public_key(signer, "it needs: pip install 'airflow-provider-custody[signing]'") from None
+        raise _bad_public_key(signer, MISSING_LIBRARY, "package-missing") from None
     if isinstance(key, (bytes, bytearray)):
         key = bytes(key)
         try:
@@ -198,11 +209,18 @@ def public_key_of(signer: Signer) -> PublicKey | None:
         except (ValueError, UnsupportedAlgorithm):
             raise _bad_public_key(signer, "it is not a public key in PEM or DER") from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-        raise _bad_public_key(signer, "it is not a P-256 (secp256r1) key")
+        raise _bad_public_key(signer, _other_curve(key), "key-curve-wrong")
     return PublicKey.from_der(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
-def _bad_public_key(signer: Signer, why: str) -> CustodyConfigurationError:
+def _other_curve(key: object) -> str:
+    """Return what is wrong with a key that is not one on P-256, in words."""
+    curve = getattr(getattr(key, "curve", None), "name", None)
+    kind = f"on the curve {sanitize(curve, 40)}" if curve else "no key on a curve"
+    return f"it is {kind}, and must be on P-256 (secp256r1)"
+
+
+def _bad_public_key(signer: Signer, why: str, code: ErrorCode = "signer-wrong") -> CustodyConfigurationError:
     return CustodyConfigurationError(
-        f"the public key of the signer {signer.name!r} cannot be used: {why}", setting="signer"
+        f"the public key of the signer {signer.name!r} cannot be used: {why}", setting="signer", code=code
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.error_codes import label
+from airflow_custody.client.judgement import judge_client, may_work
 from airflow_custody.client.text import ascii_lower, count, sanitize
 
 if TYPE_CHECKING:
@@ -22,6 +25,9 @@ _ROLES = {
 
 
 _MAX_ROLES = 30
+_MAX_UNKNOWN = 10
+#: What to say where nobody knows which roles the user has.
+UNKNOWN_ROLES = "The service does not say which roles the user has."
 
 
 def describe_checks(number: int) -> str:
@@ -30,32 +36,62 @@ def describe_checks(number: int) -> str:
     return words if number else f"{words} Without any, no health gate passes."
 
 
-def describe_roles(user: WireUser) -> str:
+def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
     """Name a user's roles, and those that the operators need and the user lacks."""
-    roles = user.get("roles") or []
+    name = user.get("id") or user.get("externalUserId")
+    who = f"User {redact(name, 60)}" if name else "The user, whose name the service does not say,"
+    status = user.get("status")
+    if status and not may_work(status):
+        who += f" (status {redact(status, 60)}: may this user work?)"
+    roles = user.get("roles")
+    if roles is None:
+        return f"{who} is known. {UNKNOWN_ROLES}"
     own = {ascii_lower(role) for role in roles}
     missing = [f"{role} ({what})" for role, what in _ROLES.items() if own.isdisjoint(ascii_lower(role).split(" or "))]
-    named = [sanitize(role, 60) for role in roles[:_MAX_ROLES]]
+    named = [redact(role, 60) for role in roles[:_MAX_ROLES]]
     if len(roles) > _MAX_ROLES:
         named.append(f"and {len(roles) - _MAX_ROLES} more")
-    words = f"User {sanitize(user.get('id'), 60)} has the roles: {', '.join(named) or 'none'}."
+    words = f"{who} has the roles: {', '.join(named) or 'none'}."
     return f"{words} Missing: {', '.join(missing)}." if missing else words
 
 
-def verify_rules(client: CustodyClient) -> str:
+def try_client(client: CustodyClient) -> tuple[bool, str]:
     """
-    Verify the service's present rules, if keys are pinned, and say that it was done.
+    Make authenticated calls that change nothing, and return whether they succeeded and what to tell the user.
 
-    :raises CustodyVerificationError: if they are not signed as pinned.
+    :param client: the client. What comes back is judged as ``custody check`` judges it, which also compares the clocks.
     """
-    if client.verifier is None:
-        return ""
-    try:
-        rules = client.get_rules()
-    except CustodyError as error:
-        # What a gateway in between refuses, the service may offer.
-        if not (error.not_offered and error.from_service):
-            raise
-        return "Whether its rules are signed with the pinned keys is not known: it does not offer them to this user."
-    client.verifier.verify_rules(rules)
-    return "Its present rules are signed with the pinned keys."
+    found = judge_client(client)
+    failures = found.failures
+    if failures and found.user is None:
+        is_untested = found.credentials.state == "unknown" and failures[0].from_service
+        words = " The credentials could not be tested." if is_untested else ""
+        return False, f"{failures[0].text}{words} {label(failures[0].code)}"
+    texts = [each.text for each in failures]
+    if found.checks is not None:
+        texts.append(describe_checks(len(found.checks)))
+    texts.append(UNKNOWN_ROLES if found.user is None else describe_user(found.user, client.auth.redact))
+    if found.signatures.state == "ok":
+        texts.append("Its present rules are signed with the pinned keys.")
+    elif found.signatures.state == "unknown":
+        texts.append(
+            "Whether its rules are signed with the pinned keys is not known: it does not offer them to this user."
+        )
+    text = " ".join(each if each.endswith((".", "?")) else f"{each}." for each in texts)
+    return not failures, f"{text} {label(failures[0].code)}" if failures else text
+
+
+def describe_unknown(unknown: Sequence[str], known: Sequence[str]) -> str:
+    """
+    Name extras that a connection has and that are not known, and say what to do about them.
+
+    :param unknown: the names of these extras. Their values are not told: behind a mistyped name there may be a secret.
+    :param known: the names that are known.
+    """
+    names = ", ".join(repr(sanitize(each, 60)) for each in unknown[:_MAX_UNKNOWN])
+    if len(unknown) > _MAX_UNKNOWN:
+        names += f" and {len(unknown) - _MAX_UNKNOWN} more"
+    meant = [found for each in unknown[:_MAX_UNKNOWN] for found in get_close_matches(each.lower(), known, 1)]
+    what = f"extra {names} is not known and has" if len(unknown) == 1 else f"extras {names} are not known and have"
+    advice = f"Do you mean {' and '.join(map(repr, meant))}?" if meant else f"There are: {', '.join(known)}."
+    return f"the {what} no effect. {advice} Correct or remove what is wrong."

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.refusal import Refusal, ThreadLock
 
 if TYPE_CHECKING:
     from airflow_custody.client.auth import PasswordSignIn
@@ -42,23 +43,28 @@ class SignIns:
     """
     What signs in with a password, one for each connection: it knows the token, and what the service has refused.
 
-    One that has changed gets a new one. What needs no sign-in is not kept.
+    One that has changed gets a new one, which knows whether the service has refused the same name and password (401),
+    and nothing else of what became of the one before. What needs no sign-in is not kept.
 
     :param clock: returns the time in seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = ThreadLock()
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        #: What services have refused, by the accounts' digests.
+        self._refusals: OrderedDict[bytes, Refusal] = OrderedDict()
 
-    def of(self, conn_id: str, connected_with: object, made: Authentication) -> Authentication:
+    def of(self, conn_id: str, connected_with: object, made: Authentication, account: object) -> Authentication:
         """
         Return what signs in for a connection.
 
         :param conn_id: id of the connection.
         :param connected_with: all that is in the connection, its secrets included; its ``repr`` tells it from another.
         :param made: what was made for it: it is returned, and kept, if there is none yet for this connection as it is.
+        :param account: the base URL, the name and the password: once refused (401), they are not sent again, whatever
+            else differs. Its ``repr`` tells it from another.
         """
         from airflow_custody.client.auth import PasswordSignIn
 
@@ -74,8 +80,16 @@ class SignIns:
             # What signed in for it before has no use any more.
             self._kept.pop(conn_id, None)
             if isinstance(made, PasswordSignIn):
+                made.share(self._refusal(_digest(account)))
                 self._kept[conn_id] = _Kept(digest, made, now)
             return made
+
+    def _refusal(self, account: bytes) -> Refusal:
+        found = self._refusals.setdefault(account, Refusal())
+        self._refusals.move_to_end(account)
+        if len(self._refusals) > MAX_KEPT:
+            self._refusals.popitem(last=False)
+        return found
 
     def _forget(self, now: float) -> None:
         # The one that was not used for longest comes first.
@@ -84,8 +98,8 @@ class SignIns:
                 del self._kept[conn_id]
 
 
-def _digest(connected_with: Any) -> bytes:
-    return hashlib.blake2b(repr(connected_with).encode("utf-8", "surrogatepass"), key=_DIGEST_KEY).digest()
+def _digest(secret: Any) -> bytes:
+    return hashlib.blake2b(repr(secret).encode("utf-8", "surrogatepass"), key=_DIGEST_KEY).digest()
 
 
 #: Those of this process.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyNotFoundError
+from airflow_custody.client.error_codes import ErrorCode
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.get_provider_info import get_provider_info
 
 if TYPE_CHECKING:
@@ -88,6 +90,10 @@ class CustodyHook(BaseHook):
     ``superadmin_minimum``, ``networks`` (``mainnet, testnet``), ``allow_legacy_signatures`` and ``rules_not_before`` (a
     date, or Unix time in seconds). They are no secrets, but whoever may change them decides what is trusted.
 
+    An extra that is not known is ignored, with a warning that names it; one with a name that is close to those that say
+    what is verified is refused. The Custody page and ``custody status`` read responses of 8 MiB at most, also where
+    ``max_response_bytes`` is more.
+
     Use it in a ``with`` block or call :meth:`close`.
 
     :param custody_conn_id: id of the connection. Default ``custody_default``.
@@ -107,6 +113,10 @@ class CustodyHook(BaseHook):
         self.custody_conn_id = custody_conn_id
         self._client: CustodyClient | None = None
         self._connected_with: object = None
+        #: What to tell of the connection's extras that are not known, once the client is made; empty: all are known.
+        self.unknown_extras = ""
+        # Airflow's API server tests a connection under an id that it makes up: messages do not name it then.
+        self._is_tested = False
 
     def get_conn(self) -> CustodyClient:
         """
@@ -120,7 +130,7 @@ class CustodyHook(BaseHook):
         """
         with suppress(RecursionError):
             return self._connect()
-        raise self._wrong("is nested too deeply to be read", "Extra")
+        raise self._wrong("is nested too deeply to be read", "Extra", "connection-extra")
 
     def _connect(self) -> CustodyClient:
         from airflow_custody.client import CustodyClient
@@ -139,7 +149,8 @@ class CustodyHook(BaseHook):
                 if self.shares_sign_in:
                     from airflow_custody.hooks._sign_ins import SIGN_INS
 
-                    auth = SIGN_INS.of(self.custody_conn_id, connected_with, auth)
+                    account = (settings.base_url, *credentials)
+                    auth = SIGN_INS.of(self.custody_conn_id, connected_with, auth, account)
                 self._client = CustodyClient.from_settings(settings, auth)
             except CustodyConfigurationError as error:
                 wrong = error
@@ -147,7 +158,7 @@ class CustodyHook(BaseHook):
                 # Raised out here, as all errors of this class: what was caught must not come along. The setting is
                 # named once: as the connection names it.
                 setting = str(wrong.setting) if wrong else ""
-                raise self._wrong(self._fault(wrong), setting)
+                raise self._wrong(self._fault(wrong), setting, wrong.code if wrong else "setting-wrong")
             self._connected_with = connected_with
             self._count_calls(self._client)
         return self._client
@@ -178,34 +189,23 @@ class CustodyHook(BaseHook):
         Make authenticated calls that change nothing: the health listing, and who the user is; with pinned keys also
         the service's present rules, which must be signed with them.
 
-        What the service does not offer, except for the listing, decides nothing.
+        What the service does not offer, except for the listing, decides nothing. An extra that is not known is an
+        error here, and nowhere else: nobody sees the warning.
 
         :return: whether they succeeded, and what to tell the user: also which roles are missing.
         """
-        from airflow_custody.hooks._connection_test import describe_checks, describe_roles, verify_rules
+        from airflow_custody.hooks._connection_test import try_client
 
-        ok, user = True, None
+        self._is_tested = True
         try:
             client = self.get_conn()
-            try:
-                message = describe_checks(len(client.list_health_checks()))
-            except CustodyNotFoundError as error:
-                ok, message = False, str(error)
-            try:
-                user = client.get_current_user()
-            except CustodyError as error:
-                if not error.not_offered:
-                    raise
-            rules = verify_rules(client)
+            if self.unknown_extras:
+                raise CustodyConfigurationError(self.unknown_extras, code="extra-unknown")
+            return try_client(client)
         except CustodyError as error:
             return False, str(error)
         finally:
             self.close()
-        if user is not None:
-            message = f"{message} {describe_roles(user)}"
-        elif not ok:
-            message = f"{message} The token could not be tested."
-        return ok, f"{message} {rules}" if rules else message
 
     def close(self) -> None:
         """Close the client's connections; the next call opens new ones."""
@@ -263,30 +263,29 @@ class CustodyHook(BaseHook):
         with suppress(AirflowNotFoundException):
             connection = self.get_connection(self.custody_conn_id)
         if connection is None:
-            raise CustodyConfigurationError(
-                f"the Airflow connection {self.custody_conn_id!r} is not defined",
-                setting="custody_conn_id",
-                advice="Make a connection with this id and the type Custody.",
-            )
+            advice = "Make a connection with this id and the type Custody."
+            raise missing_connection(self.custody_conn_id, advice, setting="custody_conn_id")
         if connection.conn_type != self.conn_type:
-            raise self._wrong(f"must be {self.conn_type!r}, not {connection.conn_type!r}", "Connection Type")
+            raise self._wrong(
+                f"must be {self.conn_type!r}, not {connection.conn_type!r}",
+                "Connection Type",
+                "connection-type",
+                advice="Choose Custody there; outside the form, write conn_type 'custody'.",
+            )
         return connection
 
     def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
         """Return the client's settings, read from the connection by name."""
         from airflow_custody.client import ClientSettings
         from airflow_custody.client.pin_settings import refuse_misspelt, refuse_relative
+        from airflow_custody.hooks._connection_test import describe_unknown
 
+        self.unknown_extras = ""
         known = [name for name in _connection_type()["conn-fields"] if name not in ("auth", "api_key_id")]
         if unknown := sorted(set(extras) - {*known, "auth", "api_key_id"}):
             refuse_misspelt(unknown)
-            # Names only: whoever mistypes one may have put a secret behind it.
-            self.log.warning(
-                "Connection %r: extras that this connection type does not know are ignored: %s. It knows: %s",
-                self.custody_conn_id,
-                ", ".join(unknown),
-                ", ".join(["auth", "api_key_id", *known]),
-            )
+            self.unknown_extras = describe_unknown(unknown, ["auth", "api_key_id", *known])
+            self.log.warning("%s%s", self._start(), self.unknown_extras)
         if extras.get("proxy"):
             mask(str(extras["proxy"]))
         refuse_relative(extras.get("superadmin_keys"))
@@ -296,7 +295,7 @@ class CustodyHook(BaseHook):
                 **values,
                 "base_url": base_url,
                 "user_agent": _airflow_user_agent(),
-                "source": f"the Airflow connection {self.custody_conn_id!r}",
+                "source": self._place(),
             }
         )
 
@@ -312,33 +311,38 @@ class CustodyHook(BaseHook):
         names = {"login": connection.login, "api_key_id": extras.get("api_key_id")}
         given = [name for name, method in _AUTH_METHODS.items() if method.name_field and names[method.name_field]]
         if len(given) > 1:
-            raise self._wrong("a user name and an API key ID are filled in: leave one of them empty", "auth")
+            raise self._wrong(
+                "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-conflict"
+            )
         filled_in = given[0] if given else "bearer"
         auth = extras.get("auth") or filled_in
         if not isinstance(auth, str) or auth not in _AUTH_METHODS:
             *others, last = _AUTH_METHODS
-            raise self._wrong(f"must be {', '.join(others)} or {last}", "auth")
+            raise self._wrong(f"must be {', '.join(others)} or {last}", "auth", "setting-wrong")
         method = _AUTH_METHODS[auth]
         if auth != filled_in:
-            raise self._wrong(f"is {auth}, which needs {method.needs}", "auth")
+            raise self._wrong(f"is {auth}, which needs {method.needs}", "auth", "credentials-conflict")
         if not password:
-            raise self._wrong(f"{method.secret} is missing", "token")
+            raise self._wrong(f"{method.secret} is missing", "token", "credentials-missing")
         return auth, str(names[method.name_field] or "") if method.name_field else "", password
 
     def _authentication(self, auth: str, name: str, secret: str) -> Authentication:
-        return _AUTH_METHODS[auth].create(name, secret, f"the Airflow connection {self.custody_conn_id!r}")
+        return _AUTH_METHODS[auth].create(name, secret, self._place())
 
     def _base_url(self, connection: Connection) -> str:
         host = (connection.host or "").strip()
         if not host:
-            raise self._wrong("the base URL is missing (an example: https://custody.example.com)", "base_url")
+            raise self._wrong(
+                "the base URL is missing (an example: https://custody.example.com)", "base_url", "base-url-wrong"
+            )
         schema, port = connection.schema or None, connection.port or None
         if schema is not None and schema.lower() not in ("http", "https"):
-            raise self._wrong("must be http or https, or empty", "Schema")
-        if "://" not in host:
+            raise self._wrong("must be http or https, or empty", "Schema", "base-url-wrong")
+        # Whoever forgot a slash is told so, and not sent to a host named "http".
+        if "://" not in host and not host.lower().startswith(("http:", "https:")):
             host = f"{schema or 'https'}://{host}"
         elif schema is not None and not host.lower().startswith(f"{schema.lower()}://"):
-            raise self._wrong("names another protocol than the base URL", "Schema")
+            raise self._wrong("names another protocol than the base URL", "Schema", "base-url-wrong")
         return host if port is None else self._with_port(host, port)
 
     def _with_port(self, url: str, port: int) -> str:
@@ -349,9 +353,9 @@ class CustodyHook(BaseHook):
             named = urlsplit(url).port
             parts = urlsplit(url)
         if parts is None:
-            raise self._wrong("the base URL cannot be read as a URL", "base_url")
+            raise self._wrong("the base URL cannot be read as a URL", "base_url", "base-url-wrong")
         if named is not None and named != port:
-            raise self._wrong(f"is {port}, but the base URL names port {named}", "Port")
+            raise self._wrong(f"is {port}, but the base URL names port {named}", "Port", "base-url-wrong")
         return url if named is not None else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()
 
     def _extras(self, connection: Connection) -> dict[str, Any]:
@@ -361,16 +365,56 @@ class CustodyHook(BaseHook):
         except ValueError:
             extras = None
         if not isinstance(extras, dict):
-            raise self._wrong("is not a JSON object", "Extra")
+            raise self._wrong("is not a JSON object", "Extra", "connection-extra")
         return extras
 
     def _fault(self, error: CustodyConfigurationError | None) -> str:
         """Return what is wrong with a setting, in words that may quote its value."""
-        return "" if error is None else str(error).removeprefix(f"'{error.setting}' ")
+        return "" if error is None else error.text.removeprefix(f"'{error.setting}' ")
 
-    def _wrong(self, why: str, setting: str) -> CustodyConfigurationError:
-        name = _CONNECTION_FIELDS.get(setting, setting)
-        return CustodyConfigurationError(f"Airflow connection {self.custody_conn_id!r}, {name}: {why}", setting=setting)
+    def _place(self) -> str:
+        """Return what messages call the connection."""
+        return "this connection" if self._is_tested else f"the Airflow connection {self.custody_conn_id!r}"
+
+    def _start(self) -> str:
+        """Return what a message begins with when one of the connection's fields is wrong."""
+        return "" if self._is_tested else f"Airflow connection {self.custody_conn_id!r}, "
+
+    def _wrong(
+        self, why: str, setting: str, code: ErrorCode, *, advice: str | None = None
+    ) -> CustodyConfigurationError:
+        text = f"{self._start()}{_name(setting)}: {why}"
+        return CustodyConfigurationError(text, setting=setting, code=code, advice=advice)
+
+
+def missing_connection(conn_id: str, advice: str, *, setting: str) -> CustodyConfigurationError:
+    """
+    Return the error for a connection that Airflow does not find. It does not say so if it could not read one.
+
+    :param conn_id: id of the connection.
+    :param advice: what to do if there is none.
+    :param setting: what named it.
+    """
+    what = "is not defined"
+    if variable := connection_variable(conn_id):
+        what = f"cannot be read from the environment variable {variable}"
+        advice = "Correct the variable: a URI, or a JSON object of Airflow's fields, in which password is a text."
+    return CustodyConfigurationError(
+        f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="connection-missing"
+    )
+
+
+def connection_variable(conn_id: str) -> str:
+    """Return the name of the environment variable that defines a connection, if it is set; else empty."""
+    name = f"AIRFLOW_CONN_{conn_id.upper()}"
+    return name if name in os.environ else ""
+
+
+def _name(setting: str) -> str:
+    """Return a setting as a message names it: as the form shows it, and its name where there is no form."""
+    if field := _connection_type()["conn-fields"].get(setting):
+        return f"{field['label'].partition(' (')[0]} ({setting})"
+    return _CONNECTION_FIELDS.get(setting, setting)
 
 
 def _connection_type() -> dict[str, Any]:

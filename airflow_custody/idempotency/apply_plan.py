@@ -113,7 +113,7 @@ class PlanChangedError(CustodyConflictError):
     """
 
     def __init__(self, operations: Collection[str], plan: WhitelistPlan, applied: Applied) -> None:
-        super().__init__("the plan is not the one that was approved; nothing was sent")
+        super().__init__("the plan is not the one that was approved; nothing was sent", code="plan-changed")
         self.operations = operations
         self.plan = plan
         self.applied = applied
@@ -303,7 +303,8 @@ class ApplyPlan:
             lines = "; ".join(f"{creation.which(key)}: {why}" for key, why in outcome.unknown.items())
             raise CustodyOutcomeUnknownError(
                 "it cannot be known what became of rows of another plan that this task was carrying out before; "
-                f"nothing was sent: {lines}"
+                f"nothing was sent: {lines}",
+                code="outcome-unknown",
             )
 
     def _plan(self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str) -> WhitelistPlan:

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyError,
     CustodyOutcomeUnknownError,
@@ -223,7 +224,11 @@ class CreateOnce:
             if (found := self._creation.get(record.id)) is not None:
                 return found
             if late and (blind := self._creation.find(thorough=True).blind):
-                raise CustodyError(f"the service does not show it, which proves nothing: {blind}", status=_NOT_SHOWN)
+                raise CustodyError(
+                    f"the service does not show it, which proves nothing: {blind}",
+                    code="not-offered",
+                    status=_NOT_SHOWN,
+                )
             if late:
                 return None
             time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
@@ -258,13 +263,15 @@ class CreateOnce:
             found = self._creation.get(override)
         except CustodyError as error:
             if isinstance(error, CustodyRequestError) and error.status is None:
-                raise self._unknown(record, f"The variable says {what}, which cannot be: {error.message}.") from None
+                raise self._unknown(
+                    record, f"The variable says {what}, which cannot be: {error.message}.", code="variable-wrong"
+                ) from None
             if not error.not_offered:
                 raise
             self._log.warning("Whether %s is this task's cannot be checked: %s", what, error)
         else:
             if found is None:
-                raise self._unknown(record, f"The variable says {what}, which does not exist.")
+                raise self._unknown(record, f"The variable says {what}, which does not exist.", code="variable-wrong")
             # A person has looked at it, and may take for it what the service changed or filled in.
             known = is_new(attempt, found) is False
             elsewhere = "address" in found.differs and (
@@ -272,7 +279,7 @@ class CreateOnce:
             )
             if (known or elsewhere) and override != getattr(record, "id", None):
                 why = "it existed before this task" if known else found.difference
-                raise self._unknown(record, f"The variable says {what}: {why}.")
+                raise self._unknown(record, f"The variable says {what}: {why}.", code="variable-wrong")
             if not found.same:
                 self._log.warning(
                     "The variable says %s, which is not quite what was asked for: %s.", what, found.difference
@@ -310,6 +317,7 @@ class CreateOnce:
                 f"The variable {variable} says that there is none, but {these} is what this task asked for.",
                 f"If that is not this task's all the same: airflow variables set {variable} "
                 f"'none {' '.join([*others, *like])}'.",
+                code="variable-wrong",
             )
 
     def _record_created(self, attempt: Intent | Untracked, identifier: str) -> str:
@@ -379,7 +387,7 @@ class CreateOnce:
                 if not error.retryable:
                     raise self._unknown(
                         attempt,
-                        f"The service cannot be searched: {error}",
+                        f"The service cannot be searched: {error.text}",
                         "If the service can be searched again, just clear this task.",
                     ) from None
                 if started >= began + wait * (1 if sure_after is None else _MAX_WAITS):
@@ -442,6 +450,7 @@ class CreateOnce:
             raise CustodyError(
                 "the intent could not be recorded three times: another try of this task has taken over, or recording "
                 f"it took longer than {self._timing.fence:g} s; nothing was sent",
+                code="task-stopped",
                 retryable=True,
             )
 
@@ -486,12 +495,15 @@ class CreateOnce:
 
     # --- not knowing ---------------------------------------------------------------------------------------
 
-    def _unknown(self, record: Intent | Untracked | Created, why: str, advice: str = "") -> CustodyOutcomeUnknownError:
+    def _unknown(
+        self, record: Intent | Untracked | Created, why: str, advice: str = "", code: ErrorCode = "outcome-unknown"
+    ) -> CustodyOutcomeUnknownError:
         variable = self._store.override_variable(record, next_try=True)
         what = self._creation.what
         return CustodyOutcomeUnknownError(
             f"it cannot be known whether the {what} that this task asks for exists, so it is not sent "
             f"again. {_history(what, record)} {why}",
+            code=code,
             advice=(
                 f"{advice} Look in the service for a {what} for {self._creation.which}, pending ones included. If it "
                 f"exists: airflow variables set {variable} ID, with its id. If it does not: airflow variables set "

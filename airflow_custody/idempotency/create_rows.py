@@ -117,7 +117,8 @@ class CreateRows:
 
     def stop(self) -> None:
         """Send no row that has not left yet; may be called from a signal handler."""
-        self._stop(CustodyConnectionError("the task was stopped before all rows were sent", retryable=True))
+        stopped = "the task was stopped before all rows were sent"
+        self._stop(CustodyConnectionError(stopped, code="task-stopped", retryable=True))
 
     def settle(self, keys: Collection[str]) -> Outcome:
         """
@@ -210,6 +211,7 @@ class CreateRows:
                         self._stopped = CustodyConnectionError(
                             f"the service responded to none of the last {count(len(all_lost), 'request')}, and none of "
                             "them had any effect",
+                            code="connection-lost",
                             retryable=True,
                         )
         return came_to_nothing

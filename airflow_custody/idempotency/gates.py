@@ -69,7 +69,9 @@ class Fence:
                     return
                 self._is_needed = True
                 self._condition.wait()
-        raise CustodyError("this task has ended, or another try of it has taken over", nothing_sent=True)
+        raise CustodyError(
+            "this task has ended, or another try of it has taken over", code="task-stopped", nothing_sent=True
+        )
 
     def serve(self, renew: Callable[[], None]) -> None:
         """
@@ -86,6 +88,7 @@ class Fence:
             raise CustodyError(
                 f"writing to the task's state took longer than {self._timing.fence:g} s, {self._slow} times in a row; "
                 "nothing more was sent",
+                code="task-stopped",
                 retryable=True,
             )
         with self._condition:

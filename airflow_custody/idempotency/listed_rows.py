@@ -59,7 +59,9 @@ class ListedRows:
         missing = [each for each in outcome.created.values() if each not in listed]
         if listed and missing:
             outcome.stopped = outcome.stopped or CustodyConflictError(
-                f"the service does not list what it said that it created: {_names(missing)}", retryable=True
+                f"the service does not list what it said that it created: {_names(missing)}",
+                code="created-not-listed",
+                retryable=True,
             )
         for key, request_id in list(outcome.created.items()):
             if request_id in listed:

@@ -149,6 +149,7 @@ def from_stored(stored: Mapping[str, Any]) -> Record:
         raise CustodyOutcomeUnknownError(
             "the record of an earlier try cannot be read, so nothing is sent: another version of "
             "airflow-provider-custody wrote it, or it was damaged",
+            code="record-unreadable",
             advice="Look in the service whether what this task asks for exists. If it does not, delete the key "
             "'custody_create_once' of the task's state and clear the task.",
         ) from None

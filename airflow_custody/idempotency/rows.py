@@ -199,6 +199,7 @@ class RowStore:
             raise CustodyOutcomeUnknownError(
                 "the record of an earlier try cannot be read, so nothing is sent: another version of "
                 "airflow-provider-custody wrote it, or a part of it is missing",
+                code="record-unreadable",
                 advice=f"Plan again, see that nothing is asked for twice, delete the keys {STATE_KEY!r} of the task's "
                 "state, and clear the task.",
             ) from None
@@ -302,6 +303,7 @@ class RowStore:
             raise CustodyError(
                 "another try of this task has taken over: what this one wrote to the task's state is not there; "
                 "nothing more was sent",
+                code="task-stopped",
                 retryable=True,
             )
 

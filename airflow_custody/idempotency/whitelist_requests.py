@@ -102,7 +102,7 @@ class WhitelistRequestCreation:
         try:
             comparison = compare(self._request, envelope.payload(), network=envelope.network)
         except CustodyResponseError as error:
-            return Candidate(envelope.id, same=False, unclear=str(error), guessed=not filtered, **facts)
+            return Candidate(envelope.id, same=False, unclear=error.text, guessed=not filtered, **facts)
         differs, open_ = list(comparison.differing), list(comparison.unclear)
         if "address" in differs and reads_alike(self._request.address, envelope):
             # Spelled so differently that they can only be compared by eye.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -107,6 +108,11 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     text = f"not all of the plan was carried out ({counts}){': ' + stopped.reason if stopped else ''}{table}"
     advice = [stopped.advice] if stopped is not None and stopped.advice else []
     advice += ["Nothing of what is unknown is sent again by itself."] if outcome.unknown else []
+    code: ErrorCode = "plan-incomplete" if outcome.left else "rows-refused"
+    if stopped is not None:
+        code = stopped.code
+    if outcome.unknown:
+        code = "outcome-unknown"
     if not can_go_on and (outcome.created or outcome.unknown or applied.deleted):
         # A later try would find that the plan has changed.
         only_refused = not outcome.left and stopped is None
@@ -117,11 +123,13 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
             if only_refused
             else CustodyConflictError
         )
-        return error_type(text, advice=" ".join([*advice, "Plan again: this Airflow keeps no record for a later try."]))
+        again = "Plan again: this Airflow keeps no record for a later try."
+        return error_type(text, advice=" ".join([*advice, again]), code=code)
     if stopped is not None and stopped.retryable:
         # The next try finds out more, and sends what is left.
         return CustodyConflictError(
             text,
+            code=code,
             retryable=True,
             status=stopped.status,
             retry_after=stopped.retry_after,
@@ -129,13 +137,14 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
         )
     if outcome.left and stopped is None:
         advice += ["The rows that are left had no effect."]
-        return CustodyConflictError(text, retryable=True, advice=" ".join(advice))
+        return CustodyConflictError(text, code=code, retryable=True, advice=" ".join(advice))
     if outcome.unknown:
-        return CustodyOutcomeUnknownError(text, advice=" ".join([*advice, "Then clear this task."]))
+        return CustodyOutcomeUnknownError(text, advice=" ".join([*advice, "Then clear this task."]), code=code)
     if stopped is not None:
-        return type(stopped)(text, retryable=False, status=stopped.status, advice=stopped.advice)
+        return type(stopped)(text, retryable=False, status=stopped.status, advice=stopped.advice, code=code)
     return CustodyRequestError(
         text,
+        code=code,
         advice="Mend the service, and clear this task; or mend the rows in the file, and clear the task that plans, "
         "with all that follows.",
     )

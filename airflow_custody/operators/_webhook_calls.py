@@ -270,7 +270,9 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         for each in given["webhook_ids"] or ():
             if not is_uuid(each):
                 raise CustodyRequestError(
-                    f"webhook_ids must be UUIDs, not {describe(each)}; nothing was sent", setting="webhook_ids"
+                    f"webhook_ids must be UUIDs, not {describe(each)}; nothing was sent",
+                    setting="webhook_ids",
+                    code="id-wrong",
                 )
         return {name: sorted(set(values)) for name, values in given.items() if values is not None}
 
@@ -281,12 +283,14 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                 "custody_conn_id is a template, so the asset must be given; nothing was sent",
                 setting="asset",
                 advice="For example: asset=webhook_calls_asset('custody_default').",
+                code="asset-wrong",
             )
         if context["ti"].map_index not in (None, -1):
             raise CustodyConfigurationError(
                 "the task is mapped, and all its instances would share one cursor; nothing was sent",
                 setting="asset",
                 advice="Create one task for each in a loop of the DAG file, each with an asset of its own.",
+                code="asset-wrong",
             )
         return self.asset
 
@@ -300,7 +304,9 @@ def _choice(name: str, value: object, choices: Sequence[str]) -> str:
     text = check_text(name, value)
     if text not in choices:
         allowed = " or ".join(repr(each) for each in choices)
-        raise CustodyRequestError(f"{name} must be {allowed}, not {describe(text)}; nothing was sent", setting=name)
+        raise CustodyRequestError(
+            f"{name} must be {allowed}, not {describe(text)}; nothing was sent", setting=name, code="parameter-wrong"
+        )
     return text
 
 
@@ -314,6 +320,7 @@ def _fail(gaps: Sequence[str]) -> NoReturn:
     raise CustodyError(
         f"webhook calls may be lost: {'; '.join(gaps)}",
         operation="read webhook calls",
+        code="calls-missing",
         advice="Find out what is missing. Then run the task once with on_gap='continue'. If it says so again while the "
         "journal is empty, the task runs more rarely than the service is known to keep calls.",
     )

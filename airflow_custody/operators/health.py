@@ -81,6 +81,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.health.criteria import HealthCriteria
+        from airflow_custody.client.health.verdict import advice_on_names
 
         verdict = hook.check_health(
             HealthCriteria.of(
@@ -98,7 +99,11 @@ class CustodyHealthCheckOperator(CustodyOperator):
         if verdict.healthy:
             self.log.info("Custody: %s", verdict.summary())
         elif self.fail_when_unhealthy:
-            raise CustodyUnhealthyError(verdict.summary())
+            raise CustodyUnhealthyError(
+                verdict.summary(),
+                advice=advice_on_names(verdict.missing),
+                code="health-name-unknown" if verdict.missing else "not-healthy",
+            )
         else:
             self.log.warning("Custody: %s", verdict.summary())
         return verdict.to_json()

@@ -12,7 +12,7 @@ from airflow_custody.client.arguments import check_settings, check_text
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.hooks.custody import CustodyHook, mask
+from airflow_custody.hooks.custody import CustodyHook, mask, missing_connection
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
 
@@ -164,10 +164,12 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     def _run(self, context: Context, hook: CustodyHook) -> str:
         webhook_type, url = check_text("webhook_type", self.webhook_type), check_text("url", self.url)
         if not url.startswith("https://"):
-            raise CustodyRequestError("the webhook's URL must begin with https://; nothing was sent")
+            raise CustodyRequestError(
+                "the webhook's URL must begin with https://; nothing was sent", setting="url", code="parameter-wrong"
+            )
         if self.secret_conn_id is None and self.store_secret is None:
             # Left out in the run: the one that the service makes up would be lost.
-            raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent")
+            raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-missing")
         from airflow_custody.client.webhooks.types import type_hint
 
         if hint := type_hint(webhook_type):
@@ -182,13 +184,13 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         try:
             secret = BaseHook.get_connection(self.secret_conn_id).password
         except AirflowNotFoundException:
-            raise CustodyConfigurationError(
-                f"the Airflow connection {self.secret_conn_id!r} is not defined", setting="secret_conn_id"
-            ) from None
+            advice = "Make a connection with this id, whose Password is the webhook's secret."
+            raise missing_connection(self.secret_conn_id, advice, setting="secret_conn_id") from None
         if not secret:
             raise CustodyConfigurationError(
                 f"the Airflow connection {self.secret_conn_id!r} has no Password to use as secret",
                 setting="secret_conn_id",
+                code="credentials-missing",
             )
         mask(secret)
         return secret
@@ -248,6 +250,7 @@ class _WebhookCreation:
             raise CustodyError(
                 f"store_secret failed ({failure}), so the secret of webhook {webhook_id}, which exists, is lost",
                 advice="The next try says how to go on.",
+                code="webhook-secret-lost",
                 retryable=True,
             )
         return webhook_id

@@ -33,7 +33,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     One task instance creates at most one request, however often it is retried, killed or run twice. The service has
     no idempotency key, so the operator records its intent before it sends (Airflow 3.3: in the task state store;
     earlier versions have none), and when a response is lost, truncated, a 5xx or a gateway's, or an earlier try left
-    no result, it looks for the request at the service before it sends again. That look-up is undocumented. That
+    no result, it searches the service for the request before it sends again. That look-up is undocumented. That
     nothing is found counts only if the service lists other requests of the same user. Where the service does not offer
     the look-up, or what it finds is unclear, the task fails without retries and says how to go on. Killing the task
     does not take the request back.
@@ -232,8 +232,9 @@ def _check_address(request: WhitelistRequest) -> None:
     if check.verdict == "invalid":
         raise CustodyRequestError(
             f"nothing was sent: address: {escape(_shorten(request.address))} is not a valid {request.chain} address: "
-            f"{check.reason}; check_address=False sends it all the same",
+            f"{check.reason}; correct it (check_address=False sends it all the same)",
             setting="address",
+            code="address-invalid",
         )
 
 

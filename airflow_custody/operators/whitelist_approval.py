@@ -54,7 +54,8 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     :param signer: the signer: a :class:`~airflow_custody.client.signers.PemSigner`, a
         :class:`~airflow_custody.signers.ConnectionSigner`, or your own for a KMS or HSM.
     :param accept_fields: keys of a payload that may be signed although ``expected`` says nothing about them, such as
-        ``["tnParticipantID"]``; of a link: ``linkedWallets.name``. With ``envelope.action``, a word for what approving
+        ``["tnParticipantID"]``. A link is compared by its id; a key that links are not known to have is named with the
+        link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving
         does that this package does not know is accepted. Default: none. (templated)
     :param comment: what the requests' history will say. (templated)
     :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
@@ -62,7 +63,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list: nothing was created, say.
         Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: the number of requests that have this user's signature now.
+    :return: the number of signatures that the service took or already had.
     :raises AirflowFailException: if something does not match or is not verified, or if it cannot be known whether the
         approval was taken; it says whether something was signed.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.

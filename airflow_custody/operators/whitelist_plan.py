@@ -185,6 +185,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             raise CustodyRequestError(
                 f"the plan is over its limits, and nothing was sent: {'; '.join(faults)}",
                 advice="The log has the whole plan. If it is meant, raise the limit in the DAG.",
+                code="plan-over-limits",
             )
         if warning := unverified_text(plan):
             self.log.warning("%s", warning)
@@ -203,6 +204,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             raise CustodyConflictError(
                 f"the service does not have what {sanitize(file.name, 200)} says: {changes_text(plan, states)}",
                 advice=" ".join(filter(None, [advice_text(plan), "The log has the whole plan."])),
+                code="plan-has-changes",
             )
         if self.skip_if_nothing_to_do and not plan.operations:
             self._push(context, result)

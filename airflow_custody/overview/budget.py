@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from airflow_custody.client.errors import CustodyConnectionError, CustodyError, CustodyPermissionError
-from airflow_custody.client.text import sanitize
 from airflow_custody.overview.models import Section
 
 if TYPE_CHECKING:
@@ -99,6 +98,7 @@ class Budget:
         return CustodyConnectionError(
             f"the {self._seconds:g} s that there are for all of this were over",
             advice="The service is slow to respond, or lists much. Try again later.",
+            code="page-slow",
         )
 
 
@@ -129,7 +129,7 @@ class _WithinBudget:
 
 def describe_problem(error: CustodyError) -> str:
     """Return an error in one line: what failed, and what to do about it."""
-    return sanitize(error, _MAX_PROBLEM)
+    return error.shorten(_MAX_PROBLEM)
 
 
 def where_from(error: Exception) -> str:

@@ -112,7 +112,7 @@ def _state_of(client: CustodyClient, envelope: WhitelistEnvelope) -> tuple[State
     try:
         listed = find_listed(client, [envelope.id], strict=False)[envelope.id]
     except CustodyError as error:
-        return "unknown", f"whether it is in effect is not known: {sanitize(error, MAX_TEXT)}", None
+        return "unknown", f"whether it is in effect is not known: {error.shorten(MAX_TEXT)}", None
     if listed.envelope is None:
         return "unknown", "the service shows it, and does not list it", None
     return *_judge(listed), listed
@@ -155,7 +155,7 @@ def _verifier_for(client: CustodyClient, envelopes: Iterable[WhitelistEnvelope])
         return verifier_for(client, [each.wire for each in envelopes]), ""
     except CustodyError as error:
         # It has no rules of its own, so that its own cannot be forgotten by this.
-        return client.verifier, f"The rules in force could not be read: {sanitize(error, MAX_TEXT)}"
+        return client.verifier, f"The rules in force could not be read: {error.shorten(MAX_TEXT)}"
 
 
 def _verification(envelope: WhitelistEnvelope, row: RequestRow, verifier: Verifier | None) -> str:

@@ -117,7 +117,7 @@ def judge_trust(envelope: WhitelistEnvelope, state: State, verifier: Verifier | 
         return "not checked", "", ""
     try:
         if read_number(envelope.id, MAX_ID) is None:
-            raise CustodyVerificationError(f"its id {sanitize(envelope.id, 40)!r} is no number")
+            raise CustodyVerificationError(f"its id {sanitize(envelope.id, 40)!r} is no number", code="not-verified")
         if state == "pending":
             is_signed = bool(verifier.verify_signatures(envelope.wire).user_ids)
             # What is still needed has to cover all of the text.
@@ -193,4 +193,4 @@ def _threshold(shown: object) -> tuple[str, int] | None:
 
 
 def _problem(error: CustodyError) -> str:
-    return sanitize(error, _MAX_PROBLEM)
+    return error.shorten(_MAX_PROBLEM)

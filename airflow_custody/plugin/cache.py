@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.http.retries import RETRIED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.overview.budget import for_people
 from airflow_custody.plugin.limits import ResponseLimits
-from airflow_custody.plugin.rendering import duration
+from airflow_custody.plugin.pauses import Pauses
 from airflow_custody.plugin.threads import GIVEN_UP_AFTER, BusyError, GivenUpError, Threads
 
 if TYPE_CHECKING:
     from airflow.models.connection import Connection
 
     from airflow_custody.client import ClientSettings, CustodyClient
-    from airflow_custody.client.http.observation import Observation
     from airflow_custody.plugin.access import CustodyConnection
 
 T = TypeVar("T")
@@ -45,15 +43,12 @@ MAX_KEPT_OF_ONE = 40
 MAX_KEPT = 400
 #: How many overviews are kept, of as many connections.
 MAX_OVERVIEWS = 400
-#: For how many seconds a service can ask not to be called.
-MAX_PAUSE = 3600.0
 
 _BROKEN = "Something unexpected went wrong. The log of the API server says what."
 _GIVEN_UP = (
     f"The service did not respond within {GIVEN_UP_AFTER:.0f} s, and the reading was given up. Refresh this page."
 )
 _TOO_MANY = "So many readings of this connection were asked for lately that the service was not asked. Try again in "
-_PAUSED = "The service asked not to be called so often, so that it is asked again only in {}, when somebody looks."
 _CHANGED = (
     "This connection was changed after its service had been read, which happens at most once in {0:.0f} seconds. "
     "Refresh this page in {0:.0f} seconds."
@@ -129,20 +124,10 @@ class _Made:
 
     :param reading: what was read.
     :param finished: when.
-    :param pause: for how many seconds after that the service asked not to be called.
     """
 
     reading: Reading[Any]
     finished: float
-    pause: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Pause:
-    """Until when a service asked not to be called, with the connection of that digest."""
-
-    digest: bytes
-    until: float
 
 
 class Readings:
@@ -164,8 +149,7 @@ class Readings:
         self._entries: OrderedDict[tuple[str, Hashable], _Entry] = OrderedDict()
         #: When the latest readings other than overviews began, by their connections.
         self._begun: dict[str, deque[float]] = {}
-        #: What services have asked for, by their connections.
-        self._pauses: dict[str, _Pause] = {}
+        self._pauses = Pauses(clock)
 
     async def read(self, question: Question[T], *, budget: float = BUDGET) -> Reading[T]:
         """Return one reading, as :meth:`read_all` does."""
@@ -190,7 +174,7 @@ class Readings:
         key = (connection.conn_id, question.key)
         with self._lock:
             entry = self._entries.get(key) or _Entry()
-            self._settle(connection.conn_id, entry)
+            self._settle(entry)
             self._forget(connection.conn_id)
             if entry.future is not None and entry.asked == connection.digest:
                 return entry, ""
@@ -218,16 +202,13 @@ class Readings:
     def _begin(self, entry: _Entry, question: Question[Any]) -> str:
         """Begin a reading; return why not."""
         conn_id, is_overview, now = question.connection.conn_id, question.key == OVERVIEW, self._clock()
-        pause = self._pauses.get(conn_id)
-        if pause is not None and pause.digest == question.connection.digest:
-            return _PAUSED.format(duration(math.ceil(pause.until - now)))
         begun = self._begun.get(conn_id, deque())
         if not is_overview and len(begun) >= MAX_OTHERS:
             return f"{_TOO_MANY}{self._lifetime:.0f} seconds."
         try:
             # Request pages do not keep the overview waiting, nor does it keep them.
             owner = (conn_id, is_overview, entry.has_left)
-            entry.future = self._threads.submit(owner, lambda: _make(question, self._clock))
+            entry.future = self._threads.submit(owner, lambda: _make(question, self._pauses, self._clock))
         except BusyError as error:
             return str(error)
         entry.asked, entry.begun, entry.why = question.connection.digest, now, ""
@@ -236,7 +217,7 @@ class Readings:
             self._begun[conn_id] = begun
         return ""
 
-    def _settle(self, conn_id: str, entry: _Entry) -> None:
+    def _settle(self, entry: _Entry) -> None:
         """Take what a reading has brought that has ended."""
         if entry.future is None or not entry.future.done():
             return
@@ -252,8 +233,6 @@ class Readings:
         entry.digest = entry.asked
         made = future.result() if error is None else _Made(Reading(problem=_BROKEN), self._clock())
         entry.reading, entry.finished = made.reading, made.finished
-        if made.pause:
-            self._pauses[conn_id] = _Pause(entry.asked, made.finished + min(made.pause, MAX_PAUSE))
 
     def _forget(self, conn_id: str) -> None:
         """Drop what is too old to be shown, and the oldest if there are too many."""
@@ -263,13 +242,12 @@ class Readings:
                 begun.popleft()
             if not begun:
                 del self._begun[each]
-        self._pauses = {each: pause for each, pause in self._pauses.items() if now < pause.until}
         others = [key for key in self._entries if key[1] != OVERVIEW]
         overviews = [key for key in self._entries if key[1] == OVERVIEW]
         too_many = {*_all_but(MAX_KEPT - 1, others), *_all_but(MAX_OVERVIEWS - 1, overviews)}
         too_many |= {*_all_but(MAX_KEPT_OF_ONE - 1, [key for key in others if key[0] == conn_id])}
         for key, entry in list(self._entries.items()):
-            self._settle(key[0], entry)
+            self._settle(entry)
             # When the last overview was read is known as long as it says when the next one may be.
             is_needed = entry.future is not None or (key[1] == OVERVIEW and self._is_current(entry))
             if not is_needed and (key in too_many or now - max(entry.finished, entry.begun) > MAX_AGE):
@@ -277,7 +255,7 @@ class Readings:
 
     def _result(self, question: Question[T], entry: _Entry, refusal: str) -> Reading[T]:
         with self._lock:
-            self._settle(question.connection.conn_id, entry)
+            self._settle(entry)
             reading = entry.reading if entry.digest == question.connection.digest else None
             if reading is not None and self._is_current(entry) and not refusal:
                 return reading
@@ -316,24 +294,17 @@ class _PageHook(CustodyHook):
         return for_people(super()._settings(base_url, extras))
 
 
-def _make(question: Question[Any], clock: Callable[[], float] = time.monotonic) -> _Made:
+def _make(question: Question[Any], pauses: Pauses, clock: Callable[[], float]) -> _Made:
     """Read what is asked for; whatever goes wrong is a reading, too."""
-    pauses = [0.0]
-
-    def note(seen: Observation) -> None:
-        if seen.status in RETRIED_STATUSES:
-            pauses.append(seen.retry_after or 0.0)
-
-    reading = _read(question, note)
-    return _Made(reading, clock(), max(pauses))
+    return _Made(_read(question, pauses), clock())
 
 
-def _read(question: Question[T], observer: Callable[[Observation], None]) -> Reading[T]:
+def _read(question: Question[T], pauses: Pauses) -> Reading[T]:
     try:
         with _PageHook(question.connection.connection) as hook:  # type: ignore[arg-type]
             client = hook.get_conn()
             client.limit_responses(ResponseLimits())
-            client.observe(observer)
+            pauses.keep(client, (question.connection.conn_id, question.connection.digest))
             return Reading(question.read(client))
     except CustodyError as error:
         return Reading(problem=str(error))

@@ -45,6 +45,8 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith(__name__):
             raise
+        package = str(error.name).partition(".")[0]
         raise ModuleNotFoundError(
-            f"{name} needs {error.name}: pip install 'airflow-provider-custody[sandbox]'", name=error.name
+            f"{name} needs {package}: pip install 'airflow-provider-custody[sandbox]' [custody/package-missing]",
+            name=error.name,
         ) from error

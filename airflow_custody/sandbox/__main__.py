@@ -17,9 +17,9 @@ from types import FrameType
 import airflow_custody.sandbox as package
 
 _APPROVERS = ("alice", "bob")
-# It is pasted into a shell, together with what comes before it.
+# All of the output can be pasted into a shell, or read by one from a file.
 _NEXT = """
-# Paste these lines into the shell that is to run Airflow. Then, in a clone of the project:
+# Paste these lines into the shell that is to run Airflow, or read them from a file. Then, in a clone of the project:
 #   custody check               # what is pinned, and whether the service's rules are signed so
 #   AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags" airflow standalone   # trigger custody_whitelist_complete: both sign
 #   custody whitelist verify    # which addresses are proved, and who signed them"""
@@ -60,6 +60,19 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.keys and not options.with_approvers:
+        parser.error("--keys needs --with-approvers")
+    for name, value in vars(options).items():
+        # It is printed for a shell: a line break would end the comment that it is in.
+        if isinstance(value, (str, Path)) and not str(value).isprintable():
+            parser.error(f"--{name} has a line break or another character that cannot be printed")
+    return options
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m airflow_custody.sandbox",
         description="A stand-in for the custody service, for tests and demos. It holds no assets.",
@@ -86,17 +99,14 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
         help="write a call of the type requestStatus.updated when a whitelisting request changes; the service does not "
         "do that: it is an invention of the sandbox, for demos",
     )
-    options = parser.parse_args(arguments)
-    if options.keys and not options.with_approvers:
-        parser.error("--keys needs --with-approvers")
-    return options
+    return parser
 
 
 def _print_instructions(sandbox: package.Sandbox, options: argparse.Namespace) -> None:
     lines = [
-        "This is the custody sandbox, a stand-in for tests. It is not the real service.",
-        f"URL:      {sandbox.url}",
-        f"Control:  {sandbox.url}/sandbox (no authentication)",
+        "# This is the custody sandbox, a stand-in for tests. It is not the real service.",
+        _comment(f"URL:      {sandbox.url}"),
+        _comment(f"Control:  {sandbox.url}/sandbox (no authentication)"),
         "",
     ]
     if options.with_approvers:
@@ -118,7 +128,7 @@ def _instructions_to_sign(sandbox: package.Sandbox, folder: Path | None) -> list
     superadmin_keys = "".join(pins["superadmin_keys"])
     first, second = (f"{each['name']} ({each['external_id']}, group {each['group']})" for each in approvers)
     lines = [
-        f"# Two people must sign each whitelisting request: first {first}, then {second}.",
+        _comment(f"Two people must sign each whitelisting request: first {first}, then {second}."),
         *_exports(package.connection_variables(sandbox.connection(pins=True), approvers)),
         "",
         "# What is pinned: as extras of a connection, which the ones above have, and the public keys alone.",
@@ -129,7 +139,7 @@ def _instructions_to_sign(sandbox: package.Sandbox, folder: Path | None) -> list
         files["superadmins.pem"] = superadmin_keys
         _write_files(folder, files)
         names = " ".join(shlex.quote(str(folder / name)) for name in files)
-        lines += ["", f"# The same keys as files: {names}"]
+        lines += ["", _comment(f"The same keys as files: {names}")]
     return [*lines, _NEXT]
 
 
@@ -148,7 +158,16 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
             file.write(text)
 
 
+def _comment(text: str) -> str:
+    """Return a line that a shell ignores, whatever the text holds."""
+    return "# " + "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
+
+
 def _exports(variables: Mapping[str, str]) -> list[str]:
+    """Return lines for a shell; a name that a state has, and that no shell takes, is an error."""
+    for name in variables:
+        if not (name.isascii() and name.isidentifier()):
+            raise package.SandboxError(f"cannot print the variable {name!r}: a shell takes letters, digits and '_'")
     return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
 
 

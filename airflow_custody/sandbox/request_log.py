@@ -72,7 +72,11 @@ class RequestLog:
 
 
 def fingerprint(secret: str) -> str:
-    """Return the first eight hex digits of a secret's SHA-256, which identify it without revealing it."""
+    """
+    Return the first eight hex digits of a secret's SHA-256, which identify it without revealing it.
+
+    :param secret: the secret.
+    """
     return hashlib.sha256(secret.encode()).hexdigest()[:8]
 
 

@@ -20,6 +20,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_custody._base import CustodyTask
 from airflow_custody.client.arguments import check_settings
+from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import sanitize
 from airflow_custody.hooks.custody import CustodyHook
@@ -102,7 +103,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         except CustodyError as error:
             if not error.transient:
                 raise
-            self._last_result = str(error)
+            self._last_result = error.text
             self.log.warning("Not yet: %s", error)
         if self.mode == "reschedule" and self._is_in_doubt:
             # The process of the next poke would know nothing of it.
@@ -153,7 +154,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         if status == "timeout":
             self._last_result = str(facts.get("message") or "")
             raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
-        raise CustodyError(f"the trigger sent an unknown event: {sanitize(repr(event))}", retryable=True)
+        raise CustodyError(
+            f"the trigger sent an unknown event: {sanitize(repr(event))}", code="trigger-failed", retryable=True
+        )
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Come back from the triggerer; a deferral that Airflow itself timed out is a time-out like any other."""
@@ -183,6 +186,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                     raise
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)
+            message = f"{message} {label('wait-timed-out')}"
             if soft_fail:
                 raise AirflowSkipException(message) from None
             self.log.error("%s", message)

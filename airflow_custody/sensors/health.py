@@ -34,7 +34,7 @@ class CustodyHealthSensor(CustodySensor):
     ``never_fail`` and ``silent_fail`` would hide errors and are refused.
 
     Deferrable, it polls once and then waits in the triggerer. Killing the task ends the wait; nothing is left at the
-    service.
+    service. Needs the role ``TPUser``.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param tenant_id: only the checks of this tenant; None (default): of all. (templated)

@@ -50,7 +50,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     The service's makers publish no list of the words of ``status``. A request that is not pending any more and has a
     word that is in neither of the two lists is not in effect: the sensor waits on, and a WARNING names the word.
     Deferrable, all sensors of one connection and interval share one poll in the triggerer. Killing the task ends the
-    wait, and nothing else. The look-up is undocumented.
+    wait, and nothing else. The look-up is undocumented, and needs the role ``TPUser``.
 
     A list of ids, of any length, is waited for in one task: until all are in effect. Each poll logs how many are, and
     takes at most three calls for each hundred. If one or more were rejected or are gone, the sensor fails at once and
@@ -71,8 +71,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
         needs the key ``id``. Compared once a request is in effect: the text that was signed, if the connection has
         pinned keys, or else the payload that has the hash that the service gives. Whatever does not match fails at
-        once, and names the field. Deferrable, the sensor polls once more at the end. Default None:
-        nothing is compared. (templated)
+        once, and names the field. Deferrable, the sensor polls once more at the end. Default: none. (templated)
     :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them, as for
         approving. Default: none. (templated)
     :param effective_statuses: status words, compared without case, of which a request in effect has one. Default
@@ -259,7 +258,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         if len(errors) > 1:
             words = "; ".join(error.message for error in errors[:MAX_NAMED_IDS])
             more = f"; and {len(errors) - MAX_NAMED_IDS} more" if len(errors) > MAX_NAMED_IDS else ""
-            raise CustodyRequestError(words + more, advice=errors[0].advice)
+            raise CustodyRequestError(words + more, advice=errors[0].advice, code=errors[0].code)
         if errors:
             raise errors[0]
 
@@ -310,7 +309,11 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             time.sleep(pause)
         if (doubt := self._doubt()) is not None:
             raise doubt
-        raise CustodyError(f"the trigger found in effect what this task does not: {self._last_result}", retryable=True)
+        raise CustodyError(
+            f"the triggerer saw it in effect, and this worker does not: {self._last_result}",
+            code="listing-changed",
+            retryable=True,
+        )
 
     def linked_request_ids(self) -> Sequence[str]:
         """Return the ids that are waited for."""
@@ -349,7 +352,9 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         ids = self._request_ids if isinstance(self._request_ids, list) else [self._request_ids]
         found = expected_by_id(ids, self.expected, consequence="nothing was sent")
         if lacking := [each for each in ids if each not in found]:
-            raise CustodyRequestError(f"'expected' does not say what {name_some(lacking)} must ask for")
+            raise CustodyRequestError(
+                f"'expected' does not say what {name_some(lacking)} must ask for", code="expected-wrong"
+            )
         return found
 
     @cached_property

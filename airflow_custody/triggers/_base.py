@@ -17,6 +17,7 @@ from airflow.triggers.base import TriggerEvent
 
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyError
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.triggers._waiting import within
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -99,7 +100,8 @@ def error_event(error: CustodyError) -> TriggerEvent:
 
 def wrap_unexpected(exception: BaseException, operation: str) -> CustodyError:
     """Return an error of ours for one that is not, say of a secrets backend: a retry of the task may help."""
-    return CustodyError(f"{type(exception).__name__}: {exception}", operation=operation, retryable=True)
+    words = exception.text if isinstance(exception, CustodyError) else exception
+    return CustodyError(f"{type(exception).__name__}: {words}", operation=operation, code="unexpected", retryable=True)
 
 
 # --- how often to poll ---------------------------------------------------------------------------------------
@@ -253,7 +255,7 @@ class SharedPoll(Generic[S, T]):
                 await asyncio.sleep(first)
                 # Whoever joins does not wait for the end of a back-off that began before.
                 with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._joined.wait(), delay - first)
+                    await within(delay - first, self._joined.wait())
 
     async def _poll(self, connection: _Connection, failing: bool) -> list[PollResult[T]]:
         """Poll once, hand out the results, and return them."""
@@ -273,7 +275,7 @@ class SharedPoll(Generic[S, T]):
         found: Mapping[S, PollResult[T]] = {}
         try:
             found = self._fetch(connection.client(), subjects)
-            error = CustodyError("the poll brought no result", retryable=True)
+            error = CustodyError("the poll brought no result", code="trigger-failed", retryable=True)
         except CustodyError as raised:
             error = raised
         except Exception as exception:
@@ -325,16 +327,18 @@ async def poll_until(
         # As in poke mode, the first result after the deadline still counts; should none come, the wait ends.
         patience = None if deadline is None else max(0.0, deadline - time.time()) + interval + 1.0
         try:
-            result = await asyncio.wait_for(anext(results), patience)
+            result = await within(patience, anext(results))
         except asyncio.TimeoutError:
             return event("timeout", message=last)
         except StopAsyncIteration:
-            return error_event(CustodyError("the poll has ended", operation="wait", retryable=True))
+            return error_event(
+                CustodyError("the poll has ended", operation="wait", code="trigger-failed", retryable=True)
+            )
         if result.value is None:
-            error = result.error or CustodyError("the poll brought no result", retryable=True)
+            error = result.error or CustodyError("the poll brought no result", code="trigger-failed", retryable=True)
             if not error.transient:
                 return error_event(error)
-            last = str(error)
+            last = error.text
             if on_error is not None:
                 on_error()
         else:

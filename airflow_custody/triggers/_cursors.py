@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
+from airflow_custody.triggers._waiting import within
 
 if TYPE_CHECKING:
     from airflow_custody.client.webhooks.journal import CallCursor
@@ -18,6 +20,9 @@ STORE_TIMEOUT = 30.0
 
 class CursorError(Exception):
     """Raised when a watcher has no cursor that it may go on from; the message says what to do."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} {label('cursor-unusable')}"
 
 
 class CursorStore:
@@ -74,7 +79,7 @@ class CursorStore:
             ) from error
         except CustodyError as error:
             raise CursorError(
-                f"the cursor in the asset's state store cannot be read: {error} Nothing is read until the key "
+                f"the cursor in the asset's state store cannot be read: {error.text} Nothing is read until the key "
                 f"{self.key!r} there is repaired, or deleted, which starts over as 'start' says"
             ) from error
         except Exception as error:
@@ -102,16 +107,16 @@ class CursorStore:
             self._claim = None
 
     async def _get(self) -> Any:
-        # The asynchronous methods came with Airflow 3.3.2.
+        # The asynchronous methods came with Airflow 3.3.2. Before, one that hangs keeps its thread.
         if hasattr(self._store, "aget"):
-            return await asyncio.wait_for(self._store.aget(self.key), STORE_TIMEOUT)
-        return await asyncio.wait_for(asyncio.to_thread(self._store.get, self.key), STORE_TIMEOUT)
+            return await within(STORE_TIMEOUT, self._store.aget(self.key))
+        return await within(STORE_TIMEOUT, asyncio.to_thread(self._store.get, self.key))
 
     async def _set(self, value: Any) -> None:
         if hasattr(self._store, "aset"):
-            await asyncio.wait_for(self._store.aset(self.key, value), STORE_TIMEOUT)
+            await within(STORE_TIMEOUT, self._store.aset(self.key, value))
         else:
-            await asyncio.wait_for(asyncio.to_thread(self._store.set, self.key, value), STORE_TIMEOUT)
+            await within(STORE_TIMEOUT, asyncio.to_thread(self._store.set, self.key, value))
 
 
 def why(exception: Exception) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import ascii_lower
 from airflow_custody.triggers._base import PollResult, PollSchedule, SharedPoll
+from airflow_custody.triggers._waiting import within
 
 try:
     from airflow.triggers.shared_stream import SharedStreamProducer
@@ -260,7 +261,7 @@ class JournalProducer(SharedStreamProducer):
                 savers.update(reading.savers)
         if savers:
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), self._save_delay)
+                await within(self._save_delay, self._closed.wait())
         if savers and not self._closed.is_set():
             saving: asyncio.Future[Any] = asyncio.gather(*(save() for save in savers.values()), return_exceptions=True)
             closed: asyncio.Future[Any] = asyncio.ensure_future(self._closed.wait())

@@ -55,7 +55,9 @@ def look_up(client: CustodyClient, ids: Sequence[str]) -> dict[str, PollResult[L
         if works and len(batch) > 1 and may_be_of_one(why):
             # Which of these it is, a later poll will tell.
             why = CustodyResponseError(
-                f"one of {count(len(batch), 'request')} makes their look-up fail: {why.reason}", retryable=True
+                f"one of {count(len(batch), 'request')} makes their look-up fail: {why.reason}",
+                code=why.code,
+                retryable=True,
             )
         found.update(dict.fromkeys(batch, PollResult(error=why)))
     return found

@@ -32,6 +32,8 @@ MAX_BYTES_PER_EVENT = 65_536
 MAX_EVENTS_PER_POLL = 50
 #: Seconds until something that is still wrong is logged again.
 COMPLAIN_EVERY = 600.0
+#: Seconds after which a gap is said again that each poll finds while the service's clock is behind what is known.
+GAP_REPEATED_EVERY = 3600.0
 #: Seconds after which a cursor is saved although no call was new.
 SAVE_EVERY = 600.0
 # What an event holds besides its calls.
@@ -98,6 +100,7 @@ class CallWatcher:
         self._current: Portion | None = None
         self._complaints: dict[str, float] = {}
         self._reported_at = float("-inf")
+        self._gap_said_at = float("-inf")
 
     async def take(self, reading: SharedReading, connection: _Connection) -> list[dict[str, Any]]:
         """
@@ -230,10 +233,13 @@ class CallWatcher:
 
         client = connection.client()
         if service_of(client) != reading.service:
-            raise CustodyResponseError("the connection's base URL has just changed", retryable=True)
+            raise CustodyResponseError(
+                "the connection's base URL has just changed", code="trigger-failed", retryable=True
+            )
         new = shared
         if new is None:
             new = reading.backlogs.read(client, cursor, self._start, is_moved=self._is_moved)
+        new = self._say_rarely(new)
         types: dict[str, str] = {}
         if self._filter.needs_types and new.calls:
             types = reading.webhooks.types(client, {call.webhook_id for call in new.calls})
@@ -249,6 +255,16 @@ class CallWatcher:
             # The place is one of this base URL from now on.
             portions[-1] = replace(portions[-1], is_news=True)
         return portions
+
+    def _say_rarely(self, new: NewCalls) -> NewCalls:
+        """Leave out a gap that was said a short while ago, if only time can rule it out and no call is new."""
+        if not new.gap or not new.cursor.is_set_back:
+            return new
+        now = time.monotonic()
+        if not new.calls and now - self._gap_said_at < GAP_REPEATED_EVERY:
+            return replace(new, gap="")
+        self._gap_said_at = now
+        return new
 
     # --- the log ---------------------------------------------------------------------------------------------
 

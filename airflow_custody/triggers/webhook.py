@@ -180,6 +180,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             f"{type(self).__name__}: {why}",
             advice="Use it with an AssetWatcher, on Airflow 3.3 or later. A DAG of an earlier Airflow can run "
             "CustodyReadWebhookCallsOperator on a schedule.",
+            code="trigger-unsupported",
         )
 
     # --- both ------------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             check_text("custody_conn_id", self.custody_conn_id)
             check_text("cursor_name", self.cursor_name)
         except CustodyError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(error.text) from None
         if "{{" in self.custody_conn_id or "{{" in self.cursor_name:
             raise ValueError("custody_conn_id, cursor_name: no templates are rendered for a watcher")
         check_settings(durations={"poke_interval": self.poke_interval}, flags={"with_payload": self.with_payload})

@@ -61,6 +61,8 @@ def test_the_console_script_is_this_one() -> None:
 def test_all_commands_are_there() -> None:
     assert sorted(COMMANDS) == [
         "check",
+        "errors",
+        "examples",
         "health",
         "status",
         "webhooks list",
@@ -130,7 +132,9 @@ def test_it_tells_its_version(plain: Run) -> None:
 def test_wrong_usage_is_an_error_and_never_a_change(plain: Run, arguments: str) -> None:
     ran = plain(*arguments.split())
     assert (ran.code, ran.out) == (1, "")
-    assert re.search(r"\Ausage: custody.*^custody: .+ --help\n\Z", ran.err, re.DOTALL | re.MULTILINE)
+    assert re.search(
+        r"\Ausage: custody.*^custody: .+ --help \[custody/usage-wrong\]\n\Z", ran.err, re.DOTALL | re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize("option", ["--conn-id", "--base-url", "--timeout", "--verify", "--group"])
@@ -209,3 +213,13 @@ def test_a_part_of_the_name_of_a_pin_is_refused(plain: Run, name: str) -> None:
         ran = plain(*command, f"{name}=x")
         assert (ran.code, ran.out) == (1, "")
         assert f"unknown argument: {name}" in ran.err
+
+
+def test_a_file_that_is_not_there_is_named_once_and_has_a_code(custody: Run, plain: Run) -> None:
+    ran = custody("whitelist", "plan", "/nope.yaml")
+    assert ran.err.splitlines() == [
+        "custody: /nope.yaml: there is no such file",
+        "custody: /nope.yaml: 1 fault; the service was not asked [custody/file-wrong]",
+    ]
+    ran = plain("whitelist", "validate", "/nope.yaml")
+    assert ran.err.splitlines()[-1].endswith("1 fault [custody/file-wrong]")

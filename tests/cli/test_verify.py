@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def test_all_that_was_signed_is_verified(audit: Audit, signed: Create) -> None:
         for number, each in enumerate(ids, 1)
     ]
     assert last.startswith("2 requests: 2 verified (2 of 2 pinned keys must sign (")
+    assert re.search(r"sign \(([0-9a-f]{16}…, ){1}[0-9a-f]{16}…\); ", last)
     data = read(audit("-o", "json"))
     assert [each["id"] for each in data["rows"]] == ids
     assert data["counts"] == {"verified": 2, "unverified": 0, "pending": 0, "rejected": 0, "absent": 0}

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from cli_runs import Create, Run
 
+from airflow_custody.client.whitelist.addresses import MISSING_LIBRARY
 from airflow_custody.sandbox import Sandbox
 
 ROW = {"label": "L1", "address": f"0x{1:040x}", "blockchain": "ETH"}
@@ -45,7 +46,7 @@ def test_addresses_that_could_not_be_verified_are_told(
     if installed:
         pytest.importorskip("bip_utils")
     else:
-        unchecked, text = 2, "addresses were not checked: the extra 'addresses' is not installed"
+        unchecked, text = 2, f"addresses were not checked: {MISSING_LIBRARY}"
         monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
     file = tmp_path / "list.json"
     file.write_text(json.dumps({"version": 1, "addresses": [row(1), row(2, address="abc", blockchain="XYZ")]}))
@@ -66,7 +67,7 @@ def test_every_fault_of_a_file_is_printed(plain: Run, tmp_path: Path) -> None:
     ran = plain("whitelist", "validate", str(file))
     assert ran.code == 1
     assert all(f"line {number + 3}: " in ran.out for number in range(300))
-    assert ran.err == f"custody: {file}: {len(ran.out.splitlines())} faults\n"
+    assert ran.err == f"custody: {file}: {len(ran.out.splitlines())} faults [custody/file-wrong]\n"
     data = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
     assert (data["valid"], len(data["faults"])) == (False, len(ran.out.splitlines()))
     assert yaml.safe_load(plain("whitelist", "validate", str(file), "-o", "yaml").out) == data
@@ -209,7 +210,7 @@ def test_a_wrong_file_asks_the_service_nothing(custody: Run, sandbox: Sandbox, t
     assert (ran.code, ran.out) == (1, "")
     lines = ran.err.splitlines()
     assert all(line.startswith(f"custody: {file}: ") for line in lines)
-    assert lines[-1].endswith(f"{len(lines) - 1} faults; the service was not asked")
+    assert lines[-1].endswith(f"{len(lines) - 1} faults; the service was not asked [custody/file-wrong]")
     assert "\x1b" not in ran.err
     assert sandbox.control.request_log() == []
 

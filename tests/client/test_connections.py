@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from authorities import Authority
+from authorities import Authority, context_of
 from raw_server import raw_server
 
 from airflow_custody.client import (
@@ -51,12 +51,6 @@ def groups_of(client: CustodyClient, tenant_id: str | None = None) -> list[str]:
 
 def request_of(label: str) -> WhitelistRequest:
     return WhitelistRequest(label=label, address="0x" + "ab" * 20, blockchain="ETH")
-
-
-def context_of(authority: Authority) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(authority[2])
-    return context
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "TLS"])

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_custody.client import (
     CustodyClient,
+    CustodyError,
     CustodyOutcomeUnknownError,
     CustodyResponseError,
     WhitelistRequest,
@@ -60,12 +61,59 @@ def test_the_status_of_a_request(sandbox: Sandbox, client: CustodyClient) -> Non
 
 
 def test_a_password_that_is_a_word_of_the_service_stops_nothing(sandbox: Sandbox, client: CustodyClient) -> None:
-    for word in ("success", "tenantId", "whitelist"):
+    for word in ("success", "tenantId", "whitelist", "12345678"):
         client.auth.hide(word)
     assert client.list_health_checks()
     assert client.get_current_user()
 
 
+@pytest.mark.parametrize("password", ["hunter2-pw12", "hunter2!", "correct horse"])
+def test_a_password_that_is_no_word_is_found_although_it_is_short(
+    sandbox: Sandbox, client: CustodyClient, password: str
+) -> None:
+    client.auth.hide(password)
+    sandbox.control.set_health([health_entry(report={"error": f"no {password}"})])
+    with pytest.raises(CustodyResponseError, match="repeats a secret") as caught:
+        client.list_health_checks()
+    assert password not in f"{caught.value} {caught.value.to_json()}"
+
+
+@pytest.mark.parametrize(("echo", "is_echo"), [("ABCD", False), ("%41%42%43%44", True)])
+def test_a_password_counts_as_long_as_the_form_that_is_searched_for(
+    sandbox: Sandbox, client: CustodyClient, echo: str, is_echo: bool
+) -> None:
+    client.auth.hide("%41%42%43%44")
+    # The percent sign has the response unescaped.
+    sandbox.control.set_health([health_entry(report={"error": f"100 % of {echo}"})])
+    if is_echo:
+        with pytest.raises(CustodyResponseError, match="repeats a secret"):
+            client.list_health_checks()
+    else:
+        assert client.list_health_checks()
+
+
+@pytest.mark.parametrize("echo", ["hunter2!", "aHVudGVyMiE=", "hunter2&#33;"])
+def test_a_password_that_is_long_enough_once_it_is_unescaped(
+    sandbox: Sandbox, client: CustodyClient, echo: str
+) -> None:
+    client.auth.hide("hunter2%21" if echo != "aHVudGVyMiE=" else "hunter2!")
+    sandbox.control.set_health([health_entry(report={"error": f"no {echo}"})])
+    with pytest.raises(CustodyResponseError, match="repeats a secret"):
+        client.list_health_checks()
+
+
 def test_what_repeats_none_is_used(sandbox: Sandbox, client: CustodyClient) -> None:
     sandbox.control.set_health([health_entry(report={"message": "100 % & \\ fine"})])
     assert len(client.list_health_checks()) == 1
+
+
+@pytest.mark.parametrize("echo", ["t0ken<secret-half", "t0ken&lt;secret-half"])
+def test_the_title_of_a_page_has_no_part_of_a_token(sandbox: Sandbox, echo: str) -> None:
+    """A title ends at the next tag, and a token may look as if it had one."""
+    page = f"<html><title>No: {echo}</title></html>"
+    sandbox.control.add_fault("html", status=404, body=page)
+    with CustodyClient(sandbox.url, "t0ken<secret-half") as client, pytest.raises(CustodyError) as caught:
+        client.list_health_checks()
+    assert "a web page, 'No: " in str(caught.value)
+    assert "t0ken" not in str(caught.value)
+    assert "secret-half" not in str(caught.value)

@@ -1,7 +1,8 @@
-"""The README's signer for a KMS, with a fake KMS."""
+"""The guide's signer for AWS KMS: with a fake KMS, and with moto's where it is installed."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import sys
 from types import SimpleNamespace
@@ -11,7 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from people import Person
+from hsm import missing
+from people import ROLES, Person
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.signers import raw_signature
@@ -59,11 +61,39 @@ class FakeKms:
         return {"PublicKey": self._key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)}
 
 
+def approve(sandbox: Sandbox, token: str, key_id: str) -> None:
+    request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
+    with CustodyClient(sandbox.url, token) as client:
+        number = client.create_whitelist_request(request)
+        approver = Approver(client, KmsSigner(key_id), log=logging.getLogger(__name__))
+        assert approver.approve([number], {number: request}, "checked") == 1
+    assert [each["status"] for each in sandbox.control.whitelist_requests()] == ["APPROVED"]
+
+
 def test_the_service_accepts_a_signature_of_the_kms(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     ann = Person(sandbox, "ann", "approvers")
     monkeypatch.setitem(sys.modules, "boto3", SimpleNamespace(client=lambda name: FakeKms(ann)))
-    request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
-    with CustodyClient(sandbox.url, ann.token) as client:
-        number = client.create_whitelist_request(request)
-        approver = Approver(client, KmsSigner("alias/custody"), log=logging.getLogger(__name__))
-        assert approver.approve([number], {number: request}, "checked") == 1
+    approve(sandbox, ann.token, "alias/custody")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_service_accepts_a_signature_of_a_kms_that_boto3_calls(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if importlib.util.find_spec("moto") is None:
+        missing("moto is not installed: pip install boto3 'moto[kms]'")
+    import boto3
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+    from moto import mock_aws
+
+    for name, value in {"ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "x", "DEFAULT_REGION": "eu-central-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    # moto answers for AWS only: what goes to the sandbox arrives there.
+    with mock_aws():
+        kms = boto3.client("kms")
+        key = kms.create_key(KeySpec="ECC_NIST_P256", KeyUsage="SIGN_VERIFY")["KeyMetadata"]["KeyId"]
+        kms.create_alias(AliasName="alias/custody", TargetKeyId=key)
+        public = load_der_public_key(kms.get_public_key(KeyId=key)["PublicKey"])
+        pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        user_id = sandbox.control.add_user("ann", ROLES, groups=("approvers",), public_key=pem)
+        approve(sandbox, sandbox.control.add_token(roles=ROLES, user_id=user_id), "alias/custody")

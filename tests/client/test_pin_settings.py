@@ -196,7 +196,7 @@ def test_what_names_no_networks_is_refused_and_shown(given: Any) -> None:
 
 
 def test_what_was_given_as_networks_is_shown_bounded() -> None:
-    assert str(refusal(**pinned(1), networks="mainnet,")).endswith("not 'mainnet, '")
+    assert refusal(**pinned(1), networks="mainnet,").text.endswith("not 'mainnet, '")
     assert len(str(refusal(**pinned(1), networks="x" * 5000 + ","))) < 200
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
-from authorities import Authority
+from authorities import Authority, context_of
 
 from airflow_custody.client import CustodyClient, CustodyOutcomeUnknownError, WhitelistRequest
 
@@ -24,10 +23,7 @@ class Service:
     """
 
     def __init__(self, authority: Authority | None) -> None:
-        self._context: ssl.SSLContext | None = None
-        if authority:
-            self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            self._context.load_cert_chain(authority[2])
+        self._context = context_of(authority) if authority else None
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self.url = f"{'https' if authority else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"

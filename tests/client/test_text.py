@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 import unicodedata
 
@@ -16,10 +17,10 @@ from airflow_custody.client.text import (
     count,
     count_of,
     escape,
-    find_unprintable,
     has_unprintable,
     redact,
     sanitize,
+    without_emoji_style,
 )
 
 
@@ -117,11 +118,24 @@ def test_letters_that_cannot_be_seen_are_found(letter: str) -> None:
     assert not has_unprintable("Zürich é 漢字 한글 ❤")
 
 
-def test_an_emoji_may_be_asked_for_and_is_shown_as_it_is_written() -> None:
-    assert find_unprintable("I ❤️ ™️") == ""
+def test_an_emoji_may_say_that_it_is_one_and_is_shown_as_it_is_written() -> None:
+    assert without_emoji_style("I ❤️ ™️ ⚠️ ↔️ 🏷️") == "I ❤ ™ ⚠ ↔ 🏷"
+    # Apple's keyboards write it also after what is never shown as text.
+    assert without_emoji_style("⚡️ ⭐️ ✅️ 😀️") == "⚡ ⭐ ✅ 😀"
     assert escape("❤️") == "❤\\ufe0f"
-    for text in ("79\ufe0f19", "\ufe0f", "❤\ufe0f\ufe0f", "❤\ufe0e", "a\u200bb"):
-        assert find_unprintable(text)
+    # It changes nothing of anything else.
+    for each in (
+        "79\ufe0f19",
+        "\ufe0f",
+        "❤\ufe0f\ufe0f",
+        "❤\ufe0e",
+        "1\ufe0f",
+        "☇\ufe0f",
+        "°\ufe0f",
+        "☝🏽\ufe0f",
+    ):
+        assert has_unprintable(without_emoji_style(each))
+    assert not [each for each in "+=<>|~$^`#*" if without_emoji_style(f"{each}\ufe0f") == each]
 
 
 # DerivedCoreProperties.txt of Unicode 14, Default_Ignorable_Code_Point.
@@ -136,7 +150,19 @@ IGNORABLE = [
 ]
 
 
-@given(st.sampled_from(IGNORABLE), st.text(max_size=20), st.text(max_size=20))
+# What nobody sees, by its name: a filler that is punctuation is seen.
+BLANK = [
+    chr(number)
+    for number in range(0x110000)
+    if unicodedata.category(chr(number))[0] not in "PZ"
+    and re.search(
+        r"BLANK$|FILLER|\bJOINER|NULL NOTEHEAD|OBJECT REPLACEMENT|LETTER SELECTOR|HIEROGLYPH MIRROR",
+        unicodedata.name(chr(number), ""),
+    )
+]
+
+
+@given(st.sampled_from([*IGNORABLE, *BLANK]), st.text(max_size=20), st.text(max_size=20))
 def test_what_unicode_says_is_ignored_is_never_shown(letter: str, before: str, after: str) -> None:
     assert has_unprintable(before + letter + after)
     assert letter not in sanitize(before + letter + after)
@@ -146,9 +172,10 @@ def test_what_unicode_says_is_ignored_is_never_shown(letter: str, before: str, a
 
 def test_all_that_is_ignored_and_nothing_that_is_seen() -> None:
     assert len(IGNORABLE) == 4174
-    assert all(map(has_unprintable, IGNORABLE))
+    assert all(map(has_unprintable, [*IGNORABLE, *BLANK]))
+    assert {*"\u2800\ufffc\U00016fe4\U0001d159"} <= {*BLANK}
     assert all(escape(each) == f"\\u{ord(each):04x}" for each in IGNORABLE)
     # By what all can be told: letters, marks, numbers, punctuation, symbols and spaces, but for those above.
-    hidden = {*IGNORABLE, "\u2800"}
+    hidden = {*IGNORABLE, *BLANK}
     seen = (chr(number) for number in range(0x110000) if unicodedata.category(chr(number))[0] in "LMNPS")
     assert not [each for each in seen if each not in hidden and has_unprintable(each)]

@@ -52,6 +52,7 @@ def test_somebody_is_told_what_is_pending(sandbox: Sandbox, tmp_path: Path, caps
         run = dag.create_dagrun(
             run_id="manual__deadline",
             run_after=now,
+            conf={"label": "Settlement", "address": f"0x{2:040x}", "blockchain": "ETH"},
             run_type=DagRunType.MANUAL,
             triggered_by=DagRunTriggeredByType.TEST,
             state=DagRunState.QUEUED,

@@ -1,4 +1,4 @@
-"""The README's demo, as a user runs it, and how the demo with the UI is set up."""
+"""The demo, as a user runs it, and how the demo with the UI is set up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,16 @@ def test_the_main_job_end_to_end() -> None:
     steps = [" ".join(step.split()) for step in steps]
     assert [step for step in steps if step not in output] == []
     assert [output.index(step) for step in steps] == sorted(output.index(step) for step in steps)
-    assert done.stdout.rstrip().splitlines()[-1].startswith("demo: ok")
+    *_, ok, following = done.stdout.rpartition("demo: ok")
+    assert ok
+    commands = [line.strip() for line in following.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert [command.rpartition("/")[2] for command in commands] == [
+        "make demo-ui",
+        "custody examples --to my-dags",
+        "make docs",
+    ]
+    # Not a terminal: no colours.
+    assert "\x1b" not in done.stdout
 
 
 class TestUi:

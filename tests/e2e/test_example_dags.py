@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow_runs import AIRFLOW, load, run_dag
 from people import connect_approvers
 from webhook_reads import register_assets, write_calls
@@ -20,6 +21,8 @@ from airflow_custody.sandbox import Sandbox
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
 EXAMPLES = Path(__file__).parent.parent.parent / "example_dags"
+#: What a run of an example that takes an address is started with.
+PARAMS = {"label": "Settlement", "address": "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb", "blockchain": "ETH"}
 FILES = sorted(EXAMPLES.glob("*.py"))
 
 # Imports an example by its name.
@@ -111,6 +114,31 @@ def test_mapping(sandbox: Sandbox, example: Example) -> None:
     assert len(requests) == 3
 
 
+def test_first_dag(sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox.control.set_approvers([{"sequential": connect_approvers(sandbox, monkeypatch)}])
+    run = run_dag(example("custody_first_dag").dag, run_conf=PARAMS)
+    assert run.state == "success", run.states
+    (request,) = sandbox.control.whitelist_requests()
+    assert (request["label"], request["status"]) == ("Settlement", EFFECTIVE)
+    assert run.xcom("wait_until_effective")["signatures"] == 2
+
+
+@pytest.mark.parametrize("mistyped", PARAMS)
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_a_mistyped_param_starts_no_run(path: Path, mistyped: str, sandbox: Sandbox, example: Example) -> None:
+    """Airflow ignores params that a DAG does not have: with a default, the sample would be whitelisted."""
+    for dag in dags_of(path, example):
+        if mistyped not in dag.params:
+            # What this DAG creates does not depend on params.
+            assert "params.address" not in path.read_text()
+            continue
+        params = {name: value for name, value in PARAMS.items() if name != mistyped}
+        # Airflow 3.2 raises a ValueError.
+        with pytest.raises((ParamValidationError, ValueError), match="Invalid input for param"):
+            run_dag(dag, run_conf={**params, f"{mistyped}s": PARAMS[mistyped]})
+        assert sandbox.control.request_log(method="POST") == []
+
+
 class TestCompleteWhitelisting:
     """The example with the decision given in advance; in the demo, somebody is asked for it."""
 
@@ -120,7 +148,7 @@ class TestCompleteWhitelisting:
         sandbox.control.set_approvers([{"sequential": connect_approvers(sandbox, monkeypatch)}])
 
     def test_an_approved_request_takes_effect(self, sandbox: Sandbox, example: Example) -> None:
-        run = run_dag(example("custody_whitelist_complete").dag, run_conf={"decision": "Approve"})
+        run = run_dag(example("custody_whitelist_complete").dag, run_conf={**PARAMS, "decision": "Approve"})
         assert run.state == "success", run.states
         (request,) = sandbox.control.whitelist_requests()
         assert request["status"] == EFFECTIVE
@@ -128,7 +156,7 @@ class TestCompleteWhitelisting:
         assert "has taken effect" in run.xcom("tell")
 
     def test_a_rejected_request_is_not_signed(self, sandbox: Sandbox, example: Example) -> None:
-        run = run_dag(example("custody_whitelist_complete").dag)
+        run = run_dag(example("custody_whitelist_complete").dag, run_conf=PARAMS)
         assert run.state == "success", run.states
         (request,) = sandbox.control.whitelist_requests()
         assert request["status"] == "rejected"
@@ -180,7 +208,7 @@ class TestOnRequestStatus:
                 "'no id': it cannot be the id of a request",
                 f"'{'9' * 30}': it cannot be the id of a request",
                 "'987654': not found",
-                "'call 9': it names no request, look for yourself",
+                "'call 9': it names no request, check at the service",
                 # Words that Airflow refuses as keys of an XCom.
                 "'__classname__': it cannot be the id of a request",
                 "'__type': it cannot be the id of a request",
@@ -210,14 +238,15 @@ class TestOnRequestStatus:
 @pytest.mark.skipif(AIRFLOW >= (3, 1), reason="people approve in the UI there")
 class TestApprovalWithoutTheUi:
     def test_not_approved_creates_nothing(self, sandbox: Sandbox, example: Example) -> None:
-        run = run_dag(example("custody_whitelist_approval").dag)
+        run = run_dag(example("custody_whitelist_approval").dag, run_conf=PARAMS)
         assert run.state == "failed"
         assert sandbox.control.whitelist_requests() == []
 
     def test_approved_beforehand(self, sandbox: Sandbox, example: Example) -> None:
         webhook_id = sandbox.control.add_webhook(status="disabled")["id"]
         run = run_dag(
-            example("custody_whitelist_approval").dag, run_conf={"approved_by": "alice", "webhook_id": webhook_id}
+            example("custody_whitelist_approval").dag,
+            run_conf={**PARAMS, "approved_by": "alice", "webhook_id": webhook_id},
         )
         assert run.state == "success"
         (request,) = sandbox.control.whitelist_requests()
@@ -235,7 +264,7 @@ def test_watcher_watches_and_holds_no_secret(sandbox: Sandbox, example: Example)
     assert sandbox.token not in json.dumps(arguments)
 
 
-@pytest.mark.skipif(AIRFLOW < (3, 0), reason="asset watchers came with Airflow 3")
+@pytest.mark.skipif(AIRFLOW < (3, 3), reason="watchers of webhook calls need Airflow 3.3")
 def test_watcher_of_webhook_calls(sandbox: Sandbox, example: Example) -> None:
     module = example("custody_watch_webhook_calls")
     (watcher,) = module.transactions_received.watchers

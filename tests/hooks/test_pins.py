@@ -62,11 +62,11 @@ def test_all_that_a_connection_can_say(monkeypatch: pytest.MonkeyPatch, keys: An
 def test_keys_are_no_secrets_and_no_unknown_extras(monkeypatch: pytest.MonkeyPatch, task_log: TaskLog) -> None:
     masked: list[str] = []
     monkeypatch.setattr("airflow_custody.hooks.custody.mask", masked.append)
-    extra = {**pinned(1), "networks": "mainnet", "rules_not_before": 1767225600, "timeuot": "x"}
+    extra = {**pinned(1), "networks": "mainnet", "rules_not_before": 1767225600, "zone": "x"}
     pins_of(define(monkeypatch, {**BASE, "extra": extra}))
     log = task_log.text
-    assert "are ignored: timeuot. It knows: " in log
-    known = log.partition("It knows: ")[2]
+    assert "the extra 'zone' is not known and has no effect" in log
+    known = log.partition("There are: ")[2]
     assert "superadmin_keys, superadmin_minimum, networks, allow_legacy_signatures, rules_not_before" in known
     assert masked == ["a-token"]
 
@@ -103,6 +103,19 @@ def test_a_misspelt_name_is_not_ignored(
     assert "a-value" not in str(caught.value)
 
 
+def test_the_other_unknown_names_are_told_with_a_misspelt_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = {"timeuot": 5, "superadmin_key": "a-value", "regoin": "b-value"}
+    with pytest.raises(CustodyConfigurationError, match="superadmin_key: is not a setting") as caught:
+        define(monkeypatch, {**BASE, "extra": extras}).get_conn()
+    assert "; not known either: 'regoin', 'timeuot'. Rename it to 'superadmin_keys', or remove it. Correct" in str(
+        caught.value
+    )
+    assert "-value" not in str(caught.value)
+    many = {f"unknown_{number:02}": 1 for number in range(30)}
+    with pytest.raises(CustodyConfigurationError, match=r"'unknown_09' and 20 more\. Rename it"):
+        define(monkeypatch, {**BASE, "extra": {**many, "superadmin_key": 1}}).get_conn()
+
+
 # With all that a connection knows: none is close to another.
 @pytest.mark.parametrize(
     "name", ["timeuot", "allow_htp", "verfiy", "api_key", "region", "proxies", "max_retry", "keys"]
@@ -112,7 +125,7 @@ def test_other_unknown_names_are_only_named_in_the_log(
 ) -> None:
     with define(monkeypatch, {**BASE, "extra": {name: "x", "timeout": 5}}).get_conn() as client:
         assert client.verifier is None
-    assert f"are ignored: {name}. It knows: " in task_log.text
+    assert f"the extra {name!r} is not known and has no effect" in task_log.text
 
 
 def test_a_file_is_read_when_the_client_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -123,7 +136,7 @@ def test_a_file_is_read_when_the_client_is_made(monkeypatch: pytest.MonkeyPatch,
     file.unlink()
     assert hook.get_conn() is client
     hook.close()
-    with pytest.raises(CustodyConfigurationError, match=r"superadmin_keys: .*keys\.pem: No such file"):
+    with pytest.raises(CustodyConfigurationError, match=r"\(superadmin_keys\): .*keys\.pem: No such file"):
         hook.get_conn()
 
 
@@ -148,7 +161,7 @@ def test_what_is_wrong_is_named_and_nothing_is_verified_with_less(
     with pytest.raises(CustodyConfigurationError) as caught:
         define(monkeypatch, {**BASE, "extra": extra}).get_conn()
     assert caught.value.setting == named
-    assert f"Airflow connection 'custody_default', {named}: " in str(caught.value)
+    assert f"({named}): " in str(caught.value)
     assert "a-token" not in str(caught.value)
     assert private_pem(1).splitlines()[1][:20] not in str(caught.value)
     assert caught.value.__context__ is None
@@ -165,7 +178,7 @@ def test_a_relative_path_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         define(monkeypatch, {**BASE, "extra": {"superadmin_keys": keys, "superadmin_minimum": 1}}).get_conn()
     shown = keys if isinstance(keys, str) else keys[-1]
     assert (
-        "Airflow connection 'custody_default', superadmin_keys: must be public keys in PEM, or the absolute path of a "
+        "Super-administrators' public keys (superadmin_keys): must be public keys in PEM, or the absolute path of a "
         f"file with them, not {shown}"
     ) in str(caught.value)
 

@@ -34,15 +34,23 @@ DAY = 86_400.0
 
 class Clock:
     """
-    The clock of the machine on which the task runs.
+    The clock of the machine on which the task runs; the service shows the same time.
 
-    :ivar ahead: by how many seconds it is ahead.
+    :ivar ahead: by how many seconds it is ahead of the real one.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead = 0.0
         keywords = reading.JournalReader.__init__.__kwdefaults__
         monkeypatch.setitem(keywords, "now", lambda: time.time() + self.ahead)  # type: ignore[arg-type]
+        fetch_page = reading.JournalReader._fetch_page
+
+        def fetch_now(reader: reading.JournalReader, order: reading.Order, name: str | None) -> Any:
+            page = fetch_page(reader, order, name)
+            reader._ahead = 0.0
+            return page
+
+        monkeypatch.setattr(reading.JournalReader, "_fetch_page", fetch_now)
 
     def now(self) -> datetime:
         return datetime.now(timezone.utc) + timedelta(seconds=self.ahead)

@@ -214,9 +214,13 @@ def test_a_lost_approval_that_was_not_carried_out_is_left_to_retries(sandbox: Sa
 @pytest.mark.parametrize(
     ("connection", "message"),
     [
-        (None, "no such Airflow connection"),
+        (None, "connection 'signing_key' is not defined"),
         ({"conn_type": "generic"}, "no extra 'private_key'"),
         ({"conn_type": "generic", "extra": {"private_key": 7}}, "no extra 'private_key'"),
+        (
+            {"conn_type": "generic", "extra": {"privatekey": "nonsense"}},
+            "no extra 'private_key', but 'privatekey': do you mean 'private_key'",
+        ),
         ({"conn_type": "generic", "extra": {"private_key": "nonsense"}}, "not a private key in PEM"),
     ],
 )

@@ -93,14 +93,14 @@ def test_addresses_that_could_not_be_checked_are_in_the_log(
     if installed:
         pytest.importorskip("bip_utils")
     else:
-        level, text = "warning", "addresses were not checked: the extra 'addresses' is not installed"
+        level, text = "warning", "addresses were not checked: the extra 'addresses' is not installed: pip install"
         monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
     path = tmp_path / "list.csv"
     path.write_text("label,address,blockchain\na,abc,XYZ\n")
     PlanTask(str(path), check_address=False).run()
     assert text not in task_log.text
     PlanTask(str(path)).run()
-    lines = [each for each in task_log.text.splitlines() if f"{path}: {text}." in each]
+    lines = [each for each in task_log.text.splitlines() if f"{path}: {text}" in each]
     assert [level in each.lower() for each in lines] == [True]
 
 

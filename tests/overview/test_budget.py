@@ -36,7 +36,7 @@ def test_problems_are_of_one_line_and_say_what_to_do(is_own: bool) -> None:
         raise CustodyError("a\nb\x1b[2J", advice="Do c.", status=403, from_service=is_own)
 
     section = Budget(10).section(fail)
-    assert section.problem == "a b [2J (status 403). Do c."
+    assert section.problem == "a b [2J (status 403). Do c. [custody/unexpected]"
     # A gateway's refusal says nothing about the service.
     assert section.not_offered is is_own
 

@@ -290,22 +290,42 @@ def test_a_journal_in_the_wrong_order_is_not_believed(sandbox: Sandbox, client: 
 
 
 @pytest.mark.parametrize(
-    ("status", "is_own", "says"),
+    ("status", "is_own", "says", "code"),
     [
-        (401, True, "The token is wrong, revoked or has expired; it comes from the 'token' given to CustodyClient."),
-        (401, False, "'token' given to CustodyClient. A gateway in between may have sent this response."),
-        (403, True, "). The user needs the role Admin or AdminReadOnly."),
-        (403, False, "needs the role Admin or AdminReadOnly. A gateway in between may have sent this response."),
-        (404, True, "). The service may not offer this operation: it is not part of its documented interface."),
-        (404, False, "documented interface. A gateway in between may have sent this response."),
+        (
+            401,
+            True,
+            "The token is wrong, revoked or has expired; it comes from the 'token' given to CustodyClient.",
+            "credentials-refused",
+        ),
+        (
+            401,
+            False,
+            "'token' given to CustodyClient. A gateway in between may have sent this response.",
+            "credentials-refused",
+        ),
+        (403, True, "). The user needs the role Admin or AdminReadOnly.", "role-missing"),
+        (
+            403,
+            False,
+            "needs the role Admin or AdminReadOnly. A gateway in between may have sent this response.",
+            "role-missing",
+        ),
+        (
+            404,
+            True,
+            "). The service may not offer this operation: it is not part of its documented interface.",
+            "not-offered",
+        ),
+        (404, False, "documented interface. A gateway in between may have sent this response.", "not-offered"),
     ],
 )
 def test_why_a_part_cannot_be_read(
-    sandbox: Sandbox, client: CustodyClient, status: int, is_own: bool, says: str
+    sandbox: Sandbox, client: CustodyClient, status: int, is_own: bool, says: str, code: str
 ) -> None:
     body = {"error": "Denied", "message": "no", "code": status} if is_own else {}
     sandbox.control.add_fault("status", path="/webhooks", times=None, status=status, body=body)
     section = read_overview(client).webhooks
-    assert section.problem.endswith(says)
+    assert section.problem.endswith(f"{says} [custody/{code}]")
     assert section.not_permitted is (is_own and status == 403)
     assert section.not_offered is (is_own and status != 401)

@@ -67,10 +67,31 @@ def test_one_that_was_changed_is_tried(ask: Ask, sandbox: Sandbox) -> None:
     ask("wrong")
     assert ask(PASSWORD).value.health.value.healthy
     assert sign_ins(sandbox) == 2
-    # So is one whose settings are others.
-    ask("wrong", conn_id="custody_other")
-    ask("wrong", conn_id="custody_other", timeout=7)
-    assert sign_ins(sandbox) == 4
+    ask("other")
+    assert sign_ins(sandbox) == 3
+
+
+def test_what_was_refused_is_not_sent_again_whatever_else_differs(ask: Ask, sandbox: Sandbox) -> None:
+    for number in range(4):
+        for conn_id in ("custody_joe", "custody_other"):
+            problem = ask("wrong", conn_id=conn_id, timeout=5 + number).value.health.problem
+            assert "not sent again before this process ends" in problem
+            assert f"connection {conn_id!r}" in problem
+    assert sign_ins(sandbox) == 1
+
+
+@pytest.mark.parametrize("status", [400, 403, 404])
+def test_what_does_not_refuse_the_password_is_forgotten_when_the_connection_changes(
+    ask: Ask, sandbox: Sandbox, status: int
+) -> None:
+    sandbox.control.add_fault("status", path="/authentication/token", status=status)
+    for number in range(3):
+        problem = ask(PASSWORD, number).problem
+        assert f"status {status}" in problem
+        assert "not sent again with the same settings before this process ends" in problem
+    assert sign_ins(sandbox) == 1
+    assert ask(PASSWORD, timeout=7).value.health.value.healthy
+    assert sign_ins(sandbox) == 2
 
 
 def test_a_right_password_is_sent_once(ask: Ask, sandbox: Sandbox) -> None:
@@ -119,11 +140,18 @@ def made(secret: str = "s" * 8) -> PasswordSignIn:
     return PasswordSignIn("joe", secret)
 
 
+def test_those_at_once_send_what_is_refused_once(ask: Ask, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        found = [*pool.map(lambda number: ask("wrong", conn_id=f"custody_{number}"), range(6))]
+    assert all("not sent again" in each.value.health.problem for each in found)
+    assert sign_ins(sandbox) == 1
+
+
 def test_only_what_signs_in_is_kept() -> None:
     kept = SignIns()
     for each in (BearerToken("t" * 8), ApiKey("k", "ab" * 8)):
-        assert kept.of("c", "x", each) is each
-        assert kept.of("c", "x", made()) is not each
+        assert kept.of("c", "x", each, 0) is each
+        assert kept.of("c", "x", made(), 0) is not each
         kept = SignIns()
 
 
@@ -132,18 +160,18 @@ def test_what_is_not_used_is_forgotten_unless_it_failed(monkeypatch: pytest.Monk
     kept = SignIns(clock=clock)
     used, failed = made(), made()
     failed._count_failure()
-    assert kept.of("used", 1, used) is kept.of("used", 1, made()) is used
-    assert kept.of("failed", 1, failed) is failed
+    assert kept.of("used", 1, used, 0) is kept.of("used", 1, made(), 0) is used
+    assert kept.of("failed", 1, failed, 0) is failed
     clock.now += IDLE
-    assert kept.of("used", 1, made()) is not used
-    assert kept.of("failed", 1, made()) is failed
+    assert kept.of("used", 1, made(), 0) is not used
+    assert kept.of("failed", 1, made(), 0) is failed
     # A changed one is forgotten at once, also for what needs no sign-in.
     token = BearerToken("t" * 8)
-    assert kept.of("failed", 2, token) is token
+    assert kept.of("failed", 2, token, 0) is token
     assert list(kept._kept) == ["used"]
     monkeypatch.setattr(_sign_ins, "MAX_KEPT", 5)
     for number in range(9):
-        kept.of(f"c{number}", 1, failed)
+        kept.of(f"c{number}", 1, failed, 0)
     assert list(kept._kept) == [f"c{number}" for number in range(4, 9)]
 
 
@@ -152,7 +180,7 @@ def test_threads_get_the_same() -> None:
 
     def get(_: int) -> object:
         start.wait(10)
-        return kept.of("c", 1, made())
+        return kept.of("c", 1, made(), 0)
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(map(id, pool.map(get, range(8))))) == 1

@@ -68,3 +68,9 @@ def test_valid_addresses(chain: str, address: str) -> None:
 @pytest.mark.parametrize(("chain", "address"), BAD)
 def test_invalid_addresses(chain: str, address: str) -> None:
     assert not is_valid_address(chain, address)
+
+
+def test_where_nothing_decodes_them_only_a_blank_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_custody.sandbox.whitelist.addresses._can_decode", lambda: False)
+    assert is_valid_address("BTC", "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN3")
+    assert not is_valid_address("BTC", " ")

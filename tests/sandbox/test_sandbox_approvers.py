@@ -32,6 +32,8 @@ def test_approvers_whose_keys_the_sandbox_makes(sandbox: Sandbox, api: Api) -> N
             api.get(f"{PATH}/for-approval", token=person["token"]).json().get("result", []) for person in (alice, bob)
         ]
         assert [bool(rows) for rows in pending] == [each is alice, each is bob]
+        # The main token's user has no key.
+        assert api.get(f"{PATH}/for-approval").json().get("result", []) == []
         signature = base64.b64encode(sign(each["private_key"], message)).decode()
         body = {"ids": [number], "signature": signature, "comment": "checked"}
         assert api.post(f"{PATH}/approve", body, token=each["token"]).status_code == 200

@@ -7,13 +7,15 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import requests
 from sandbox_api import OpenClient
 
-from airflow_custody.sandbox import Sandbox, SandboxControl
+from airflow_custody.sandbox import Sandbox, SandboxControl, SandboxError
+from airflow_custody.sandbox import __main__ as command
 
 ROOT = Path(__file__).parents[2]
 ADDRESS = {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40}
@@ -232,6 +234,37 @@ def test_bad_arguments() -> None:
         done = run(*arguments)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--keys", "--state", "--host", "--token"])
+def test_what_would_end_a_comment_is_refused(tmp_path: Path, option: str) -> None:
+    done = run("--with-approvers", option, f"{tmp_path}/k\ntouch {tmp_path}/PWNED #")
+    assert done.returncode == 2
+    assert f"{option} has a line break" in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_printed_for_a_shell_is_data(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Names come from the state, which others may have written."""
+    evil = f"first; touch {tmp_path}/PWNED\ntouch {tmp_path}/PWNED #"
+    add_approvers = SandboxControl.add_approvers
+
+    def add(control: SandboxControl, names: Sequence[str]) -> list[dict[str, str]]:
+        return [each | changes for each in add_approvers(control, names)]
+
+    monkeypatch.setattr(SandboxControl, "add_approvers", add)
+    options = command.make_parser().parse_args(["--with-approvers"])
+    changes = {"name": evil, "external_id": evil, "token": evil, "private_key": evil}
+    command._print_instructions(sandbox, options)
+    printed = capsys.readouterr().out
+    subprocess.run(["bash", "-euc", printed], check=True, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    changes = {"group": evil}
+    with pytest.raises(SandboxError, match="cannot print the variable"):
+        command._print_instructions(sandbox, options)
 
 
 def test_missing_extra() -> None:

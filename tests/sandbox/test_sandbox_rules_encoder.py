@@ -1,4 +1,4 @@
-"""The protocol buffers that the sandbox writes, against bytes that were made by others."""
+"""The protocol buffers that the sandbox writes, against the project's own worked example of the published form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RULES = [
 GROUPS = {"ops": ["alice@example.test", "bob@example.test"], "board": ["carol@example.test"]}
 
 
-def test_a_container_has_the_bytes_of_the_published_example() -> None:
+def test_a_container_has_the_bytes_of_the_worked_example() -> None:
     container = encode_rules_container(USERS, GROUPS, RULES, 1767225600)
     assert len(container) == 784
     assert hashlib.sha256(container).hexdigest() == "539f19e6809306318637beefcebad7aa99037c7fee017842900beedd76d0dccc"

@@ -416,6 +416,6 @@ def test_a_last_look_that_fails_is_repeated(
     assert come_back(sensor, result=found) == found
     sandbox.control.add_fault("status", status=503, times=3)
     sensor = QuickSensor(task_id="wait", request_id=signed[0], deferrable=True, expected=expected)
-    with pytest.raises(CustodyError, match="found in effect what this task does not") as caught:
+    with pytest.raises(CustodyError, match="in effect, and this worker does not") as caught:
         come_back(sensor, result=found)
     assert caught.value.retryable

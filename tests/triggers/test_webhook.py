@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, cast
 
 import pytest
@@ -20,15 +20,9 @@ from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
 
-from watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, ids_of, next_polls, polls, until
+from watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, ids_of, next_polls, polls, run, until
 
 pytestmark = pytest.mark.usefixtures("connection")
-
-Scenario = Callable[[], Coroutine[Any, Any, None]]
-
-
-def run(scenario: Scenario) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 def test_fires_what_is_new_and_saves_its_cursor_when_airflow_has_it(sandbox: Sandbox) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,21 +13,13 @@ from task_log import TaskLog
 
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers import _watcher
-from airflow_custody.triggers._base import SharedPoll
 
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
 
-from watcher_runs import HOOK, Store, Triggerer, add_call, next_polls, until
+from watcher_runs import HOOK, Store, Triggerer, add_call, next_polls, run, until
 
 pytestmark = pytest.mark.usefixtures("connection")
-
-Scenario = Callable[[], Coroutine[Any, Any, None]]
-
-
-def run(scenario: Scenario) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 30))
-    assert SharedPoll.running() == 0
 
 
 class TestCursors:

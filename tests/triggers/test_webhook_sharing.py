@@ -180,7 +180,9 @@ class TestClockSetBack:
         service.clock, service.service_clock = 2700.0, 2100.0
         reading = poll(service, known)
         assert share(later, reading) is None
-        assert share(replace(known), reading) is not None
+        # Also one that knows as much: whether what is missing can be told is judged for itself.
+        assert share(replace(known), reading) is None
+        assert share(known, reading) is reading.new
 
     def test_what_is_fired_poll_by_poll_goes_on_from_the_time_that_the_service_has_now(self) -> None:
         service = Service(-30.0)

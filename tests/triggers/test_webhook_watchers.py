@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from datetime import datetime, timezone
+from collections.abc import AsyncGenerator
+from datetime import datetime, timedelta, timezone
 from typing import Any, NoReturn, cast
 
 import pytest
@@ -16,26 +16,19 @@ from connections import connection_json
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyServerError
+from airflow_custody.client.http.observation import parse_date
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers import _journal, _watcher
-from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
 
-from watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, ids_of, next_polls, until
+from watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, ids_of, next_polls, run, until
 
 pytestmark = pytest.mark.usefixtures("connection")
 
 NO_TYPE = "44444444-4444-4444-8444-444444444444"
-
-Scenario = Callable[[], Coroutine[Any, Any, None]]
-
-
-def run(scenario: Scenario) -> None:
-    asyncio.run(asyncio.wait_for(scenario(), 30))
-    assert SharedPoll.running() == 0
 
 
 class TestEvents:
@@ -153,6 +146,34 @@ class TestEvents:
             assert "may have been removed" in payload["gap"]
             assert "Webhook calls may be missing" in task_log.text
             await until(lambda: "z" in store.known)
+            await triggerer.kill()
+
+        run(scenario)
+
+    @pytest.mark.parametrize("every", [3600.0, 0.0])
+    def test_a_gap_that_only_time_rules_out_is_said_from_time_to_time(
+        self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, every: float
+    ) -> None:
+        monkeypatch.setattr("airflow_custody.triggers._watcher.GAP_REPEATED_EVERY", every)
+        now = datetime.now(timezone.utc)
+        clock = {"back": timedelta()}
+        monkeypatch.setattr(
+            "airflow_custody.client.http.transport.parse_date",
+            lambda header: (date := parse_date(header)) and date - clock["back"],
+        )
+        add_call(sandbox, "a", createdAt=(now - timedelta(minutes=1)).isoformat())
+        store = Store()
+
+        async def scenario() -> None:
+            triggerer = Triggerer()
+            triggerer.start(1, store)
+            await until(lambda: store.values)
+            clock["back"] = timedelta(days=1)
+            await until(lambda: triggerer.persisted)
+            await next_polls(sandbox, 5)
+            gaps = [payload["gap"] for _, payload in triggerer.persisted]
+            assert all("clock" in gap for gap in gaps)
+            assert (len(gaps) == 1) is (every > 0)
             await triggerer.kill()
 
         run(scenario)

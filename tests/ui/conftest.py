@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
+from airflow_server import AirflowServer, run_airflow
 from page_services import SERVICES, away
 from page_visitor import CreatedRequests, Visitor
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-from airflow_custody.sandbox import Sandbox
+from airflow_custody.sandbox import Sandbox, connection_variables
 
-USERS = {"admin": "admin", "viewer": "viewer"}
-_PROGRAM = str(Path(sys.executable).parent / "airflow")
+EXAMPLES = Path(__file__).parents[2] / "example_dags"
 _DAG = """
 from airflow.sdk import DAG
 
@@ -49,26 +41,6 @@ _CHROMIUM_OPTIONS = (
 )
 
 
-@dataclass(frozen=True)
-class AirflowServer:
-    """A running API server: its URL, the token of each user, and what its programs need."""
-
-    url: str
-    tokens: dict[str, str]
-    environment: dict[str, str]
-
-    def run(self, *arguments: str) -> None:
-        """Run a command of Airflow's."""
-        subprocess.run([_PROGRAM, *arguments], env=self.environment, check=True, capture_output=True, timeout=120)
-
-    def get(self, path: str) -> Any:
-        """Get a resource of the REST API."""
-        headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
-        response = requests.get(f"{self.url}/api/v2{path}", headers=headers, timeout=30)
-        response.raise_for_status()
-        return response.json()
-
-
 @pytest.fixture(scope="session")
 def services() -> Iterator[dict[str, Sandbox]]:
     """Start a sandbox for each state of a service, and return them by connection id."""
@@ -81,51 +53,25 @@ def services() -> Iterator[dict[str, Sandbox]]:
 
 @pytest.fixture(scope="session")
 def airflow(services: dict[str, Sandbox], tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
-    home = tmp_path_factory.mktemp("airflow")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    connections = {conn_id: sandbox.connection(pins=True) for conn_id, sandbox in services.items()}
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW")},
-        **{f"AIRFLOW_CONN_{conn_id.upper()}": each for conn_id, each in {**connections, **away()}.items()},
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__API__BASE_URL": url,
-        "AIRFLOW__API__HOST": "127.0.0.1",
-        "AIRFLOW__API__PORT": str(port),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
-        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        "NO_PROXY": "127.0.0.1",
+    connections = {
+        f"AIRFLOW_CONN_{conn_id.upper()}": sandbox.connection(pins=True) for conn_id, sandbox in services.items()
     }
-    (home / "simple_auth_manager_passwords.json.generated").write_text(json.dumps({name: name for name in USERS}))
-    (home / "dags").mkdir()
-    (home / "dags" / "whitelist_suppliers.py").write_text(_DAG)
-    subprocess.run([_PROGRAM, "db", "migrate"], env=environment, check=True, capture_output=True, timeout=120)
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen([_PROGRAM, "api-server"], env=environment, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            yield AirflowServer(url, {name: _sign_in(url, name) for name in USERS}, environment)
-        finally:
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            process.kill()
+    home = tmp_path_factory.mktemp("airflow")
+    with run_airflow(home, {**connections, **away()}) as server:
+        (server.dags / "whitelist_suppliers.py").write_text(_DAG)
+        yield server
 
 
-def _sign_in(url: str, user: str) -> str:
-    deadline = time.monotonic() + 120
-    while True:
-        try:
-            response = requests.post(f"{url}/auth/token", json={"username": user, "password": user}, timeout=10)
-            response.raise_for_status()
-            return str(response.json()["access_token"])
-        except requests.RequestException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.5)
+@pytest.fixture(scope="session")
+def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
+    """Start what somebody has who begins: the example DAGs, and a sandbox with two approvers."""
+    with Sandbox() as sandbox:
+        approvers = sandbox.control.add_approvers(["alice", "bob"])
+        connections = connection_variables(sandbox.connection(pins=True), approvers)
+        with run_airflow(tmp_path_factory.mktemp("newcomer"), connections) as server:
+            shutil.copytree(EXAMPLES, server.dags, dirs_exist_ok=True)
+            server.run("dags", "reserialize")
+            yield server
 
 
 @pytest.fixture(scope="session")
@@ -161,18 +107,18 @@ def visit(airflow: AirflowServer, browser: Browser) -> Iterator[Callable[..., Vi
     """Return what opens a browser window for a user (None: nobody is signed in)."""
     contexts: list[BrowserContext] = []
 
-    def open_window(user: str | None = "admin", **options: Any) -> Visitor:
+    def open_window(user: str | None = "admin", server: AirflowServer = airflow, **options: Any) -> Visitor:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
         if user is not None:
-            context.add_cookies([{"name": "_token", "value": airflow.tokens[user], "url": airflow.url}])
+            context.add_cookies([{"name": "_token", "value": server.tokens[user], "url": server.url}])
         page = context.new_page()
         complaints: list[str] = []
         page.on("console", lambda each: complaints.append(each.text) if each.type in ("error", "warning") else None)
         page.on("pageerror", lambda each: complaints.append(str(each)))
         # One that nobody handles is dismissed.
         page.on("dialog", lambda each: complaints.append(f"dialog: {each.message}"))
-        return Visitor(context, page, complaints, airflow.url)
+        return Visitor(context, page, complaints, server.url)
 
     yield open_window
     for context in contexts:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from page_visitor import CreatedRequests, Visitor, find_violations, settled
+from page_visitor import SMALL, CreatedRequests, Visitor, find_violations, settled
 from playwright.sync_api import Page, expect
 
 Visit = Callable[..., Visitor]
@@ -27,7 +27,6 @@ class TestFromTheTask:
         expect(link).to_be_visible(timeout=20_000)
         target = link.get_attribute("href") or ""
         assert target == f"{visitor.url}/custody{ROOT}/{created.signed}"
-        visitor.take_picture("link-of-a-task")
         link.click()
         heading = visitor.page.get_by_role("heading", level=1)
         expect(heading).to_have_text(f"Whitelisting request {created.signed}")
@@ -42,7 +41,7 @@ class TestFromTheTask:
 
 class TestWhatItShows:
     def test_of_one_in_effect(self, visit: Visit, created: CreatedRequests) -> None:
-        visitor = visit()
+        visitor = visit(viewport=SMALL)
         page = settled(visitor, f"{ROOT}/{created.signed}")
         expect(page.locator(".verdict")).to_contain_text("In effect")
         expect(page.locator(".verdict")).to_contain_text("Verified: ")
@@ -53,7 +52,11 @@ class TestWhatItShows:
         assert len(trail) >= 4
         assert all(re.match(r"(just now|\d.* ago) \d{4}-\d\d-\d\d \d\d:\d\d UTC ", each) for each in trail)
         assert visitor.complaints == []
-        visitor.take_picture("request", full_page=True)
+        visitor.take_picture(
+            "request",
+            first=page.locator("#comparison"),
+            last=page.locator("section").filter(has=page.get_by_role("heading", name="Trail")),
+        )
 
     def test_of_one_that_the_service_changed(self, visit: Visit, created: CreatedRequests) -> None:
         visitor = visit()
@@ -62,7 +65,6 @@ class TestWhatItShows:
         expect(page.locator("#comparison h2")).to_be_in_viewport()
         (differing,) = (each for each in rows_of(page, "Field by field") if each.endswith("differs"))
         assert re.fullmatch(r"address 0x0+c2 0x0+ff differs", differing)
-        visitor.take_picture("request-changed", full_page=True)
 
     def test_the_verdict_of_its_service_leads_to_one_that_is_not_verified(self, visit: Visit) -> None:
         visitor = visit()
@@ -70,7 +72,6 @@ class TestWhatItShows:
         page.locator(".verdict").get_by_role("link").click()
         expect(page.locator(".verdict")).to_contain_text("In effect, not verified")
         expect(page.get_by_text("Do not use this address")).to_be_visible()
-        visitor.take_picture("request-unsigned")
 
     @pytest.mark.parametrize("which", ["signed", "changed", "missing"])
     @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -78,15 +79,12 @@ class TestWhatItShows:
         visitor = visit(color_scheme=scheme)
         page = settled(visitor, f"{ROOT}/{getattr(created, which, '999999')}")
         assert find_violations(page) == []
-        if (scheme, which) == ("dark", "changed"):
-            visitor.take_picture("request-dark", full_page=True)
 
     @pytest.mark.parametrize("which", ["signed", "changed"])
     def test_a_narrow_window_scrolls_in_one_direction(self, visit: Visit, created: CreatedRequests, which: str) -> None:
         visitor = visit(viewport={"width": 360, "height": 740})
         page = settled(visitor, f"{ROOT}/{getattr(created, which)}")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
-        visitor.take_picture("request-narrow", full_page=True)
 
     def test_what_is_compared_by_eye_is_monospaced(self, visit: Visit, created: CreatedRequests) -> None:
         page = settled(visit(), f"{ROOT}/{created.signed}")

@@ -53,9 +53,13 @@ class HealthCriteria:
         :raises CustodyConfigurationError: if one of them is malformed; ``setting`` names it.
         """
         if not isinstance(require_fresh, bool):
-            raise CustodyConfigurationError("require_fresh must be True or False", setting="require_fresh")
+            raise CustodyConfigurationError(
+                "require_fresh must be True or False", setting="require_fresh", code="parameter-wrong"
+            )
         if healthy_statuses is None:
-            raise CustodyConfigurationError("healthy_statuses is missing", setting="healthy_statuses")
+            raise CustodyConfigurationError(
+                "healthy_statuses is missing", setting="healthy_statuses", code="parameter-missing"
+            )
         return cls(
             tenant_id=None
             if tenant_id is None

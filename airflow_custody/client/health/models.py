@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from airflow_custody.client.timestamps import parse_timestamp
@@ -58,6 +59,10 @@ class HealthCheck:
     One entry of the health listing, in the service's own words.
 
     What the service did not send is None.
+
+    :param wire: the entry as it was sent, by the names on the wire.
+    :param listed_under: the group that it is listed under.
+    :param is_readable: whether it could be read. One that could not stands for all that its group holds. Default True.
     """
 
     __slots__ = ("is_readable", "listed_under", "wire")
@@ -117,3 +122,16 @@ class HealthCheck:
 
     def __repr__(self) -> str:
         return f"HealthCheck({self.wire!r}, listed_under={self.listed_under!r})"
+
+
+class HealthListing(list[HealthCheck]):
+    """
+    The entries of a health listing, in the order of the response.
+
+    :param is_blank: whether the response was ``{}``, which a listing may be, and which any other server may send.
+    """
+
+    def __init__(self, checks: Iterable[HealthCheck] = (), *, is_blank: bool = False) -> None:
+        super().__init__(checks)
+        #: Whether the response was ``{}``.
+        self.is_blank = is_blank

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_custody.client.arguments import describe, identifier_fault
-from airflow_custody.client.health.models import HealthCheck, WireHealthListing
+from airflow_custody.client.health.models import HealthCheck, HealthListing, WireHealthListing
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
 from airflow_custody.client.text import has_unprintable
@@ -23,20 +23,21 @@ LIST_HEALTH_CHECKS = Operation(
 class HealthOperations(ServiceOperations):
     """The operations of the health listing."""
 
-    def list_health_checks(self, tenant_id: str | None = None) -> list[HealthCheck]:
+    def list_health_checks(self, tenant_id: str | None = None) -> HealthListing:
         """
         List the service's health checks: ``GET /health``, from version 3.14 of the service on.
 
         :param tenant_id: only the checks of this tenant; None (default): of all.
         :return: the entries in the order of the response; an empty list is a valid response. A group that cannot be
-            read has one entry, whose :attr:`HealthCheck.is_readable` is false.
+            read has one entry, whose :attr:`HealthCheck.is_readable` is false. Its ``is_blank`` tells whether the
+            response was ``{}``.
         :raises CustodyNotFoundError: from a service before version 3.14.
         """
         query = {} if tenant_id is None else {"tenantId": _check_tenant_id(tenant_id)}
         reply = self._transport.call(LIST_HEALTH_CHECKS, WireHealthListing, query=query)
         reply.require_any_key("groups")
         reply.require_unique_keys()
-        checks: list[HealthCheck] = []
+        checks = HealthListing(is_blank=reply.says_nothing)
         for name, group in (reply.body.get("groups") or {}).items():
             if group is None or (group and "healthChecks" not in group):
                 checks.append(HealthCheck({}, name, is_readable=False))

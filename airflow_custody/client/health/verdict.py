@@ -180,13 +180,17 @@ def missing_names_error(missing: Iterable[MissingName], summary: str) -> Custody
     :param missing: the names that are missing from both.
     :param summary: the summary of the second verdict.
     """
-    settings = sorted({each.setting for each in missing})
+    setting = min(each.setting for each in missing)
     return CustodyUnhealthyError(
-        summary,
-        retryable=False,
-        setting=settings[0],
-        advice=f"Correct {' and '.join(repr(each) for each in settings)}: names are compared exactly.",
+        summary, retryable=False, setting=setting, advice=advice_on_names(missing), code="health-name-unknown"
     )
+
+
+def advice_on_names(missing: Iterable[MissingName]) -> str | None:
+    """Return what to do about names that do not exist; None if there are none."""
+    settings = sorted({each.setting for each in missing})
+    named = " and ".join(repr(each) for each in settings)
+    return f"Correct {named}: names are compared exactly." if settings else None
 
 
 def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime | None = None) -> HealthVerdict:

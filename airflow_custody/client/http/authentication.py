@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 # A service may echo a token long after it was replaced.
 _MAX_TOKENS = 200
 
-_MIN_ECHOED_LENGTH = 16
+# A secret of letters alone may be a word that the service uses, and one of digits alone an id.
+_MIN_ECHOED_WORD = 16
+_MIN_ECHOED_LENGTH = 8
 # Characters of a response that is unescaped to find secrets in it.
 _MAX_UNESCAPED = 64 * 1024
 
@@ -70,8 +72,8 @@ class Authentication(AuthBase):
         A long one is searched for secrets as they are and in base64 only, which costs little.
         """
         text = body.decode("utf-8", "replace")
-        # A password may be a word that the service uses.
-        secrets = [secret for secret in (*self._secrets.values(), *self._tokens) if secret.length >= _MIN_ECHOED_LENGTH]
+        known = (*self._secrets.values(), *self._tokens)
+        secrets = [secret.only_long(_MIN_ECHOED_WORD, _MIN_ECHOED_LENGTH) for secret in known if not secret.is_short]
         if any(secret.is_in(text) for secret in secrets):
             return True
         is_escaped = len(text) <= _MAX_UNESCAPED and any(sign in text for sign in "\\&%")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import os
+import re
 import socket
 import ssl
 import struct
@@ -27,6 +28,7 @@ NETWORK_ERRORS = (requests.RequestException, OSError, http.client.HTTPException)
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
 _TLS_RECORD_TYPES = range(20, 24)
 _TLS_MAJOR_VERSION = 3
+_OPENSSL_NOISE = re.compile(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$")
 _LINGER = "hh" if os.name == "nt" else "ii"
 _MAX_INTERIM_RESPONSES = 20
 _SWITCHING_PROTOCOLS = 101
@@ -363,28 +365,22 @@ def is_tls_record(first_bytes: bytes) -> bool:
     return len(first_bytes) > 1 and first_bytes[0] in _TLS_RECORD_TYPES and first_bytes[1] == _TLS_MAJOR_VERSION
 
 
-def speaks_tls(host: str, port: int, timeout: float) -> bool:
-    """Tell whether a server responds to the beginning of a TLS handshake with TLS; nothing else is sent."""
-    hello = ssl.MemoryBIO()
-    handshake = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(ssl.MemoryBIO(), hello, server_hostname=host)
-    with suppress(ssl.SSLWantReadError):
-        handshake.do_handshake()
-    try:
-        with socket.create_connection((host, port), timeout) as sock:
-            sock.sendall(hello.read())
-            return is_tls_record(sock.recv(2, socket.MSG_WAITALL))
-    except OSError:
-        return False
-
-
 def is_unconnected(chain: Iterable[BaseException]) -> bool:
     """Tell whether these exceptions say that no connection was made, to the service or to a proxy."""
     return any(isinstance(each, (ConnectTimeoutError, NewConnectionError)) for each in chain)
 
 
+def is_closed(chain: Iterable[BaseException]) -> bool:
+    """Tell whether these exceptions say that the peer closed the connection instead of responding."""
+    return any(isinstance(each, http.client.RemoteDisconnected) for each in chain)
+
+
 def system_text(chain: Iterable[BaseException]) -> str | None:
     """Return the operating system's own words, which say more than those wrapped around them; None if it has none."""
     for each in chain:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return str(each.verify_message)
         if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
-            return each.strerror
+            # OpenSSL puts its name for the error before the words, and Python the place in its own source after them.
+            return _OPENSSL_NOISE.sub("", each.strerror)
     return None

@@ -215,6 +215,7 @@ def listing_changed(operation: Operation, why: str) -> CustodyError:
     return operation.failed(
         CustodyResponseError,
         f"the listing changed while it was read, or its pages do not fit together: {sanitize(why, 160)}",
+        code="listing-changed",
         retryable=True,
         advice="What was listed may not be complete.",
     )
@@ -222,7 +223,7 @@ def listing_changed(operation: Operation, why: str) -> CustodyError:
 
 def too_many_rows(operation: Operation) -> CustodyError:
     """Return the error for a listing that is too long to be believed."""
-    return operation.failed(CustodyResponseError, f"the listing has more than {MAX_LISTED_ROWS} rows")
+    return operation.failed(CustodyResponseError, f"the listing has more than {MAX_LISTED_ROWS} rows", code="too-large")
 
 
 def _number(total: int | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyConnectionError,
     CustodyError,
@@ -47,7 +48,7 @@ class Operation:
         ``read back``: an empty response is enough, or one that shows the object in its new state; after anything
         else the object is read (``ServiceOperations._write``). Default None: it is no write.
     :param hints: what to tell the user for a status code, beyond what holds for every operation.
-    :param is_on_object: whether its path names an object, which may not exist.
+    :param names_objects: whether its path or its body names objects, which may not exist. Default False.
     """
 
     name: str
@@ -59,7 +60,7 @@ class Operation:
     documented: bool = True
     confirmed_by: Literal["result", "read back"] | None = None
     hints: Mapping[int, str] = field(default_factory=dict)
-    is_on_object: bool = False
+    names_objects: bool = False
 
     def __post_init__(self) -> None:
         if (self.confirmed_by is None) is not (self.method == "GET"):
@@ -81,33 +82,38 @@ class Operation:
 
     def on(self, identifier: str) -> Operation:
         """Return this operation for one object, its identifier appended to the path."""
-        return replace(self, path=f"{self.path}/{identifier}", is_on_object=True)
+        return replace(self, path=f"{self.path}/{identifier}", names_objects=True)
 
-    def failed(self, error_type: type[CustodyError], message: str, **facts: Any) -> CustodyError:
-        """Return an error of the given type that names this operation."""
-        return error_type(message, operation=self.name, method=self.method, path=self.path, **facts)
+    def failed(
+        self, error_type: type[CustodyError], message: str, *, code: ErrorCode | None, **facts: Any
+    ) -> CustodyError:
+        """Return an error of the given type that names this operation; a code of None is that of the type."""
+        return error_type(message, operation=self.name, method=self.method, path=self.path, code=code, **facts)
 
-    def refused(self, message: str) -> CustodyError:
+    def refused(self, message: str, code: ErrorCode = "parameter-wrong") -> CustodyError:
         """Return the error for a request that is wrong and was not sent."""
-        return CustodyRequestError(f"{message}; nothing was sent", operation=self.name)
+        return CustodyRequestError(f"{message}; nothing was sent", operation=self.name, code=code)
 
-    def unanswered(self, message: str, **facts: Any) -> CustodyError:
+    def unanswered(self, message: str, code: ErrorCode, **facts: Any) -> CustodyError:
         """Return the error for a request that was sent and got no response."""
-        return self._after_sending(CustodyConnectionError, message, facts)
+        return self._after_sending(CustodyConnectionError, message, code, facts)
 
-    def broken(self, message: str, **facts: Any) -> CustodyError:
+    def broken(self, message: str, code: ErrorCode, **facts: Any) -> CustodyError:
         """Return the error for a 5xx."""
-        return self._after_sending(CustodyServerError, message, facts)
+        return self._after_sending(CustodyServerError, message, code, facts)
 
-    def not_understood(self, message: str, **facts: Any) -> CustodyError:
+    def not_understood(self, message: str, code: ErrorCode, **facts: Any) -> CustodyError:
         """Return the error for a 2xx whose body is not what this operation returns."""
-        return self._after_sending(CustodyResponseError, message, facts)
+        return self._after_sending(CustodyResponseError, message, code, facts)
 
-    def _after_sending(self, error_type: type[CustodyError], message: str, facts: dict[str, Any]) -> CustodyError:
+    def _after_sending(
+        self, error_type: type[CustodyError], message: str, code: ErrorCode, facts: dict[str, Any]
+    ) -> CustodyError:
         if self.is_repeatable:
-            return self.failed(error_type, message, **facts)
+            return self.failed(error_type, message, code=code, **facts)
         advice = (
             "The request was sent and may have been carried out. It is not sent again: look in the service "
             "whether it is there before you run this again."
         )
-        return self.failed(CustodyOutcomeUnknownError, message, **{**facts, "advice": advice, "retryable": False})
+        facts = {**facts, "advice": advice, "retryable": False}
+        return self.failed(CustodyOutcomeUnknownError, message, code="outcome-unknown", **facts)

@@ -9,15 +9,17 @@ import zlib
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
     CustodyConflictError,
     CustodyError,
     CustodyNotFoundError,
+    CustodyOutcomeUnknownError,
     CustodyPermissionError,
     CustodyRateLimitError,
     CustodyRequestError,
@@ -27,6 +29,9 @@ from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.text import count
 from airflow_custody.client.wire import TypedDict
+
+if TYPE_CHECKING:
+    from airflow_custody.client.settings import ClientSettings
 
 T = TypeVar("T")
 
@@ -39,12 +44,12 @@ _ERROR_TYPES: dict[int, type[CustodyError]] = {
 }
 # The server or a gateway gave up waiting for the request: nobody knows how much of it arrived.
 _REQUEST_TIMEOUT = 408
-_NO_SUCH_OBJECT = (
-    "What is asked for may not exist; or the service does not offer this operation, which is not part of its "
-    "documented interface."
-)
+_NO_SUCH_OBJECT = "It may not exist; or the service does not offer this operation, which is undocumented."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 _GATEWAY = "A gateway in between may have sent this response."
+# Without "<" in the tag: a body of nothing but its beginnings would take long.
+_DETAIL_ONLY = re.compile(rb'\s*\{\s*"detail"\s*:\s*"[^"\\]*"\s*\}\s*')
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 
 
@@ -73,6 +78,16 @@ class Response:
     body: bytes
     truncated: str | None = None
     date: datetime | None = None
+
+    @property
+    def is_page(self) -> bool:
+        """Whether the body is a page for people, which the service never sends."""
+        return self.content_type.lower().startswith("text/html")
+
+    @property
+    def is_unknown_route(self) -> bool:
+        """Whether another program says that it has no such path: in a page, or as Airflow's own API server does."""
+        return self.status == 404 and (self.is_page or _DETAIL_ONLY.fullmatch(self.body) is not None)
 
     @cached_property
     def error_fields(self) -> _ErrorFields:
@@ -123,6 +138,7 @@ class Reply(Generic[T]):
     operation: Operation
     response: Response
     auth: Authentication
+    settings: ClientSettings
     body: T
 
     @property
@@ -149,7 +165,7 @@ class Reply(Generic[T]):
 
     def unexpected(self, why: str) -> CustodyError:
         """Return the error for a body that this service would not have sent."""
-        return _not_this_service(self.operation, self.response, self.auth, why)
+        return _not_this_service(self.operation, self.response, self.auth, self.settings, why)
 
     def require_any_key(self, *keys: str) -> None:
         """
@@ -189,7 +205,9 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
         raise ValueError("it has a key twice in one object")
 
 
-def read_reply(operation: Operation, response: Response, shape: Any, auth: Authentication) -> Reply[Any]:
+def read_reply(
+    operation: Operation, response: Response, shape: Any, auth: Authentication, settings: ClientSettings
+) -> Reply[Any]:
     """
     Return the reply that a response is.
 
@@ -198,23 +216,31 @@ def read_reply(operation: Operation, response: Response, shape: Any, auth: Authe
     :raises CustodyError: as the status says, or if the body is truncated, does not fit or says that something failed.
     """
     if not 200 <= response.status < 300:
-        raise _error_of_status(operation, response, auth)
+        raise _error_of_status(operation, response, auth, settings)
     if response.truncated:
-        raise _not_this_service(operation, response, auth, response.truncated, retryable=True)
+        raise _not_this_service(
+            operation, response, auth, settings, response.truncated, code="response-truncated", retryable=True
+        )
     if shape is None:
-        return Reply(operation, response, auth, None)
+        return Reply(operation, response, auth, settings, None)
     if not operation.confidential and auth.is_echoed_in(response.body):
         # Whatever is read from it may come into a log, an XCom or a trigger's event.
         raise operation.not_understood(
-            "the response repeats a secret that this client sends, so nothing of it is used", status=response.status
+            "the response repeats a secret that this client sends, so nothing of it is used",
+            "secret-in-response",
+            status=response.status,
+            advice="If a password is also a name at the service, choose another one.",
         )
     if response.says_error:
         text, code = _error_text(operation, response, auth)
         raise operation.not_understood(
-            f"the status says success, and the body an error: {text}", status=response.status, error_code=code
+            f"the status says success, and the body an error: {text}",
+            "error-in-success",
+            status=response.status,
+            error_code=code,
         )
     try:
-        return Reply(operation, response, auth, _adapter(shape).validate_json(response.body))
+        return Reply(operation, response, auth, settings, _adapter(shape).validate_json(response.body))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":
@@ -223,7 +249,7 @@ def read_reply(operation: Operation, response: Response, shape: Any, auth: Authe
         place = ".".join(str(part) for part in first["loc"]) or "the body"
         # A place may be a key of the body, and a confidential operation quotes none.
         why = "its body has another shape" if operation.confidential else auth.redact(f"{place}: {first['msg']}", 160)
-    raise _not_this_service(operation, response, auth, why)
+    raise _not_this_service(operation, response, auth, settings, why)
 
 
 @cache
@@ -231,7 +257,9 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def _error_of_status(operation: Operation, response: Response, auth: Authentication) -> CustodyError:
+def _error_of_status(
+    operation: Operation, response: Response, auth: Authentication, settings: ClientSettings
+) -> CustodyError:
     """Return the error that a status other than 2xx stands for."""
     text, code = _error_text(operation, response, auth)
     facts: dict[str, Any] = {
@@ -245,13 +273,14 @@ def _error_of_status(operation: Operation, response: Response, auth: Authenticat
         return operation.failed(
             CustodyResponseError,
             f"the service redirects{target}; redirects are not followed",
+            code="redirected",
             **facts,
             advice="The base URL must be the service's own.",
         )
     if response.status >= 500:
-        error = operation.broken(text, **facts)
+        error = operation.broken(text, "service-failed", **facts)
     elif response.status == _REQUEST_TIMEOUT:
-        error = operation.unanswered(text, **facts)
+        error = operation.unanswered(text, "timed-out", **facts)
     else:
         advice = operation.hints.get(response.status)
         if response.status == 401:
@@ -259,39 +288,77 @@ def _error_of_status(operation: Operation, response: Response, auth: Authenticat
         elif response.status == 403 and operation.roles:
             facts["required_roles"] = operation.roles
             plural = "s" if len(operation.roles) > 1 else ""
-            advice = f"The user needs the role{plural} {' and '.join(operation.roles)}."
+            advice = f"{settings.user_text} needs the role{plural} {' and '.join(operation.roles)}."
         elif response.retry_after is not None:
             advice = f"The service asks to wait {response.retry_after:g} s."
-        error = operation.failed(_ERROR_TYPES.get(response.status, CustodyRequestError), text, **facts, advice=advice)
+        error_type = _ERROR_TYPES.get(response.status)
+        error = operation.failed(
+            error_type or CustodyRequestError, text, code=None if error_type else "bad-request", **facts, advice=advice
+        )
     hints = [error.advice]
+    is_other_program = response.is_unknown_route and not error.from_service
+    is_refusal_of_gateway = response.status == 403 and response.is_page and not error.from_service
+    if is_other_program and operation.documented:
+        error.code = "not-custody-response"
+        hints = [_other_program(response, settings)]
+    elif is_refusal_of_gateway:
+        # The service sends no pages, so this says nothing of roles.
+        error.code, error.required_roles = "not-custody-response", ()
+        hints = [f"The page is a gateway's: have it let this call through, or check {settings.base_url_text}."]
     # If a role is missing, the service offers it.
-    if error.not_offered and not operation.documented and not error.required_roles:
-        is_own = response.status == 404 and operation.is_on_object and error.from_service
+    if error.not_offered and not operation.documented and not error.required_roles and not is_refusal_of_gateway:
+        is_own = response.status == 404 and operation.names_objects and error.from_service
         hints.append(_NO_SUCH_OBJECT if is_own else _MAYBE_NOT_OFFERED)
-    if not error.from_service and (response.status == 401 or error.not_offered):
+        if not is_own and not isinstance(error, CustodyOutcomeUnknownError):
+            error.code = "not-offered"
+    if (
+        not error.from_service
+        and (response.status == 401 or error.not_offered)
+        and not (is_other_program or is_refusal_of_gateway)
+    ):
         hints.append(_GATEWAY)
     error.advice = " ".join(filter(None, hints)) or None
     return error
 
 
 def _not_this_service(
-    operation: Operation, response: Response, auth: Authentication, why: str, retryable: bool | None = None
+    operation: Operation,
+    response: Response,
+    auth: Authentication,
+    settings: ClientSettings,
+    why: str,
+    *,
+    code: ErrorCode = "not-custody-response",
+    retryable: bool | None = None,
 ) -> CustodyError:
     """Return the error for a 2xx response that is not this service's: another program's, or a piece of one."""
     return operation.not_understood(
         f"this is not a response of the custody service: {why} ({_describe_body(operation, response, auth)})",
+        code,
         status=response.status,
         retryable=retryable,
+        advice=_other_program(response, settings) if code == "not-custody-response" else None,
     )
 
 
+def _other_program(response: Response, settings: ClientSettings) -> str:
+    """Return what to do about a response that something else than the service sent."""
+    verb = "is" if response.is_page else "may be"
+    return f"Another program or a gateway {verb} there: check {settings.base_url_text}."
+
+
 def _describe_body(operation: Operation, response: Response, auth: Authentication) -> str:
-    """Describe a body that is not the service's: its type, its length, its first words."""
+    """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
     size = count(len(response.body), "byte")
     if operation.confidential:
         return f"{size}, not shown because this call carries a secret"
-    beginning = auth.redact(_text(response.body), 120)
     content_type = auth.redact(response.content_type, 80) or "not given"
+    text = _text(response.body)
+    if response.is_page:
+        title = _TITLE.search(text)
+        named = auth.redact(title[1], 60) if title else ""
+        return f"a web page, {named!r}" if named else f"a web page of {size}"
+    beginning = auth.redact(text, 120)
     return f"content type {content_type}, {size}{', beginning ' + repr(beginning) if beginning else ''}"
 
 
@@ -306,12 +373,15 @@ def _error_text(operation: Operation, response: Response, auth: Authentication) 
         return f"the response is an error ({_describe_body(operation, response, auth)})", None
     data = response.error_fields
     texts = [text for text in (data.get("error"), data.get("message")) if isinstance(text, str) and text]
+    if len(texts) > 1 and _letters(texts[1]).startswith(_letters(texts[0])):
+        # "PermissionDenied: permission denied: ..."
+        del texts[0]
     code = data.get("error_code")
     if texts:
         return auth.redact(": ".join(texts)), auth.redact(code, 60) if isinstance(code, str) and code else None
     reason = auth.redact(response.reason, 60) or "no reason"
     if response.body.strip():
-        return f"{reason}; not the service's own words: {_describe_body(operation, response, auth)}", None
+        return f"{reason}: not the service's own words, but {_describe_body(operation, response, auth)}", None
     return f"{reason}; the response has no body", None
 
 
@@ -344,6 +414,10 @@ def _is_unused(stream: Any) -> bool:
         if copy.eof:
             return True
     return False
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text[:200])).casefold()
 
 
 def _text(body: bytes) -> str:

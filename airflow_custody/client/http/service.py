@@ -60,7 +60,10 @@ class ServiceOperations:
             if error.from_service:
                 raise
             doubt: CustodyError = operation.failed(
-                CustodyResponseError, f"the 404 is not the service's own: {error.message}", status=error.status
+                CustodyResponseError,
+                f"the 404 is not the service's own: {error.message}",
+                code="write-unconfirmed",
+                status=error.status,
             )
         except CustodyError as error:
             if error.from_service or error.retryable or not 300 <= (error.status or 0) < 500:
@@ -123,4 +126,5 @@ def _unconfirmed(doubt: CustodyError, why: str, *, retryable: bool) -> CustodyEr
         status=doubt.status,
         retryable=retryable,
         advice="Whether it was done is not known. Doing it again does no harm.",
+        code="write-unconfirmed",
     )

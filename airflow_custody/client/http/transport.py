@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +23,11 @@ from airflow_custody.client.http.connections import (
     ConnectionLostError,
     Sending,
     exception_chain,
-    is_network_error,
-    is_not_tls,
     is_timeout,
-    is_tls,
-    is_tls_record,
     is_unconnected,
-    speaks_tls,
-    system_text,
     track,
 )
+from airflow_custody.client.http.failures import Failures
 from airflow_custody.client.http.observation import Exchange, Observer, observing, parse_date
 from airflow_custody.client.http.operation import API_ROOT, Operation
 from airflow_custody.client.http.responses import Reply, Response, ends_early, read_reply
@@ -61,8 +55,6 @@ _MAX_LOST_CONNECTIONS = 3
 _REUSE_WITHIN = 1.0
 # Connections that are kept: one for each thread that a caller may have.
 _MAX_CONNECTIONS = 32
-# Seconds to find out whether a server that cannot be talked to speaks TLS.
-_PROBE_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True)
@@ -110,11 +102,11 @@ class Transport:
             password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
             for secret in filter(None, (proxy, password, unquote(password))):
                 auth.hide(secret)
-        # Whether the server may still turn out to speak TLS where the base URL says plain HTTP.
-        self._maybe_tls = settings.base_url.startswith("http:") and not self._proxies
+        self._failures = Failures(settings, auth)
         # Whether the peer has kept the connections open that were used again.
         self._keeps_open = True
         self._observers: list[Observer] = []
+        self._checks: list[Callable[[Operation], None]] = []
         self._limits: Limits = _no_limits
         self._session = _Session()
         # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
@@ -134,6 +126,10 @@ class Transport:
         """Call ``observer`` with what can be seen of each exchange when it has ended."""
         self._observers.append(observer)
 
+    def check_calls(self, check: Callable[[Operation], None]) -> None:
+        """Call ``check`` with the operation of each call, before anything is sent; what it raises comes out of here."""
+        self._checks.append(check)
+
     def limit_responses(self, limits: Limits) -> None:
         """Read each response in the context that ``limits`` returns for its operation and its body."""
         self._limits = limits
@@ -149,6 +145,7 @@ class Transport:
         before_send: Callable[[], None] | None = None,
         authenticate: bool = True,
         reuse_connection: bool = False,
+        only_try: float | None = None,
     ) -> Reply[T]: ...
 
     @overload
@@ -164,6 +161,7 @@ class Transport:
         before_send: Callable[[], None] | None = None,
         authenticate: bool = True,
         reuse_connection: bool = False,
+        only_try: float | None = None,
     ) -> Reply[Any]:
         """
         Call an operation: send the request, retry it where that is safe, and read the response.
@@ -178,8 +176,12 @@ class Transport:
         :param authenticate: whether to send credentials. Default True.
         :param reuse_connection: whether a request that must not be sent twice may go out on a connection that had a
             complete response a moment ago. Default False: it gets a new one.
+        :param only_try: seconds for the only try, if that is less than the time-out of the settings; None (default):
+            the time-out, and retries as the settings say.
         :return: the reply.
         """
+        for check in self._checks:
+            check(operation)
         request = requests.Request(
             operation.method,
             self.settings.base_url + API_ROOT + operation.path,
@@ -188,11 +190,12 @@ class Transport:
             auth=self.auth if authenticate else None,
             headers={"Content-Type": "application/json"},
         )
-        retries, renewed = 0, False
+        # Who has only one try asks for no newer credentials either.
+        retries, renewed = 0, only_try is not None
         while True:
             prepared = self._prepare(operation, request)
             with observing(operation.name, prepared, self._observers) as exchange:
-                outcome = self._exchange(operation, prepared, before_send, reuse_connection, exchange)
+                outcome = self._exchange(operation, prepared, before_send, reuse_connection, exchange, only_try)
                 exchange.is_truncated = isinstance(outcome, Response) and outcome.truncated is not None
             if isinstance(outcome, Response) and outcome.status == 401 and authenticate and not renewed:
                 renewed = True
@@ -202,7 +205,7 @@ class Transport:
                     continue
             elif isinstance(outcome, Response) and 200 <= outcome.status < 300 and authenticate:
                 self.auth.accepted(prepared)
-            delay = self._next_delay(operation, outcome, retries)
+            delay = None if only_try is not None else self._next_delay(operation, outcome, retries)
             if delay is None:
                 break
             retries += 1
@@ -214,10 +217,10 @@ class Transport:
             raise outcome.error
         try:
             with self._limits(operation, outcome.body):
-                return read_reply(operation, outcome, shape, self.auth)
+                return read_reply(operation, outcome, shape, self.auth, self.settings)
         except CustodyError as error:
-            if error.status == _BAD_REQUEST and not error.from_service and self._speaks_tls():
-                error.advice = self._other_scheme("https")
+            if error.status == _BAD_REQUEST and not error.from_service:
+                self._failures.explain_bad_request(error)
             raise
 
     def _next_delay(self, operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
@@ -243,7 +246,7 @@ class Transport:
         except (requests.RequestException, ValueError):
             pass
         # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
-        raise CustodyConfigurationError("the base URL cannot be used", setting="base_url")
+        raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="base-url-wrong")
 
     def _exchange(
         self,
@@ -252,12 +255,13 @@ class Transport:
         before_send: Callable[[], None] | None,
         reuse_connection: bool,
         exchange: Exchange,
+        only_try: float | None,
     ) -> Response | _Failure:
         """Send one request once, and return its response or why there is none."""
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
         earlier = sys.exc_info()[1]
         started = time.monotonic()
-        timeout = self.settings.timeout
+        timeout = min(self.settings.timeout, only_try or self.settings.timeout)
         for _ in range(_MAX_LOST_CONNECTIONS):
             # What must not be sent twice does not rely on a connection that the peer may be about to close, or to send
             # the late response to an earlier request on. Whoever finds out by itself what became of a lost request may
@@ -302,11 +306,12 @@ class Transport:
                         CustodyConnectionError,
                         f"{host}, or a proxy, closed the connection or sent something before the request was sent, "
                         f"{_MAX_LOST_CONNECTIONS} times in a row; nothing was sent",
+                        code="connection-lost",
                         nothing_sent=True,
                     ),
                     may_retry=False,
                 )
-            error = self._failure(operation, chain, sending)
+            error = self._failures.explain(operation, chain, sending)
             # Without a connection nothing can have been sent, whatever it was. A proxy that refuses is not asked again.
             safe = is_unconnected(chain) or (is_retried(operation) and not sending.refused_by_proxy)
             return _Failure(error, safe and error.retryable)
@@ -318,9 +323,9 @@ class Transport:
             except Exception as exception:
                 chain = list(exception_chain(exception, earlier))
         if chain:
-            raise self._failure(operation, chain, sending)
+            raise self._failures.explain(operation, chain, sending)
         if response.status != _BAD_REQUEST:
-            self._maybe_tls = False
+            self._failures.has_plain_http()
         log.debug(
             "%s %s: status %s, %s, %.3f s",
             operation.method,
@@ -342,6 +347,7 @@ class Transport:
                 if size > limit:
                     raise operation.not_understood(
                         f"the response is larger than {limit} bytes and was not read to its end",
+                        "too-large",
                         status=received.status_code,
                     )
                 chunks.append(chunk)
@@ -362,75 +368,3 @@ class Transport:
             truncated=truncated,
             date=parse_date(received.headers.get("Date")),
         )
-
-    def _failure(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError:
-        """Turn what requests raised into an error of ours, without a reference to the request."""
-        cause = self._cause(operation, chain)
-        host = urlsplit(self.settings.base_url).netloc
-        if mistake := self._wrong_scheme(operation, chain, sending):
-            return mistake
-        if sending.sent:
-            if is_timeout(chain):
-                error = operation.unanswered(f"no complete response from {host} within {self.settings.timeout:g} s")
-            else:
-                error = operation.unanswered(f"the connection to {host} broke before the response was there: {cause}")
-                if not sending.first_bytes and self._speaks_tls():
-                    # The port may know both protocols, so this does not prove that nothing was done.
-                    error.retryable = False
-                    error.advice = " ".join(filter(None, [self._other_scheme("https"), error.advice]))
-            return error
-        if not is_network_error(chain):
-            return operation.failed(
-                CustodyConfigurationError, f"the request cannot be sent with these settings: {cause}; nothing was sent"
-            )
-        if any(isinstance(each, ssl.SSLCertVerificationError) for each in chain):
-            return operation.failed(
-                CustodyConnectionError,
-                f"TLS: the certificate of {host} was not accepted: {cause}; nothing was sent",
-                retryable=False,
-                advice="If the service uses a private CA, give its bundle in 'verify'.",
-            )
-        what = "TLS" if is_tls(chain) else "no connection"
-        through = " through the proxy" if self._proxies else ""
-        return operation.failed(
-            CustodyConnectionError,
-            f"{what}: {host} cannot be reached{through}: {cause}; nothing was sent",
-            advice=f"Check {self.settings.base_url_text}, and that this machine can reach the service.",
-        )
-
-    def _cause(self, operation: Operation, chain: list[BaseException]) -> str:
-        """Return the reason for a failure, for people."""
-        if text := system_text(chain):
-            return self.auth.redact(text, 160)
-        if operation.confidential or not is_network_error(chain):
-            # Other texts may quote the peer, or the request.
-            return type(chain[-1]).__name__
-        return self.auth.redact(str(chain[-1]) or type(chain[-1]).__name__, 160)
-
-    def _wrong_scheme(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError | None:
-        """Return the error for TLS spoken to a server without, or the other way round; None if it is neither."""
-        if not sending.sent and is_not_tls(chain):
-            scheme, what = "http", "does not speak TLS on this port; nothing was sent"
-        elif is_tls_record(sending.first_bytes):
-            scheme, what = "https", "speaks TLS on this port, and did not understand the request"
-        else:
-            return None
-        at_proxy = bool(self._proxies) and not sending.tunnelled
-        who = "the proxy" if at_proxy else urlsplit(self.settings.base_url).netloc
-        return operation.failed(
-            CustodyConnectionError,
-            f"{who} {what}",
-            retryable=False,
-            advice=self._other_scheme(scheme, "'proxy'" if at_proxy else None),
-        )
-
-    def _other_scheme(self, scheme: str, setting: str | None = None) -> str:
-        other = "http" if scheme == "https" else "https"
-        place = setting or self.settings.base_url_text
-        return f"Write {scheme}:// instead of {other}:// in {place}, or give the port that speaks {other.upper()}."
-
-    def _speaks_tls(self) -> bool:
-        """Tell whether the base URL should say ``https://``; the server is asked at most once."""
-        ask, self._maybe_tls = self._maybe_tls, False
-        url = urlsplit(self.settings.base_url)
-        return ask and speaks_tls(str(url.hostname), url.port or 80, min(self.settings.timeout, _PROBE_TIMEOUT))

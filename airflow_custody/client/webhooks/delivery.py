@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from airflow_custody.client.arguments import check_seconds, check_time, describe
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.client.text import read_number, sanitize
 
@@ -45,7 +46,7 @@ def verify_delivery(
     tolerance = check_seconds("tolerance", tolerance, CustodyConfigurationError)
     now = time.time() if now is None else check_time("now", now, CustodyConfigurationError)
     if first_time is not None and not callable(first_time):
-        raise CustodyConfigurationError("first_time must be a function", setting="first_time")
+        raise CustodyConfigurationError("first_time must be a function", setting="first_time", code="parameter-wrong")
     try:
         data = bytes(body) if isinstance(body, (bytes, bytearray, memoryview)) else None
     except ValueError:  # a memoryview that was released
@@ -65,33 +66,39 @@ def verify_delivery(
     # All are compared, so that the time it takes does not tell which one matches.
     matches = [hmac.compare_digest(_decode(each), expected) for each in signatures.split()]
     if not any(matches):
-        raise _refused("no signature matches")
+        raise _refused("no signature matches", "delivery-signature")
     # Only what the service has signed is worth reading.
     seconds = read_number(timestamp, 10**12 - 1)
     if seconds is None:
         raise _refused("its time stamp cannot be read")
     if not abs(now - seconds) <= tolerance:
-        raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's")
+        raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's", "delivery-late")
     if first_time is not None:
         first = first_time(identifier)
         if first is not None and not isinstance(first, int):
             # Such as the coroutine of an asynchronous function: it is true whatever the function would say.
             raise CustodyConfigurationError(
-                f"first_time must return True or False, not {describe(first)}", setting="first_time"
+                f"first_time must return True or False, not {describe(first)}",
+                setting="first_time",
+                code="parameter-wrong",
             )
         if not first:
-            raise _refused("it was seen before")
+            raise _refused("it was seen before", "delivery-repeated")
     return identifier
 
 
 def _key(secret: object) -> bytes:
     # Everybody knows the empty one. What it is instead is not said: it may be a secret.
     if not isinstance(secret, str) or not secret.strip():
-        raise CustodyConfigurationError("the webhook's secret is missing, or is not text", setting="secret")
+        raise CustodyConfigurationError(
+            "the webhook's secret is missing, or is not text", setting="secret", code="credentials-missing"
+        )
     try:
         return secret.encode()
     except UnicodeEncodeError:
-        raise CustodyConfigurationError("the webhook's secret is not text", setting="secret") from None
+        raise CustodyConfigurationError(
+            "the webhook's secret is not text", setting="secret", code="credentials-malformed"
+        ) from None
 
 
 def _by_lower_name(headers: object) -> dict[str, str]:
@@ -117,5 +124,5 @@ def _decode(signature: str) -> bytes:
         return b""
 
 
-def _refused(why: str) -> CustodyRequestError:
-    return CustodyRequestError(f"the delivery is refused: {why}", operation="verify webhook delivery")
+def _refused(why: str, code: ErrorCode = "delivery-malformed") -> CustodyRequestError:
+    return CustodyRequestError(f"the delivery is refused: {why}", operation="verify webhook delivery", code=code)

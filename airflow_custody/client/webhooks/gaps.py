@@ -21,8 +21,9 @@ _REPLACED = (
     "of a restored database)"
 )
 _GAP_AFTER_SET_BACK = (
-    "the service's clock was set back, and no call is listed any more that is dated before the time of the last "
-    "reading: calls that were written since may have been removed before they were read"
+    "the service's clock was set back, and the call that could show that nothing is missing is not listed, or there is "
+    "none: calls that were written since may have been removed before those that are dated later. This is said at each "
+    "reading until such a call is known, or that clock has passed the newest known call"
 )
 _GAP_AFTER_NONE = (
     "no call was known, and it is long ago or many are listed: calls may have been removed before they were read"
@@ -36,14 +37,11 @@ class Listed(NamedTuple):
     :param meets_known: whether it lists some known call.
     :param rows: the number of calls.
     :param is_all: whether that is all it lists.
-    :param has_newest: whether it lists the newest known call, and nothing that is dated before the time to which the
-        service's clock was set back.
     """
 
     meets_known: bool
     rows: int
     is_all: bool
-    has_newest: bool = False
 
 
 def find_gap(cursor: CallCursor, listed: Listed, now: float, ahead: float | None) -> tuple[str, int]:
@@ -73,18 +71,16 @@ def find_gap(cursor: CallCursor, listed: Listed, now: float, ahead: float | None
         return "", cursor.kept_for
     kept_for, kept_rows = (cursor.kept_for, cursor.kept_rows) if known else (ASSUMED_KEPT_SECONDS, 0)
     kept_rows = kept_rows or ASSUMED_KEPT_ROWS
-    is_refuted = (
-        known and not listed.has_newest and (cursor.newest is None or now - cursor.newest / MICROSECONDS < kept_for)
-    )
+    is_refuted = known and (cursor.newest is None or now - cursor.newest / MICROSECONDS < kept_for)
     if is_refuted:
         kept_for = 0
     since = _seconds_since_complete(cursor, now, ahead)
-    enough = max(kept_for, MIN_KEPT_SECONDS) if cursor.gap_reported or listed.has_newest else kept_for
+    enough = max(kept_for, MIN_KEPT_SECONDS) if cursor.gap_reported else kept_for
     is_recent = since is not None and -CLOCK_DIFFERENCE_SECONDS <= since < enough
-    if is_recent and (listed.has_newest or (listed.is_all and listed.rows < kept_rows)):
+    if is_recent and listed.is_all and listed.rows < kept_rows:
         return "", cursor.kept_for
-    if listed.has_newest:
-        return _GAP_AFTER_SET_BACK, cursor.kept_for
+    if cursor.is_set_back:
+        return _GAP_AFTER_SET_BACK, 0 if is_refuted else cursor.kept_for
     gap = _REPLACED if is_refuted and cursor.newest is not None else _GAP
     return (gap if known else _GAP_AFTER_NONE), (0 if is_refuted else cursor.kept_for)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
@@ -14,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
-from airflow_custody.client.text import read_number
 from airflow_custody.client.timestamps import unix_micros
+from airflow_custody.client.webhooks.digests import DIGEST_BYTES, MAX_STORED, read_digests, read_recent, write_digests
 from airflow_custody.client.webhooks.models import WebhookCall
 
 if TYPE_CHECKING:
@@ -39,10 +37,6 @@ _VERSION = 1
 _OVERLAP = OVERLAP_SECONDS * MICROSECONDS
 # The last second of the year 9999: no date is later.
 MAX_SECONDS = 253_402_300_799
-# More than any cursor holds: calls of one second are all remembered.
-_MAX_STORED = 1_000_000
-# 48 bits: among the calls of one second, or those without a time stamp, no two are equal.
-_DIGEST_BYTES = 6
 
 
 def created_micros(call: WebhookCall) -> int | None:
@@ -52,7 +46,7 @@ def created_micros(call: WebhookCall) -> int | None:
 
 def digest_of(call_id: str) -> int:
     """Return what a call's id is remembered by: 48 bits of its hash."""
-    return int.from_bytes(hashlib.sha256(call_id.encode(errors="replace")).digest()[:_DIGEST_BYTES], "big")
+    return int.from_bytes(hashlib.sha256(call_id.encode(errors="replace")).digest()[:DIGEST_BYTES], "big")
 
 
 def whole_second(micros: int) -> int:
@@ -74,8 +68,8 @@ class CallCursor:
     :param recent: in which second the known calls from ``floor`` on were created, in microseconds, by the digests of
         their ids.
     :param undated: digests of the ids of the last known calls that have no readable time stamp, the last one last.
-    :param newest: when the newest known call was created, in microseconds; or when the service's clock was set back, if
-        that is earlier. Default: as ``recent`` says.
+    :param newest: when the newest known call was created, in microseconds; while ``is_set_back``, no later than the
+        last reading was, by the service's clock. Default: as ``recent`` says.
     :param read_at: Unix time in seconds of the last reading, by the later one of this machine's clock and the
         service's; None: there was none.
     :param complete_at: the same of the last reading that held no call back, or when the oldest call was created that
@@ -84,6 +78,7 @@ class CallCursor:
     :param kept_for: age in seconds of the oldest call that the last reading met that met any: so long calls were kept.
     :param kept_rows: how many calls the last reading met on its first page: so many were kept. 0: there was none.
     :param is_cut: whether the floor is closer because more calls were created than are remembered.
+    :param is_set_back: whether the service's clock was set back, and known calls may still be dated later than it.
     :param gap_reported: whether it was said that the newest known call is not listed any more.
     """
 
@@ -97,6 +92,7 @@ class CallCursor:
     kept_for: int = 0
     kept_rows: int = 0
     is_cut: bool = False
+    is_set_back: bool = False
     gap_reported: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +111,24 @@ class CallCursor:
             f"more than {MAX_REMEMBERED} webhook calls were created within {OVERLAP_SECONDS} s: one that is listed "
             f"more than {seconds:.0f} s after one that was created later is not found"
         )
+
+    @property
+    def vouches(self) -> int | None:
+        """
+        When those known calls were created, in microseconds, that show by being listed that no later one was removed.
+
+        A call that is dated later than the service's clock shows nothing: those that are written now are removed before
+        it. None: there is no such call.
+        """
+        if self.newest is None:
+            return None
+        newest = whole_second(self.newest)
+        return max((at for at in self.recent.values() if at <= newest), default=None) if self.is_set_back else newest
+
+    @property
+    def _read_at_service(self) -> int | None:
+        """When the last reading was, by the service's clock, in microseconds; None: there was none."""
+        return None if self.read_at is None else max(0, self.read_at + min(0, self.ahead or 0)) * MICROSECONDS
 
     @cached_property
     def _undated(self) -> frozenset[int]:
@@ -152,33 +166,43 @@ class CallCursor:
         """Tell whether what is missing is judged alike with another cursor, if both know the same calls."""
         return all(
             getattr(self, name) == getattr(other, name)
-            for name in ("newest", "complete_at", "ahead", "kept_for", "kept_rows", "gap_reported")
+            for name in ("newest", "complete_at", "ahead", "kept_for", "kept_rows", "is_set_back", "gap_reported")
         )
 
     def floor_below(self, newest: int) -> int:
         """Return the floor that belongs to a newest call, in microseconds, if all from there on are remembered."""
         # By the service's clock: a newest call that is later may be from before it was set back.
-        now = newest if self.read_at is None else (self.read_at + min(0, self.ahead or 0)) * MICROSECONDS
-        return max(self.floor, whole_second(max(0, min(newest, now) - _OVERLAP)))
+        now = self._read_at_service
+        return max(self.floor, whole_second(max(0, (newest if now is None else min(newest, now)) - _OVERLAP)))
 
     def set_back(self, ahead: float | None) -> CallCursor:
         """
-        Return the cursor for a service whose clock was set back: what it wrote since then is not below the floor.
+        Return the cursor for a service whose clock was set back, as if the last reading had been by the clock of now.
 
-        What the clock was set back by adds up, as the floor does not follow it down; but not while the floor is closer.
+        What the service wrote since then is not below the floor, and :attr:`newest` is not later. What the clock was
+        set back by adds up, as the floor does not follow it down; but not while the floor is closer.
 
         :param ahead: by how many seconds the service's clock is ahead of this machine's now; None: not known.
         """
         if ahead is None or self.ahead is None or self.read_at is None:
             return self
-        # When the last reading was, by the clock that it has now.
-        read_at = max(0, (self.read_at - max(0, self.ahead) + math.floor(ahead)) * MICROSECONDS)
+        ahead = math.floor(ahead)
+        read_at = max(0, (self.read_at - max(0, self.ahead) + ahead) * MICROSECONDS)
         floor = max(0, read_at - _OVERLAP)
-        back = (self.ahead - ahead) * MICROSECONDS if self.is_cut else self.floor - floor
-        if back <= CLOCK_JITTER_SECONDS * MICROSECONDS:
+        back = (self.ahead - ahead) * MICROSECONDS
+        if max(back, 0 if self.is_cut else self.floor - floor) <= CLOCK_JITTER_SECONDS * MICROSECONDS:
             return self
-        newest = None if self.newest is None else min(self.newest, read_at)
-        return replace(self, floor=min(self.floor, floor), newest=newest)
+        # The times of readings are by the later one of the clocks.
+        later = max(0, ahead) - max(0, self.ahead)
+        return replace(
+            self,
+            floor=min(self.floor, floor),
+            newest=None if self.newest is None else min(self.newest, read_at),
+            read_at=max(0, self.read_at + later),
+            complete_at=None if self.complete_at is None else max(0, self.complete_at + later),
+            ahead=ahead,
+            is_set_back=True,
+        )
 
     def believed(self, latest: int) -> CallCursor:
         """
@@ -197,15 +221,22 @@ class CallCursor:
         if floor > latest:
             floor = whole_second(max(0, latest - CLOCK_DIFFERENCE_SECONDS * MICROSECONDS - _OVERLAP))
         undated = (*self.undated, *others)[-MAX_UNDATED:]
-        return replace(self, floor=floor, recent=recent, undated=undated, newest=None, is_cut=False)
+        # Where the clock was set back, what is left may be dated later than it, too.
+        newest = None if self.newest is None or not self.is_set_back else min(self.newest, latest)
+        return replace(self, floor=floor, recent=recent, undated=undated, newest=newest, is_cut=False)
 
-    def after(self, calls: Iterable[WebhookCall], *, not_beyond: int | None = None) -> CallCursor:
+    def after(
+        self, calls: Iterable[WebhookCall], *, held_back: int | None = None, not_beyond: int | None = None
+    ) -> CallCursor:
         """
         Return the cursor that knows these calls as well.
 
-        :param calls: calls that were listed together, such as :attr:`NewCalls.calls` or the first ones of them.
-        :param not_beyond: Unix time in microseconds; the floor stays at or below it, as the calls from there on are not
-            known. Default: no such bound.
+        :param calls: calls that were listed together, such as :attr:`NewCalls.calls` or the first ones of them; and
+            known ones that had no time stamp, and have one now.
+        :param held_back: when the oldest call was created that was listed and is not known, in microseconds. Default:
+            there is none.
+        :param not_beyond: Unix time in microseconds; the floor stays at or below it and ``held_back``, as the calls
+            from there on are not known. Default: no such bound.
         """
         recent, undated, newest = dict(self.recent), dict.fromkeys(self.undated), self.newest
         for call in calls:
@@ -215,18 +246,30 @@ class CallCursor:
             else:
                 undated.pop(digest, None)
                 recent[digest] = whole_second(created)
-                newest = created if newest is None else max(newest, created)
+                is_news = newest is None or digest not in self._undated
+                newest = max(newest or 0, created) if is_news else newest
+        now, is_set_back = self._read_at_service, self.is_set_back
+        if is_set_back and newest is not None and now is not None:
+            top = max(recent.values(), default=None)
+            vouching = now if held_back is None else min(now, held_back)
+            # Where all are known by their ids alone, they were later than can be.
+            newest = vouching if top is None else min(top, vouching)
+            # What is not known yet may be later, too.
+            is_set_back = held_back is not None or top is None or top > vouching
         floor = self.floor if newest is None else self.floor_below(newest)
         seconds = sorted((each for each in recent.values() if each >= floor), reverse=True)
         is_cut = self.is_cut and newest is not None and floor > newest - _OVERLAP
         if len(seconds) > MAX_REMEMBERED:
             # The first that is too much, and all of its second: unless the newest is of the same.
             floor, is_cut = min(seconds[MAX_REMEMBERED] + MICROSECONDS, seconds[0]), True
-        if not_beyond is not None:
-            floor = max(self.floor, min(floor, whole_second(not_beyond)))
+        for bound in (held_back, not_beyond):
+            if bound is not None:
+                floor = max(self.floor, min(floor, whole_second(bound)))
         kept = {each: second for each, second in recent.items() if second >= floor}
         last = tuple(undated)[-MAX_UNDATED:]
-        return replace(self, floor=floor, recent=kept, undated=last, newest=newest, is_cut=is_cut)
+        return replace(
+            self, floor=floor, recent=kept, undated=last, newest=newest, is_cut=is_cut, is_set_back=is_set_back
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the cursor as plain JSON data."""
@@ -236,12 +279,12 @@ class CallCursor:
             "floor": self.floor,
             # Compact: it is stored with each event. By their second, counted from the floor's.
             "recent": {
-                str((second - self.floor) // MICROSECONDS): _write_digests(each for each, _ in items)
+                str((second - self.floor) // MICROSECONDS): write_digests(each for each, _ in items)
                 for second, items in by_second
             },
         }
         others = {
-            "undated": _write_digests(self.undated),
+            "undated": write_digests(self.undated),
             "newest": self.newest,
             "read_at": self.read_at,
             "complete_at": self.complete_at,
@@ -249,6 +292,7 @@ class CallCursor:
             "kept_for": self.kept_for,
             "kept_rows": self.kept_rows,
             "is_cut": self.is_cut,
+            "is_set_back": self.is_set_back,
             "gap_reported": self.gap_reported,
         }
         return {**data, **{name: value for name, value in others.items() if value or (name == "ahead" and value == 0)}}
@@ -271,8 +315,8 @@ class CallCursor:
         if not _is_number(floor, MAX_SECONDS * MICROSECONDS):
             raise _refused("its 'floor' is no time in microseconds")
         try:
-            undated = _read_digests(data.get("undated", ""))
-            recent = _read_recent(data.get("recent"), whole_second(floor))
+            undated = read_digests(data.get("undated", ""))
+            seconds = read_recent(data.get("recent"), MAX_SECONDS)
         except ValueError:
             raise _refused("its 'recent' or 'undated' does not hold digests of ids") from None
         newest, read_at, complete_at = data.get("newest"), data.get("read_at"), data.get("complete_at")
@@ -282,22 +326,23 @@ class CallCursor:
             and all(each is None or _is_number(each, MAX_SECONDS) for each in (read_at, complete_at))
             and (ahead is None or _is_number(ahead, MAX_SECONDS, -MAX_SECONDS))
             and _is_number(kept_for, MAX_SECONDS)
-            and _is_number(kept_rows, _MAX_STORED)
+            and _is_number(kept_rows, MAX_STORED)
         ):
             raise _refused(
                 "its 'newest', 'read_at', 'complete_at', 'ahead', 'kept_for' or 'kept_rows' is not what it must be"
             )
         return cls(
             floor=floor,
-            recent=recent,
+            recent={each: whole_second(floor) + after * MICROSECONDS for each, after in seconds.items()},
             undated=undated[-MAX_UNDATED:],
-            newest=newest if recent else None,
+            newest=newest,
             read_at=read_at,
             complete_at=complete_at,
             ahead=ahead,
             kept_for=kept_for,
             kept_rows=kept_rows,
             is_cut=data.get("is_cut") is True,
+            is_set_back=data.get("is_set_back") is True,
             gap_reported=data.get("gap_reported") is True,
         )
 
@@ -335,38 +380,6 @@ def _by_time(item: tuple[int, int]) -> tuple[int, int]:
     return item[1], item[0]
 
 
-def _write_digests(digests: Iterable[int]) -> str:
-    return base64.b64encode(b"".join(each.to_bytes(_DIGEST_BYTES, "big") for each in digests)).decode()
-
-
-def _read_digests(text: object) -> tuple[int, ...]:
-    """Return digests; raises ValueError if there are none in the text, or too many."""
-    if not isinstance(text, str):
-        raise ValueError("no text")
-    try:
-        data = base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError("no base64") from error
-    if len(data) % _DIGEST_BYTES or len(data) > _MAX_STORED * _DIGEST_BYTES:
-        raise ValueError("no digests")
-    return tuple(int.from_bytes(data[at : at + _DIGEST_BYTES], "big") for at in range(0, len(data), _DIGEST_BYTES))
-
-
-def _read_recent(data: object, first: int) -> dict[int, int]:
-    """Return the seconds by the digests; raises ValueError as :func:`_read_digests` does."""
-    if not isinstance(data, Mapping):
-        raise ValueError("no mapping")
-    recent: dict[int, int] = {}
-    for name, text in data.items():
-        after = read_number(name, MAX_SECONDS) if isinstance(name, str) else None
-        if after is None:
-            raise ValueError("no number of seconds")
-        recent.update(dict.fromkeys(_read_digests(text), first + after * MICROSECONDS))
-        if len(recent) > _MAX_STORED:
-            raise ValueError("too many")
-    return recent
-
-
 def _is_number(value: object, maximum: int, minimum: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
@@ -375,5 +388,6 @@ def _refused(why: str, advice: str = "") -> CustodyError:
     return CustodyRequestError(
         f"the cursor cannot be used: {why}; nothing was sent",
         setting="cursor",
+        code="cursor-unusable",
         advice=f"{advice}Without a cursor, reading starts anew: from now, or from the beginning.",
     )

@@ -393,6 +393,7 @@ def _on_webhook(operation: Operation, webhook_id: object) -> Operation:
     """Return the operation for one webhook; only a UUID may become part of a path."""
     if not isinstance(webhook_id, (str, UUID)) or not is_uuid(str(webhook_id)):
         raise operation.refused(
-            f"the webhook id must be a UUID like 123e4567-e89b-12d3-a456-426614174000, not {describe(webhook_id)}"
+            f"the webhook id must be a UUID like 123e4567-e89b-12d3-a456-426614174000, not {describe(webhook_id)}",
+            "id-wrong",
         )
     return operation.on(str(webhook_id))

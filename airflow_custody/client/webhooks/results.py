@@ -119,12 +119,9 @@ class Reading:
         """
         calls = tuple(each for each in reversed(self.calls) if cursor.is_new(each))
         has_newest, meets_known, undated = self._find_known(cursor)
-        # If the clock was set back, calls that are dated later are still listed when those written since are gone.
-        reaches = cursor.newest is None or (self.oldest is not None and whole_second(self.oldest) <= cursor.newest)
-        connected = has_newest and reaches
         kept_for = cursor.kept_for
-        if not gap and not connected:
-            listed = Listed(meets_known, self.all_rows, is_all=self.is_all, has_newest=has_newest)
+        if not gap and not has_newest:
+            listed = Listed(meets_known, self.all_rows, is_all=self.is_all)
             gap, kept_for = find_gap(cursor, listed, self.clocks.latest, self.clocks.ahead)
         newest = cursor.newest
         times = {call.id: created_micros(call) for call in calls} if newest is not None else {}
@@ -138,10 +135,11 @@ class Reading:
             # It is listed late, or an earlier reading has held it back, too.
             stamped = replace(stamped, complete_at=min(stamped.complete_at, self.held_back // MICROSECONDS))
         dated = [each for each in self.calls if digest_of(each.id) in cursor.undated] if cursor.undated else []
-        bounds = [each for each in (self.held_back, not_beyond) if each is not None]
-        after = stamped.after([*self.now_dated, *dated, *calls], not_beyond=min(bounds, default=None))
+        # What is held back and has no time stamp may be dated later than can be.
+        held_back = self.clocks.latest_believed if self.more and self.held_back is None else self.held_back
+        after = stamped.after([*self.now_dated, *dated, *calls], held_back=held_back, not_beyond=not_beyond)
         # As long as no other call is the newest that is known.
-        is_missing = not connected and (gap or cursor.gap_reported) and after.newest == newest
+        is_missing = not has_newest and (gap or cursor.gap_reported) and after.newest == newest
         after = replace(after, gap_reported=bool(is_missing))
         return NewCalls(calls, after, frozenset(late), self.more, gap, cursor, self)
 
@@ -150,20 +148,27 @@ class Reading:
         return [(digest_of(each), created) for each, created in self.listed.items()]
 
     def _find_known(self, cursor: CallCursor) -> tuple[bool, bool, list[int]]:
-        """Return if the newest known call is listed, if some known call is, and the known ones without a time stamp."""
+        """
+        Return if the newest known call is listed, if some known call is, and the known ones without a time stamp.
+
+        Those that are dated later than the service's clock do not count: they vouch for none.
+        """
         has_newest, meets_known, undated = False, self.goes_below, list[int]()
         # Where no call has a time stamp, the last one is the newest.
         last = cursor.undated[-1] if cursor.newest is None and cursor.undated else None
         # By the second: the cursor may know no more, and services drop fractions.
-        newest = None if cursor.newest is None else whole_second(cursor.newest)
+        vouches = cursor.vouches
         for digest, created in self._digests:
-            if created is not None and created < cursor.floor:
-                meets_known = True
-            elif cursor.knows_digest(digest, created):
-                meets_known = True
-                if created is None:
-                    undated.append(digest)
-                    has_newest = has_newest or digest == last
-                elif newest is not None and created >= newest:
-                    has_newest = has_newest or digest in cursor.recent
+            if (created is None or created >= cursor.floor) and not cursor.knows_digest(digest, created):
+                continue
+            if created is None:
+                undated.append(digest)
+                meets_known = meets_known or cursor.newest is None
+                has_newest = has_newest or digest == last
+            else:
+                meets_known = meets_known or cursor.newest is None or created <= cursor.newest
+                has_newest = has_newest or whole_second(created) == vouches
+        if vouches is None and cursor.newest is not None:
+            # Since the clock was set back none was known: what is dated before was there before.
+            has_newest = self.oldest is not None and self.oldest < cursor.newest
         return has_newest, meets_known, undated

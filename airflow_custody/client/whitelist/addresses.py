@@ -74,6 +74,8 @@ class AddressCheck:
 
 
 _VALID = AddressCheck("valid", "")
+#: Why nothing can be checked where the extra is not installed, and what to do about it.
+MISSING_LIBRARY = "the extra 'addresses' is not installed: pip install 'airflow-provider-custody[addresses]'"
 
 
 @cache
@@ -93,9 +95,7 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
     :return: the verdict and its reason. The reason holds no part of the address but its prefix.
     """
     if not is_installed():
-        return _unverifiable(
-            "the extra 'addresses' is not installed: pip install 'airflow-provider-custody[addresses]'"
-        )
+        return _unverifiable(MISSING_LIBRARY)
     name, rule = RULES.get(_normalize(chain), ("", None))
     if rule is None:
         return _unverifiable(f"the rules of the chain {sanitize(chain, 40)!r} are not known")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -27,7 +28,7 @@ from airflow_custody.client.whitelist.approval_batch import (
     failed,
     message_to_sign,
 )
-from airflow_custody.client.whitelist.approval_key import SigningKey
+from airflow_custody.client.whitelist.approval_key import SigningKey, explain_refusal
 from airflow_custody.client.whitelist.batches import BatchProgress, name_some, same_texts
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
@@ -97,11 +98,12 @@ class Approver:
         :param expected: what each must ask for, by id; None: whatever it asks for is signed.
         :param comment: what the history of the requests will say.
         :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
-            ``tnParticipantID``; of a link: ``linkedWallets.name``. With ``envelope.action``, a word for
-            what approving does that this package does not know is accepted. Default: none.
+            ``tnParticipantID``. A link is compared by its id; a key that links are not known to have is named with
+            the link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving does
+            that this package does not know is accepted. Default: none.
         :param earlier_try: whether an earlier try may have sent some of these approvals: then a batch that this user
             has signed already is no failure, and is left as it is. Default False.
-        :return: the number of requests that have this user's signature now.
+        :return: the number of signatures that the service took or already had.
         :raises CustodyVerificationError: if the client has pins, and a request's rules are not signed as pinned, or a
             signature that it has is not valid.
         :raises CustodyError: if something does not match or cannot be read. Its text says whether something was
@@ -112,9 +114,9 @@ class Approver:
         """
         wanted = check_request_ids(ids, limit=None)
         if not comment.strip():
-            raise _refused("the comment is empty")
+            raise _refused("the comment is empty", "parameter-missing")
         if expected is not None and (lacking := [each for each in wanted if each not in expected]):
-            raise _refused(f"'expected' does not say what {name_some(lacking)} must ask for")
+            raise _refused(f"'expected' does not say what {name_some(lacking)} must ask for", "expected-wrong")
         key = SigningKey(self._signer)
         self._verifier = verifier = verifier_for(self._client, even_unsigned=True)
         user = self._current_user(key)
@@ -187,10 +189,12 @@ class Approver:
                     CustodyOutcomeUnknownError,
                     f"the service says that it took {count(taken, 'signature')} for "
                     f"{count(len(approval.ids), 'request')}",
+                    code="outcome-unknown",
                 )
         except CustodyError as error:
             # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
             if not isinstance(error, CustodyOutcomeUnknownError) and (error.from_service or not sent.is_set()):
+                explain_refusal(error, self._client, key, approval.user)
                 raise
             self._resolve(approval, hashes, error)
 
@@ -233,7 +237,9 @@ class Approver:
         for each, hash_ in zip(approval.ids, hashes, strict=True):
             if each not in now or approval.review(now[each], consequence=consequence) != hash_:
                 raise failed(
-                    CustodyConflictError, f"whitelisting request {each} has changed since it {since}; {consequence}"
+                    CustodyConflictError,
+                    f"whitelisting request {each} has changed since it {since}; {consequence}",
+                    code="request-changed",
                 )
 
     def _sign(self, approval: ApprovalBatch, hashes: Sequence[str], key: SigningKey) -> str:
@@ -273,6 +279,7 @@ class Approver:
                         CustodyNotFoundError,
                         f"there is no whitelisting request {gone}: not listed within {self._lookup_wait:g} s; "
                         f"{approval.nothing_signed}",
+                        code="request-gone",
                     )
                 left = started + self._lookup_wait - now
                 self._log.info("Not listed yet: %s. Polling for at most %.0f s.", gone, left)
@@ -308,12 +315,14 @@ class Approver:
                 CustodyOutcomeUnknownError,
                 f"it cannot be known whether an earlier try has signed {', '.join(approval.ids)}: {UNIDENTIFIED}; "
                 "this try signed nothing",
+                code="outcome-unknown",
                 advice="Look in the service whether this user has signed them.",
             )
         if wrong := {each: why for each, why in lacking.items() if why != NO_SIGNATURE}:
             raise failed(
                 CustodyConflictError,
                 f"this user has signed something else: {_list(wrong)}; this try signed nothing",
+                code="signed-otherwise",
             )
         return False
 
@@ -385,8 +394,10 @@ def _not_pending(approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope
     words = ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in listed.items())
     return failed(
         CustodyConflictError,
-        f"not pending this user's approval: {words}. This user has signed them already, it is not the "
-        f"turn of a group this user is in, or they are no longer pending; {approval.nothing_signed}",
+        f"not pending this user's approval: {words}; {approval.nothing_signed}",
+        advice="This user has signed already, or it is another group's turn: sign with the connection of an approver "
+        "whose turn it is.",
+        code="not-pending",
     )
 
 
@@ -394,5 +405,5 @@ def _list(reasons: Mapping[str, str]) -> str:
     return ", ".join(f"{each} ({why})" for each, why in reasons.items())
 
 
-def _refused(why: str) -> CustodyError:
-    return failed(CustodyRequestError, f"{why}; {NOTHING_SIGNED}")
+def _refused(why: str, code: ErrorCode) -> CustodyError:
+    return failed(CustodyRequestError, f"{why}; {NOTHING_SIGNED}", code=code)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -76,7 +77,7 @@ class ApprovalBatch:
         self.public_key = public_key
         self._expected = expected
         self._accepted = accepted
-        self._user = user
+        self.user = user
         self._verifier = verifier
         #: Whether signatures are this key's: one signature may cover a hundred requests.
         self._own_signings: dict[bytes, bool] = {}
@@ -94,7 +95,7 @@ class ApprovalBatch:
         try:
             payload = envelope.payload()
         except CustodyResponseError as unusable:
-            raise failed(CustodyResponseError, f"{unusable.message}; {consequence}") from None
+            raise failed(CustodyResponseError, f"{unusable.message}; {consequence}", code=unusable.code) from None
         request = None if self._expected is None else self._expected[envelope.id]
         if request is not None:
             comparison = compare(request, payload, network=envelope.network)
@@ -104,15 +105,17 @@ class ApprovalBatch:
                     CustodyRequestError,
                     f"whitelisting request {envelope.id} is not what was asked for: {faults}; {consequence}",
                     advice=accepting and f"If it may be signed {accepting}",
+                    code="request-differs",
                 )
         contradictions = envelope_faults(
-            envelope, payload, request, tenant_id=self._user.get("tenantId"), accepted=self._accepted
+            envelope, payload, request, tenant_id=self.user.get("tenantId"), accepted=self._accepted
         )
         if contradictions:
             raise failed(
                 CustodyRequestError,
                 f"whitelisting request {envelope.id} contradicts itself or what was asked for: "
                 f"{'; '.join(contradictions)}; {consequence}",
+                code="request-contradicts",
             )
         if self._verifier is not None:
             try:
@@ -122,6 +125,7 @@ class ApprovalBatch:
                     CustodyVerificationError,
                     f"{unverified.message}; {consequence}",
                     advice=what_to_do([envelope.id], unverified.advice),
+                    code=unverified.code,
                 ) from None
         return str(envelope.hash)
 
@@ -141,6 +145,7 @@ class ApprovalBatch:
                 f"{error.message}. The service shows it as in effect (status {sanitize(envelope.status, 30)}), and not "
                 f"as pending this user's approval; {self.nothing_signed}",
                 advice=what_to_do([envelope.id], error.advice),
+                code=error.code,
             ) from None
 
     def refuse_other_texts(self, listed: Mapping[str, WhitelistEnvelope], hashes: Sequence[str]) -> None:
@@ -156,6 +161,7 @@ class ApprovalBatch:
             raise failed(
                 CustodyConflictError,
                 f"another text than the one that was signed is shown now for whitelisting request {name_some(others)}",
+                code="request-changed",
             )
 
     def describe(self, envelope: WhitelistEnvelope) -> str:
@@ -188,9 +194,9 @@ class ApprovalBatch:
 
         It is never the numeric id: that is another name space, and one user's number may be another's external id.
         """
-        if external := self._user.get("externalUserId"):
+        if external := self.user.get("externalUserId"):
             return external
-        number = self._user.get("id")
+        number = self.user.get("id")
         found = {
             trail.get("externalUserId")
             for envelope in listed.values()
@@ -234,6 +240,7 @@ class ApprovalBatch:
                     CustodyResponseError,
                     f"whitelisting request {each.id} cannot be searched for this user's signature: {error}; "
                     f"{consequence}",
+                    code="too-large",
                 ) from None
 
     def _why_unsigned(self, envelope: WhitelistEnvelope | None, me: str | None) -> str:
@@ -288,7 +295,12 @@ def _date(seconds: int) -> str:
 
 
 def failed(
-    error_type: type[CustodyError], message: str, *, advice: str | None = None, retryable: bool | None = None
+    error_type: type[CustodyError],
+    message: str,
+    *,
+    code: ErrorCode,
+    advice: str | None = None,
+    retryable: bool | None = None,
 ) -> CustodyError:
     """Return an error of an approval."""
-    return error_type(message, operation=APPROVE_WHITELIST_REQUESTS.name, advice=advice, retryable=retryable)
+    return error_type(message, operation=APPROVE_WHITELIST_REQUESTS.name, advice=advice, retryable=retryable, code=code)

@@ -1,20 +1,25 @@
-"""The key that signs an approval: what a signer returns is checked before it is sent."""
+"""The key that signs an approval: what a signer returns is checked before it is sent, and what a refusal says of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.public_keys import SIGNATURE_BYTES
+from airflow_custody.client.public_keys import SIGNATURE_BYTES, decode_base64
 from airflow_custody.client.signers import check_signer, public_key_of
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.approval_batch import failed
+from airflow_custody.client.whitelist.rules_container import MAX_CONTAINER_BYTES, RulesContainer, read_container
 
 if TYPE_CHECKING:
+    from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.signers import Signer
+    from airflow_custody.client.users.models import WireUser
 
 # The order of P-256: r and s are below it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+# Seconds for the rules that explain a refusal, which is known already.
+_EXPLAIN_TIMEOUT = 5.0
 
 
 class SigningKey:
@@ -74,11 +79,14 @@ class SigningKey:
 
     def _failed(self, failure: Exception) -> CustodyError:
         """Return the error for what a signer raised: a mistake in its code, or trouble of a KMS that may pass."""
-        is_mistake = isinstance(failure, (ValueError, TypeError, AttributeError, LookupError, NotImplementedError))
+        mistakes = (ValueError, TypeError, AttributeError, ImportError, LookupError, NotImplementedError)
+        is_mistake = isinstance(failure, mistakes)
         return failed(
             CustodyConfigurationError if is_mistake else CustodyError,
-            f"the signer {self.name!r} failed: {type(failure).__name__}: {sanitize(failure, 160)}; its approval was "
-            "not sent",
+            # What it says is the signer's own text, which may hold its key or its password.
+            f"the signer {self.name!r} failed: {type(failure).__name__}; its approval was not sent",
+            advice="What it says is not quoted, because it may hold a secret: look at the signer's own log.",
+            code="signer-failed",
             retryable=not is_mistake,
         )
 
@@ -86,4 +94,52 @@ class SigningKey:
         return CustodyConfigurationError(
             f"the signature that the signer {self.name!r} returned cannot be used: {why}; it was not sent",
             setting="signer",
+            code="signer-wrong",
         )
+
+
+def explain_refusal(error: CustodyError, client: CustodyClient, key: SigningKey, user: WireUser) -> None:
+    """
+    Say on an error, if the service refuses an approval as wrong, whose key the signer has.
+
+    The keys are those of the rules that the service shows. They may not be signed as pinned: they only explain what the
+    service has refused by itself.
+
+    :param error: the error; its advice, and if the key is certainly the cause its code, are changed.
+    :param client: the client of the user who approves.
+    :param key: the key that signed.
+    :param user: the user, as far as the service says.
+    """
+    if error.status != 400:
+        return
+    signer = f"the signer {sanitize(key.name, 120)!r}"
+    text = client.settings.user_text
+    owner = f"{text[0].lower()}{text[1:]}"
+    name = user.get("externalUserId")
+    rules = _rules_of(client) if key.public_key and name else None
+    theirs = rules.key_of(name) if rules and name else None
+    if theirs is None:
+        error.advice = (
+            f"If it is about the signature: the key of {signer} must be the one that the service has for {owner}."
+        )
+    elif theirs == key.public_key:
+        error.advice = f"The cause is not the key: that of {signer} is the one that the rules have for {owner}."
+    else:
+        other = next((each for each in rules.users if rules.key_of(each) == key.public_key), None) if rules else None
+        whose = f"it is the key of {sanitize(other, 80)!r}" if other else "it is no user's key there"
+        error.code = "signing-key-wrong"
+        error.advice = (
+            f"The key of {signer} is not the one that the service's rules have for {owner}, {sanitize(name, 80)!r}: "
+            f"{whose}. Give the signer that user's key, or use the connection of the user whose key it is."
+        )
+
+
+def _rules_of(client: CustodyClient) -> RulesContainer | None:
+    """Return the rules that the service shows; None if it shows none that can be read, at once and in a few seconds."""
+    try:
+        text = client.get_rules(only_try=_EXPLAIN_TIMEOUT).get("rulesContainer")
+        if isinstance(text, str) and len(text) <= (MAX_CONTAINER_BYTES + 2) // 3 * 4:
+            return read_container(decode_base64(text))
+    except Exception:  # noqa: S110 - whatever it is, the refusal counts
+        pass
+    return None

@@ -118,6 +118,8 @@ class WhitelistEnvelope:
     One whitelisting request, as the service shows it.
 
     Only :meth:`payload` is covered by the hash that approvers sign; everything else is the service's word.
+
+    :param wire: the envelope as it was sent, by the names on the wire; in a listing, with the rules that it names.
     """
 
     __slots__ = ("wire",)
@@ -221,7 +223,9 @@ class WhitelistEnvelope:
             raise self._unusable(f"its payload {error}") from None
 
     def _unusable(self, why: str) -> CustodyResponseError:
-        return CustodyResponseError(f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {why}")
+        return CustodyResponseError(
+            f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {why}", code="request-unreadable"
+        )
 
     def __repr__(self) -> str:
         return f"WhitelistEnvelope({self.id!r}, status={self.status!r})"

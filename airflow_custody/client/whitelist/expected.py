@@ -27,17 +27,22 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
     if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
         raise CustodyRequestError(
             "'expected' must be what the create task pushed as 'request', or a list of these, not "
-            f"{describe(expected)}; {consequence}"
+            f"{describe(expected)}; {consequence}",
+            code="expected-wrong",
         )
     descriptions = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
     if isinstance(expected, str) or not any(descriptions):
         raise CustodyRequestError(
-            f"'expected' does not say what the requests must ask for (did a template render to nothing?); {consequence}"
+            "'expected' does not say what the requests must ask for (did a template render to nothing?); "
+            f"{consequence}",
+            code="expected-wrong",
         )
     found: dict[str, WhitelistRequest] = {}
     for description in descriptions:
         if not isinstance(description, Mapping) or not all(isinstance(name, str) for name in description):
-            raise CustodyRequestError(f"'expected' must hold what the create task pushed as 'request'; {consequence}")
+            raise CustodyRequestError(
+                f"'expected' must hold what the create task pushed as 'request'; {consequence}", code="expected-wrong"
+            )
         fields = dict(description)
         for name, value in fields.items():
             refuse_missing(f"expected[{name!r}]", value, advice=". Leave the key out if it is not meant")
@@ -49,13 +54,16 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
             raise CustodyRequestError(
                 f"an entry of 'expected' does not say which request it is for; {consequence}",
                 advice="With several requests, each entry of the list needs the key 'id'.",
+                code="expected-wrong",
             )
         if number in found:
-            raise CustodyRequestError(f"'expected' names an id twice; {consequence}")
+            raise CustodyRequestError(f"'expected' names an id twice; {consequence}", code="expected-wrong")
         try:
             found[number] = WhitelistRequest(**fields)
         except CustodyRequestError as error:
-            raise CustodyRequestError(f"'expected' of {number}: {error.message}; {consequence}") from None
+            raise CustodyRequestError(
+                f"'expected' of {number}: {error.message}; {consequence}", code="expected-wrong"
+            ) from None
     return found
 
 
@@ -75,7 +83,7 @@ def compare_listed(request: WhitelistRequest, listed: ListedRequest, accepted: C
     """
     envelope = listed.envelope
     if envelope is None:
-        raise CustodyRequestError("a request that is not listed cannot be compared")
+        raise CustodyRequestError("a request that is not listed cannot be compared", code="request-gone")
     payload = envelope.payload() if listed.verified is None else listed.verified.fields
     comparison = compare(request, payload, network=envelope.network)
     faults, accepting = comparison.refusal(accepted)
@@ -83,10 +91,12 @@ def compare_listed(request: WhitelistRequest, listed: ListedRequest, accepted: C
         raise CustodyRequestError(
             f"whitelisting request {envelope.id} is not what was asked for: {faults}",
             advice=accepting and f"If it may be so {accepting}",
+            code="request-differs",
         )
     if contradictions := envelope_faults(envelope, payload, request, accepted=accepted):
         raise CustodyRequestError(
-            f"whitelisting request {envelope.id} contradicts itself or what was asked for: {'; '.join(contradictions)}"
+            f"whitelisting request {envelope.id} contradicts itself or what was asked for: {'; '.join(contradictions)}",
+            code="request-contradicts",
         )
     unsigned = list(comparison.outside)
     if request.visibility_group_id is not None:

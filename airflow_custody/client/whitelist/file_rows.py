@@ -18,7 +18,7 @@ from airflow_custody.client.whitelist.models import TEMPLATE_HINT, FieldFault, W
 from airflow_custody.client.whitelist.spelling import Destinations
 
 #: Maximum number of faults that the text of an error shows.
-MAX_SHOWN = 100
+MAX_SHOWN = 20
 #: Maximum number of faults; the rest of a file that has more is not read.
 MAX_FAULTS = 1_000_000
 #: How much of a value a fault shows.
@@ -71,12 +71,12 @@ class WhitelistFile:
     @property
     def unchecked_text(self) -> str:
         """What to tell people of the addresses that could not be checked; empty if there are none."""
-        from airflow_custody.client.whitelist.addresses import is_installed
+        from airflow_custody.client.whitelist.addresses import MISSING_LIBRARY, is_installed
 
         if not self.unchecked:
             return ""
         if not is_installed():
-            return "addresses were not checked: the extra 'addresses' is not installed"
+            return f"addresses were not checked: {MISSING_LIBRARY}"
         chains = [sanitize(each, 40) for each in self.unchecked_chains[:MAX_CHAINS]]
         chains += ["..."] if len(self.unchecked_chains) > MAX_CHAINS else []
         return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({', '.join(chains)})"
@@ -301,8 +301,9 @@ def file_error(name: str, faults: Iterable[str]) -> WhitelistFileError:
     :param faults: all that is wrong, in the file's order.
     """
     faults = tuple(faults)
-    lines = [f"{sanitize(name, 200) or 'the whitelist file'}: {count(len(faults), 'fault')}; nothing was sent"]
-    lines += faults[:MAX_SHOWN]
+    start = f"{sanitize(name, 200) or 'the whitelist file'}: {count(len(faults), 'fault')}; nothing was sent"
+    # The first line is a whole message: some who show a text show no more of it.
+    lines = [f"{start}: {faults[0]}", *faults[1:MAX_SHOWN]]
     if len(faults) > MAX_SHOWN:
         lines.append(f"... and {len(faults) - MAX_SHOWN} more")
-    return WhitelistFileError("\n".join(lines), faults=faults)
+    return WhitelistFileError("\n".join(lines), faults=faults, code="file-wrong")

@@ -200,10 +200,12 @@ class GroupProgress:
             words.append(f"{len(others)} of {count(len(self.ids), 'whitelisting request')} will not take effect: ")
             words[-1] += self._name_ended(others)
         if not unverified:
-            return CustodyConflictError("; ".join(words))
+            return CustodyConflictError("; ".join(words), code=self._progress[others[0]].failure_code)
         refusal = self._progress[unverified[0]].unverified
         advice = what_to_do(unverified, refusal.advice if refusal is not None else None)
-        return CustodyVerificationError("; ".join(words), advice=advice)
+        return CustodyVerificationError(
+            "; ".join(words), advice=advice, code=self._progress[unverified[0]].failure_code
+        )
 
     def _name_ended(self, ids: Sequence[str]) -> str:
         words = [self._progress[each].summary(each) for each in ids[:MAX_NAMED_IDS]]

@@ -35,7 +35,9 @@ def read_payload(envelope: WhitelistEnvelope) -> Mapping[str, Any]:
     payload = envelope.payload()
     address = payload.get("address")
     if not isinstance(address, str) or not address.strip():
-        raise CustodyResponseError(f"whitelisting request {sanitize(envelope.id, 40)} has no address in its payload")
+        raise CustodyResponseError(
+            f"whitelisting request {sanitize(envelope.id, 40)} has no address in its payload", code="request-unreadable"
+        )
     return payload
 
 

@@ -20,7 +20,7 @@ from airflow_custody.client.whitelist.progress import (
     has_status,
     status_word,
 )
-from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_creation
+from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_creation, is_deletion
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -221,7 +221,8 @@ def fetch_for_approval(client: CustodyClient) -> Listing:
     found = client.find_whitelist_requests_for_approval(include_already_signed=True)
     for_approval = {row.id: row for row in found}
     settled = _settled(client, list(for_approval))
-    creations = still_pending(client, for_approval, _decided(settled.values(), EFFECTIVE_STATUSES, REJECTED_STATUSES))
+    decided = _decided(settled.values(), for_approval, EFFECTIVE_STATUSES, REJECTED_STATUSES)
+    creations = still_pending(client, for_approval, decided)
     return _with_verifier(_listing(list(creations.values()), creations, settled, for_approval, creations), client)
 
 
@@ -261,11 +262,12 @@ def _fetch(
     envelopes, for_approval = _find_all(client)
     if not by_status:
         settled = {each.id: each for each in client.find_whitelist_requests(include_pending=False)}
-        decided = _decided(settled.values(), effective_statuses, rejected_statuses)
+        decided = _decided(settled.values(), for_approval, effective_statuses, rejected_statuses)
         creations = still_pending(client, for_approval, decided)
         pending = set(creations) | {each.id for each in envelopes} - set(settled)
         return _listing(envelopes, pending, settled, for_approval, creations)
-    decided = _decided([each for each in envelopes if each.id in for_approval], effective_statuses, rejected_statuses)
+    listed = [each for each in envelopes if each.id in for_approval]
+    decided = _decided(listed, for_approval, effective_statuses, rejected_statuses)
     creations = still_pending(client, for_approval, _settled(client, decided))
     pending = set(creations)
     rejected = [each.id for each in envelopes if has_status(each, rejected_statuses)]
@@ -274,15 +276,23 @@ def _fetch(
     # With the status that each has now: it may have taken effect since the listing.
     now = _settled(client, [each.id for each in others if not has_status(each, effective_statuses)])
     pending |= _pending_among(client, effective, now, pending.union(rejected))
-    listed = [now.get(each.id, each) for each in envelopes]
-    return _listing(listed, pending, now, for_approval, creations)
+    shown = [now.get(each.id, each) for each in envelopes]
+    return _listing(shown, pending, now, for_approval, creations)
 
 
 def _decided(
-    envelopes: Iterable[WhitelistEnvelope], effective_statuses: Collection[str], rejected_statuses: Collection[str]
+    envelopes: Iterable[WhitelistEnvelope],
+    for_approval: Mapping[str, WhitelistEnvelope],
+    effective_statuses: Collection[str],
+    rejected_statuses: Collection[str],
 ) -> list[str]:
-    """Return the ids of those whose status says that they are in effect, or rejected."""
-    return [each.id for each in envelopes if has_status(each, (*effective_statuses, *rejected_statuses))]
+    """
+    Return the ids of those whose status says that they are in effect, or rejected; and of those, whatever their status,
+    whose deletion is listed for approval.
+    """
+    words = (*effective_statuses, *rejected_statuses)
+    deleted = {each for each, row in for_approval.items() if is_deletion(row.action or "")}
+    return [each.id for each in envelopes if each.id in deleted or has_status(each, words)]
 
 
 def _listing(
@@ -357,5 +367,6 @@ def to_request(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) -> White
     except CustodyError as error:
         raise CustodyResponseError(
             f"whitelisting request {sanitize(envelope.id, 40)} cannot be written in a file: "
-            f"{error.message.removeprefix('nothing was sent: ')}"
+            f"{error.message.removeprefix('nothing was sent: ')}",
+            code="request-unreadable",
         ) from None

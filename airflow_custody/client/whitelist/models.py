@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -22,9 +23,11 @@ from pydantic.alias_generators import to_camel
 from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe, identifier_fault, text_fault
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
-from airflow_custody.client.text import count, find_unprintable, read_number, sanitize
+from airflow_custody.client.text import count, has_unprintable, read_number, sanitize, without_emoji_style
 
 T = TypeVar("T")
+
+_MAX_NAMED = 10
 
 
 # --- ids ---------------------------------------------------------------------------------------------------
@@ -43,7 +46,9 @@ def check_request_id(value: object, name: str = "the id of a whitelisting reques
         return int.__repr__(value)
     if isinstance(value, str) and read_number(value, MAX_ID) is not None:
         return str.__str__(value)
-    raise CustodyRequestError(f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent")
+    raise CustodyRequestError(
+        f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent", code="id-wrong"
+    )
 
 
 def check_request_ids(
@@ -68,17 +73,22 @@ def check_request_ids(
     if isinstance(values, (str, int)):
         given = [check_request_id(values, name)]
     elif isinstance(values, (bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
-        raise CustodyRequestError(f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent")
+        raise CustodyRequestError(
+            f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent", code="id-wrong"
+        )
     else:
         given = [check_request_id(each, f"{name}[{index}]") for index, each in enumerate(fetch_items(values))]
     ids = sorted(dict.fromkeys(given) if merge else given, key=int)
     if not ids and not may_be_empty:
-        raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing was sent")
-    if not merge and len({int(each) for each in ids}) != len(ids):
-        raise CustodyRequestError("an id is repeated; nothing was sent")
+        raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing was sent", code="ids-empty")
+    times = Counter(int(each) for each in ids)
+    if not merge and (repeated := [str(each) for each, number in times.items() if number > 1]):
+        named = ", ".join(repeated[:_MAX_NAMED]) + (", ..." if len(repeated) > _MAX_NAMED else "")
+        raise CustodyRequestError(f"{name}: the id {named} is repeated; nothing was sent", code="id-wrong")
     if limit is not None and len(ids) > limit:
         raise CustodyRequestError(
-            f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent"
+            f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent",
+            code="parameter-wrong",
         )
     return ids
 
@@ -122,8 +132,20 @@ TEMPLATE_HINT = " (did a template find no value?)"
 def _free_text(value: str) -> str:
     if not value.strip():
         raise ValueError(f"is empty{TEMPLATE_HINT}")
-    if find_unprintable(value):
+    if has_unprintable(value):
         raise ValueError("contains a control or invisible character")
+    return value
+
+
+def _label(value: str) -> str:
+    # As keyboards write one. In an address or a memo it is no emoji's.
+    plain = without_emoji_style(value)
+    if has_unprintable(plain) and ("\u200d" in plain or "\u20e3" in plain):
+        raise ValueError(
+            "contains a control or invisible character, as emoji that are joined of several and keycaps do: "
+            "use one that is not"
+        )
+    _free_text(plain)
     return value
 
 
@@ -153,6 +175,7 @@ _TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"\S"})
 _SYMBOL_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
 _WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
 
+_Label = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_label), _TEXT_SCHEMA]
 _FreeText = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_free_text), _TEXT_SCHEMA]
 _Symbol = Annotated[str, Strict(), BeforeValidator(_text), AfterValidator(_symbol), _SYMBOL_SCHEMA]
 _Identifier = Annotated[
@@ -210,7 +233,7 @@ class WhitelistRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
-    label: _FreeText
+    label: _Label
     address: _Symbol
     blockchain: _Symbol | None = None
     currency: _Symbol | None = None
@@ -243,6 +266,7 @@ class WhitelistRequest(BaseModel):
             raise CustodyRequestError(
                 f"nothing was sent: {'; '.join(map(str, faults))}{hint}",
                 operation="create whitelisting request",
+                code="request-wrong",
             )
         return request
 

@@ -37,8 +37,8 @@ CREATE_WHITELIST_REQUEST = Operation(
     roles=("WhitelistedAddressCreator", "TPUser"),
     confirmed_by="result",
     hints={
-        400: "The currency must be active in the hardware security module and the address must follow the "
-        "rules of its chain."
+        400: "If it is about the currency: 'blockchain' is the chain's symbol at the service, such as ETH, and must be "
+        "active in its hardware security module. The address must follow the rules of its chain."
     },
 )
 FIND_WHITELIST_REQUESTS = Operation(
@@ -58,8 +58,8 @@ APPROVE_WHITELIST_REQUESTS = Operation(
     "approve whitelisting requests",
     "POST",
     "/whitelists/addresses/approve",
+    names_objects=True,
     roles=("WhitelistedAddressApprover",),
-    hints={400: "If it is about the signature: is the signer's key the one that the service has for this user?"},
     documented=False,
     confirmed_by="result",
 )
@@ -68,6 +68,7 @@ REJECT_WHITELIST_REQUESTS = Operation(
     "reject whitelisting requests",
     "POST",
     "/whitelists/addresses/reject",
+    names_objects=True,
     roles=("WhitelistedAddressApprover",),
     repeatable=True,
     documented=False,
@@ -77,6 +78,7 @@ DELETE_WHITELIST_REQUEST = Operation(
     "delete whitelisting request",
     "POST",
     "/whitelists/addresses/delete",
+    names_objects=True,
     roles=("WhitelistedAddressCreator",),
     repeatable=True,
     documented=False,
@@ -340,7 +342,11 @@ class WhitelistOperations(ServiceOperations):
             if state is None:
                 raise
             raise DELETE_WHITELIST_REQUEST.failed(
-                CustodyResponseError, f"{error.message}; but {state}", status=error.status, advice=error.advice
+                CustodyResponseError,
+                f"{error.message}; but {state}",
+                code="write-unconfirmed",
+                status=error.status,
+                advice=error.advice,
             ) from None
 
     def _status_if_exists(self, request_id: str) -> str | None:

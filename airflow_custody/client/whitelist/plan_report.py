@@ -148,7 +148,8 @@ def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
     """
     Return a plan as Markdown, for an approval form or a pull request.
 
-    Addresses and memos are shown whole. A value that is cut says so.
+    The rows come first, so that who approves need not scroll; then how many there are of each state. Addresses and
+    memos are shown whole. A value that is cut says so.
 
     :param plan: the plan.
     :param limit: maximum number of rows: deletions first, then what does not verify, creations, other changes, and what
@@ -165,12 +166,10 @@ def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
         "",
         f"Plan hash: {_code(plan.plan_hash, _MAX_VALUE)}",
         "",
-        "| State | Rows | Meaning |",
-        "|---|---:|---|",
-        *(f"| {state} | {plan.counts[state]:,} | {_MEANINGS[state]} |" for state in STATES),
-        "",
     ]
-    size = sum(len(line.encode()) + 1 for line in head)
+    states = [f"| {state} | {plan.counts[state]:,} | {_MEANINGS[state]} |" for state in STATES if plan.counts[state]]
+    tail = ["| State | Rows | Meaning |", "|---|---:|---|", *states, ""] if states else []
+    size = sum(len(line.encode()) + 1 for line in [*head, *tail])
     lines: list[str] = []
     for row in rows[: max(0, limit)]:
         line = "| " + " | ".join(_cells(row)) + " |"
@@ -182,7 +181,7 @@ def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
         head += ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS), *lines, ""]
     if left := len(rows) - len(lines):
         head += [f"{'And ' if lines else ''}{left:,} more: see `custody whitelist plan`.", ""]
-    return "\n".join(head)
+    return "\n".join([*head, *tail])
 
 
 def _sentence(plan: WhitelistPlan) -> str:

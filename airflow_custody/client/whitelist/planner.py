@@ -125,7 +125,8 @@ def _dry_run(names: Collection[str], rows: Iterable[DeclaredRow], matcher: _Matc
         there = ", ".join(sorted(sanitize(each, 40) for each in known.values())[:_MAX_NAMED]) or "none"
         raise CustodyRequestError(
             f"dry_run_chains names {', '.join(repr(sanitize(each, 40)) for each in unknown)}, and neither the file nor "
-            f"the service has such a chain; there are: {there}"
+            f"the service has such a chain; there are: {there}",
+            code="parameter-wrong",
         )
     return {chain_key(each) for each in as_list(names)}
 
@@ -139,7 +140,7 @@ def _check_destinations(rows: Iterable[DeclaredRow]) -> None:
             faults.append(f"{other} and {row.where} are for the same destination")
     if faults:
         more = [f"and {len(faults) - _MAX_NAMED} more"] if len(faults) > _MAX_NAMED else []
-        raise CustodyRequestError("; ".join([*faults[:_MAX_NAMED], *more]))
+        raise CustodyRequestError("; ".join([*faults[:_MAX_NAMED], *more]), code="same-destination")
 
 
 class _Matcher:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -123,8 +124,16 @@ class Progress:
         """Return the error of a wait that has failed."""
         if self.unverified is not None:
             advice = what_to_do([request_id], self.unverified.advice)
-            return CustodyVerificationError(self.summary(request_id), advice=advice)
-        return CustodyConflictError(self.summary(request_id))
+            return CustodyVerificationError(self.summary(request_id), advice=advice, code=self.unverified.code)
+        again = "If the address is still wanted, create another request." if self.state == "rejected" else None
+        return CustodyConflictError(self.summary(request_id), advice=again, code=self.failure_code)
+
+    @property
+    def failure_code(self) -> ErrorCode:
+        """The code of a wait that has failed."""
+        if self.unverified is not None:
+            return self.unverified.code
+        return "request-rejected" if self.state == "rejected" else "request-gone"
 
     def summary(self, request_id: str) -> str:
         """Return the progress in words."""
@@ -242,7 +251,7 @@ def _listed(
         return ListedRequest(envelope, settled, for_approval=for_approval)
     if not envelope.is_readable:
         # Nothing is known of it, and that is no success, whatever counts as one.
-        raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read")
+        raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read", code="request-unreadable")
     if verifier is None or not settled:
         return ListedRequest(envelope, settled, for_approval=for_approval)
     try:
@@ -371,7 +380,9 @@ def doubts_from_json(data: Mapping[str, Any]) -> dict[str, Progress]:
     for each, facts in data.items():
         error = CustodyError.from_json(facts["error"]) if "error" in facts else None
         if not isinstance(error, CustodyVerificationError):
-            error = CustodyVerificationError("when that was seen first, its signatures did not prove it")
+            error = CustodyVerificationError(
+                "when that was seen first, its signatures did not prove it", code="not-verified"
+            )
         found[each] = Progress("unverified", facts.get("status"), facts.get("signatures", 0), unverified=error)
     return found
 

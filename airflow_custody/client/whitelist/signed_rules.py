@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.public_keys import SIGNATURE_BYTES, decode_base64
 from airflow_custody.client.text import count
 from airflow_custody.client.timestamps import format_unix_time
@@ -50,11 +51,13 @@ class RefusalError(Exception):
 
     :param why: why.
     :param advice: what to do about it; None: nothing.
+    :param code: the code of the error that it becomes.
     """
 
-    def __init__(self, why: str, advice: str | None = None) -> None:
+    def __init__(self, why: str, advice: str | None = None, code: ErrorCode = "not-verified") -> None:
         super().__init__(why)
         self.advice = advice
+        self.code: ErrorCode = code
 
 
 class SignedRules:
@@ -81,7 +84,7 @@ class RulesVerifier:
         # By the hash of their bytes; by the text of their signatures, with their own; and those that failed, with why.
         self._containers: OrderedDict[bytes, RulesContainer] = OrderedDict()
         self._verified: OrderedDict[str, tuple[str, SignedRules]] = OrderedDict()
-        self._failed: OrderedDict[bytes, tuple[str, str | None]] = OrderedDict()
+        self._failed: OrderedDict[bytes, tuple[str, str | None, ErrorCode]] = OrderedDict()
         self._in_force: tuple[tuple[object, list[bytes]], SignedRules] | None = None
         self._lock = threading.Lock()
 
@@ -94,9 +97,9 @@ class RulesVerifier:
         """
         text, signatures = envelope.get("rulesContainer"), envelope.get("rulesSignatures")
         if not text and envelope.get("rulesContainerHash"):
-            raise RefusalError("the response does not have the rules that it names", _NOT_NAMED)
+            raise RefusalError("the response does not have the rules that it names", _NOT_NAMED, "rules-missing")
         if not isinstance(text, str) or not isinstance(signatures, str) or not text or not signatures:
-            raise RefusalError("its rules, or the signatures of its rules, are missing", _MISSING)
+            raise RefusalError("its rules, or the signatures of its rules, are missing", _MISSING, "rules-missing")
         # Found by the signatures, which are short, and then compared: hashing all of the rules takes longer.
         with self._lock:
             known, outcome = self._verified.get(signatures, ("", None))
@@ -112,7 +115,7 @@ class RulesVerifier:
                 data = _decode(text, "its rules", MAX_CONTAINER_BYTES)
                 outcome = self._check(data, _enclosed_signatures(signatures), _NOT_PINNED)
             except RefusalError as error:
-                refusal = str(error), error.advice
+                refusal = str(error), error.advice, error.code
             else:
                 self._remember(self._verified, signatures, (text, outcome))
                 return outcome
@@ -148,7 +151,9 @@ class RulesVerifier:
             outcome = self.listed(rules)
         except RefusalError as error:
             raise RefusalError(
-                f"it is shown without rules, and those in force cannot be used: {error}", error.advice or _NOT_PINNED
+                f"it is shown without rules, and those in force cannot be used: {error}",
+                error.advice or _NOT_PINNED,
+                "rules-missing",
             ) from None
         with self._lock:
             self._in_force = shown, outcome
@@ -170,7 +175,7 @@ class RulesVerifier:
             signed_by = f"{len(counted)} of the {count(minimum, 'pinned key')} that must have signed them"
             if minimum == 1:
                 signed_by = "no pinned key, and one must have signed them"
-            raise RefusalError(f"its rules are signed by {signed_by}", advice)
+            raise RefusalError(f"its rules are signed by {signed_by}", advice, "rules-not-signed")
         # Read only now: what nobody signed does not reach the decoder.
         with self._lock:
             container = self._containers.get(digest)
@@ -184,7 +189,9 @@ class RulesVerifier:
         if floor is not None and container.timestamp < floor:
             made = f"of {_date(container.timestamp)}" if container.timestamp else "without a date"
             raise RefusalError(
-                f"its rules are {made}, and none before {_date(floor)} count ('rules_not_before')", _TOO_OLD
+                f"its rules are {made}, and none before {_date(floor)} count ('rules_not_before')",
+                _TOO_OLD,
+                "rules-too-old",
             )
         signers = tuple(key.fingerprint for key in self.pins.public_keys if key in counted)
         return SignedRules(container, VerifiedRules(container.sha256, container.timestamp, signers))

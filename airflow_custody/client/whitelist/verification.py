@@ -119,9 +119,13 @@ class Verifier:
             forms = [*self._forms(text, received)]
             for number, entry in enumerate(entries, 1):
                 if isinstance(entry, str):
-                    raise RefusalError(f"its signature {number} of {len(entries)} cannot be used: {entry}")
+                    raise RefusalError(
+                        f"its signature {number} of {len(entries)} cannot be used: {entry}", code="signature-invalid"
+                    )
                 if why := self._why_invalid(entry, forms, signed.container):
-                    raise RefusalError(f"its signature {number} of {len(entries)} is not valid: {why}")
+                    raise RefusalError(
+                        f"its signature {number} of {len(entries)} is not valid: {why}", code="signature-invalid"
+                    )
             # Who has the key of another cannot be told from it: the names of users are not signed.
             users: dict[PublicKey | None, str] = {}
             for entry in entries:
@@ -169,8 +173,8 @@ class Verifier:
                 raise RefusalError("they are no JSON object")
             return self._rules.listed(rules).rules
         except RefusalError as error:
-            why, advice = str(error), error.advice
-        raise CustodyVerificationError(f"the service's rules are not verified: {why}", advice=advice)
+            why, advice, code = str(error), error.advice, error.code
+        raise CustodyVerificationError(f"the service's rules are not verified: {why}", advice=advice, code=code)
 
     # --- the rule ----------------------------------------------------------------------------------------------
 
@@ -179,21 +183,22 @@ class Verifier:
         chain, network = envelope.get("blockchain"), envelope.get("network")
         if chain != text.fields["currency"]:
             raise RefusalError(
-                f"its text is for the chain {_quote(text.fields['currency'])}, and the service shows {_quote(chain)}"
+                f"its text is for the chain {_quote(text.fields['currency'])}, and the service shows {_quote(chain)}",
+                code="request-contradicts",
             )
         if network is not None and not isinstance(network, str):
             raise RefusalError("its network is not a text")
         try:
             return networks_of(text, network, self.pins.networks)
         except RuleChoiceError as error:
-            raise RefusalError(str(error), error.advice) from None
+            raise RefusalError(str(error), error.advice, "rule-missing") from None
 
     def _choose(self, envelope: Mapping[str, Any], text: SignedText, container: RulesContainer) -> tuple[Rule, ...]:
         networks = self._check_chain(envelope, text)
         try:
             return choose_rules(container, text.fields["currency"], networks)
         except RuleChoiceError as error:
-            raise RefusalError(str(error), error.advice) from None
+            raise RefusalError(str(error), error.advice, "rule-missing") from None
 
     # --- signatures --------------------------------------------------------------------------------------------
 
@@ -230,12 +235,12 @@ class Verifier:
             hashes = {form.hash for form in legacy_forms(text, received)}
             if any(hash_ in entry.hashes for hash_ in hashes for entry in entries):
                 advice = "A signature names the hash of a legacy form of it: see 'allow_legacy_signatures'."
-            return RefusalError("no signature covers its text", advice)
+            return RefusalError("no signature covers its text", advice, "too-few-signatures")
         missing = next(filter(None, (count.describe(paths_of(rule, received)[0]) for rule in rules)))
         advice = None
         if len(rules) > 1 and self.pins.networks is None:
             advice = "Nothing that is signed names its network, so each that it may be on counts: pin 'networks'."
-        return RefusalError(f"it has too few valid signatures: {missing}", advice)
+        return RefusalError(f"it has too few valid signatures: {missing}", advice, "too-few-signatures")
 
 
 def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> VerifiedAddress:
@@ -263,7 +268,7 @@ class _RefusalsOf:
             id_ = self._envelope.get("id") if isinstance(self._envelope, Mapping) else None
             name = sanitize(id_, 40) if isinstance(id_, str) else "without an id"
             raise CustodyVerificationError(
-                f"whitelisting request {name} is not verified: {error}", advice=error.advice
+                f"whitelisting request {name} is not verified: {error}", advice=error.advice, code=error.code
             ) from None
 
 
@@ -274,18 +279,18 @@ def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
     found = metadata if isinstance(metadata, Mapping) else {}
     text, hash_ = found.get("payloadAsString"), found.get("hash")
     if not isinstance(text, str) or not isinstance(hash_, str) or not text or not hash_:
-        raise RefusalError("its payload or its hash is missing")
+        raise RefusalError("its payload or its hash is missing", code="request-unreadable")
     try:
         return text, read_signed_text(text, hash_)
     except SignedTextError as error:
-        raise RefusalError(f"its payload {error}") from None
+        raise RefusalError(f"its payload {error}", code="request-unreadable") from None
 
 
 def _read_entries(envelope: Mapping[str, Any]) -> list[Entry | str]:
     try:
         return read_entries(envelope)
     except EntriesError as error:
-        raise RefusalError(str(error)) from None
+        raise RefusalError(str(error), code="signature-invalid") from None
 
 
 def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tuple[AppliedRule, ...]:

@@ -98,4 +98,4 @@ def _names(given: Any) -> tuple[str, ...]:
 
 
 def _wrong(setting: str, why: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)
+    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting, code="pins-wrong")

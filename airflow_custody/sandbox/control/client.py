@@ -39,11 +39,17 @@ class SandboxControl(WhitelistControl, WebhookControl):
         A field that an entry leaves out is missing in the response; :func:`health_entry` returns complete entries.
         Only ``{now}``, ``{now-5s}``, ``{now+60s}`` and the like are replaced, at each read, by the date they stand
         for.
+
+        :param entries: the entries, in their order.
         """
         self._call("PUT", "/health", {"entries": entries})
 
     def set_health_response(self, response: Any) -> None:
-        """Set the whole response to the health listing, to any JSON value; None goes back to the entries."""
+        """
+        Set the whole response to the health listing, to any JSON value.
+
+        :param response: the response; None goes back to the entries.
+        """
         self._call("PUT", "/health/response", {"response": response})
 
     def update_health(
@@ -52,18 +58,28 @@ class SandboxControl(WhitelistControl, WebhookControl):
         """
         Change fields of all matching health entries, and return how many match.
 
-        :param component: name or id of the component.
+        :param group: only entries of this group. None (default): of all.
+        :param component: name or id of the component. None (default): all.
+        :param check: only entries with this name. None (default): all.
         :param fields: the fields, by their names on the wire; those that are None are removed.
         """
         body = {"group": group, "component": component, "check": check, "fields": fields}
         return int(self._call("PATCH", "/health", body))
 
     def set_currencies(self, currencies: list[str]) -> None:
-        """Set the active currencies."""
+        """
+        Set the active currencies.
+
+        :param currencies: their symbols. An address on a chain whose currency is not active is refused.
+        """
         self._call("PUT", "/currencies", {"currencies": currencies})
 
     def set_version(self, version: str) -> None:
-        """Imitate this version of the service; before 3.14 it has no health operations."""
+        """
+        Imitate a version of the service; before 3.14 it has no health operations.
+
+        :param version: the version, such as ``3.20.1``.
+        """
         self._call("PUT", "/version", {"version": version})
 
     def add_token(
@@ -77,6 +93,9 @@ class SandboxControl(WhitelistControl, WebhookControl):
         """
         Add a token with these roles, and return it.
 
+        :param roles: the roles of its user, such as ``TPUser``.
+        :param tenant_id: id of the user's tenant. Default ``1``.
+        :param user_id: id of the user. Default ``2``.
         :param expires_in: seconds; negative for a token that has already expired. Default: it does not expire, but a
             JWT expires after half an hour.
         :param jwt: whether to make it a JWT, with the claims ``exp`` and ``roles``.
@@ -91,7 +110,11 @@ class SandboxControl(WhitelistControl, WebhookControl):
         return str(self._call("POST", "/tokens", body))
 
     def set_token_lifetime(self, seconds: float) -> None:
-        """Set the lifetime of the JWTs that are issued from now on; it is half an hour at first."""
+        """
+        Set the lifetime of the JWTs that are issued from now on; it is half an hour at first.
+
+        :param seconds: the lifetime.
+        """
         self._call("PUT", "/token-lifetime", {"seconds": seconds})
 
     def set_token_claims(self, *, clock_offset: float = 0, has_iat: bool = False) -> None:
@@ -119,7 +142,10 @@ class SandboxControl(WhitelistControl, WebhookControl):
         """
         Add a user, or replace the one with this id, and return the id.
 
+        :param name: the user's name, to sign in with.
+        :param roles: the user's roles, such as ``TPUser``.
         :param user_id: id of the user; ``1`` is the user of the main token. Default: a new id.
+        :param tenant_id: id of the user's tenant. Default ``1``.
         :param password: password of the user, who cannot sign in without one.
         :param totp: whether signing in takes a one-time code.
         :param groups: the groups of approvers that the user belongs to.
@@ -143,7 +169,8 @@ class SandboxControl(WhitelistControl, WebhookControl):
         """
         Have two users, one after the other, sign the whitelisting requests that are created from now on.
 
-        Each is in a group, ``first`` or ``second``, and has a key, which the sandbox makes and keeps.
+        Each is in a group, ``first`` or ``second``, and has a key, which the sandbox makes and keeps. The user of the
+        main token, who is in every group otherwise, is then in none.
 
         :param names: their names. Where they have been added already, nothing changes; others cannot be.
         :return: each with `name`, `user_id`, `external_id`, `group`, `token` and `private_key`, in PEM.
@@ -152,16 +179,28 @@ class SandboxControl(WhitelistControl, WebhookControl):
         return result
 
     def revoke_tokens(self, user_id: str) -> None:
-        """Revoke all tokens of a user, except the main token."""
+        """
+        Revoke all tokens of a user, except the main token.
+
+        :param user_id: id of the user.
+        """
         self._call("DELETE", f"/users/{user_id}/tokens")
 
     def add_api_key(self, user_id: str) -> dict[str, str]:
-        """Add an API key for a user, and return its `id` and its `secret` in hex."""
+        """
+        Add an API key for a user, and return its `id` and its `secret` in hex.
+
+        :param user_id: id of the user.
+        """
         result: dict[str, str] = self._call("POST", f"/users/{user_id}/api-keys")
         return result
 
     def set_clock_offset(self, seconds: float) -> None:
-        """Set how many seconds ahead the clock is that API keys are checked against; negative is behind."""
+        """
+        Set how far ahead the clock is that API keys are checked against.
+
+        :param seconds: how many seconds; negative is behind.
+        """
         self._call("PUT", "/clock-offset", {"seconds": seconds})
 
     def set_listing(
@@ -235,6 +274,9 @@ class SandboxControl(WhitelistControl, WebhookControl):
         - ``large``: a body of ``size`` bytes; with ``chunked=True`` its size is not announced
 
         ``headers``, names and values, can be added to status, html, redirect, rate_limit and empty.
+
+        :param kind: the fault.
+        :param options: the options above.
         """
         self._call("POST", "/faults", {"kind": kind, **options})
 

@@ -19,7 +19,16 @@ class WebhookControl(ControlCalls):
         tenant_id: str = "1",
         timeout_until: str = "",
     ) -> dict[str, Any]:
-        """Add a webhook, whatever its values, and return it as the service does."""
+        """
+        Add a webhook, whatever its values, and return it as the service does.
+
+        :param type: the type of event. Default ``requestStatus.updated``.
+        :param url: where it delivers. Default ``https://hooks.example.com/custody``.
+        :param status: its status, such as ``enabled`` (default) or ``disabled``.
+        :param id: its id. Default: a random UUID.
+        :param tenant_id: id of its tenant. Default ``1``.
+        :param timeout_until: until when it cools down after failed deliveries. Default: it does not.
+        """
         body = {
             "type": type,
             "url": url,
@@ -37,7 +46,12 @@ class WebhookControl(ControlCalls):
         return result
 
     def add_webhook_call(self, tenant_id: str = "1", **call: Any) -> None:
-        """Add a call to a webhook, with these fields by their names on the wire."""
+        """
+        Add a call to a webhook, with these fields by their names on the wire.
+
+        :param tenant_id: id of the tenant. Default ``1``.
+        :param call: the fields.
+        """
         self._call("POST", "/webhook-calls", {"tenant_id": tenant_id, "call": call})
 
     def change_webhook(
@@ -46,6 +60,7 @@ class WebhookControl(ControlCalls):
         """
         Change a webhook, whatever the values, and return it as the service does.
 
+        :param webhook_id: the webhook's id.
         :param status: its status. Default None: it stays.
         :param timeout_until: until when it cools down after failed deliveries; empty: it does not. Default None: that
             stays.
@@ -63,6 +78,7 @@ class WebhookControl(ControlCalls):
         :param number: how many.
         :param age: seconds since the first was created. Default 0.
         :param spacing: seconds between one and the next. Default 0.001.
+        :param tenant_id: id of the tenant. Default ``1``.
         :param fields: fields of all, by their names on the wire.
         """
         body = {"number": number, "age": age, "spacing": spacing, "tenant_id": tenant_id, "fields": fields}
@@ -82,11 +98,13 @@ class WebhookControl(ControlCalls):
         """
         Write a call to each webhook of a type, unless its state keeps it from that, and return the calls.
 
+        :param webhook_type: the type of the webhooks.
         :param payload: what it tells: JSON data, or text.
         :param event_id: the id of the event. Default: a random one.
         :param age: seconds since the calls were created: older than others that are listed already, they are late.
             Default 0.
         :param status: how their delivery stands.
+        :param tenant_id: id of the tenant. Default ``1``.
         """
         body = {
             "webhook_type": webhook_type,
@@ -113,6 +131,8 @@ class WebhookControl(ControlCalls):
         - ``writes_when_cooling_down``: whether one gets calls that cools down. Default True
         - ``max_age``: seconds after which a call is removed. Default None: never
         - ``max_number``: how many calls are kept. Default None: all
+
+        :param settings: the settings above.
         """
         self._call("PUT", "/webhook-call-behaviour", settings)
 
@@ -121,5 +141,7 @@ class WebhookControl(ControlCalls):
         Set whether each change of a whitelisting request's status is an event, which calls webhooks.
 
         This is the sandbox's own invention, for demos: the service publishes no such event.
+
+        :param enabled: whether it is.
         """
         self._call("PUT", "/whitelist-events", {"enabled": enabled})

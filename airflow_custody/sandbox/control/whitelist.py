@@ -37,6 +37,8 @@ class WhitelistControl(ControlCalls):
 
         :param requests: the fields of each, by their names on the wire.
         :param status: the status of all; ``pending`` for requests that are to be approved.
+        :param tenant_id: id of the tenant. Default ``1``.
+        :param user_id: id of the user who created them. Default ``1``.
         :param signed: whether to sign them, as :meth:`sign_whitelist_requests` does.
         """
         body = {
@@ -67,6 +69,9 @@ class WhitelistControl(ControlCalls):
 
         Nobody signs: a request that is in effect this way is one that the service lies about.
         With ``removed`` it cannot be found any more, as if it had been deleted.
+
+        :param request_id: the request's id.
+        :param status: the status.
         """
         self._call("PUT", f"/whitelist-requests/{request_id}", {"status": status})
 
@@ -86,6 +91,7 @@ class WhitelistControl(ControlCalls):
         """
         Have the service lie about a whitelisting request, wherever it shows it.
 
+        :param request_id: the request's id.
         :param name: one of :meth:`attacks`, in place of the one before; None: the service no longer lies.
         """
         self._call("PUT", f"/whitelist-requests/{request_id}/attack", {"name": name})
@@ -117,7 +123,12 @@ class WhitelistControl(ControlCalls):
         self._call("PUT", "/rules", {"rules": None if rules is None else list(rules)})
 
     def set_superadmins(self, number: int, minimum: int) -> None:
-        """Set how many super-administrators sign the rules, at first 2, and how many of them must: what is pinned."""
+        """
+        Set how many super-administrators sign the rules, at first 2, and how many of them must: what is pinned.
+
+        :param number: how many sign.
+        :param minimum: how many must.
+        """
         self._call("PUT", "/superadmins", {"number": number, "minimum": minimum})
 
     def pins(self) -> dict[str, Any]:
@@ -130,31 +141,63 @@ class WhitelistControl(ControlCalls):
         return result
 
     def change_whitelist_request(self, request_id: str, **fields: Any) -> None:
-        """Change fields of a whitelisting request, by their names on the wire; its payload and hash change too."""
+        """
+        Change fields of a whitelisting request, by their names on the wire; its payload and hash change too.
+
+        :param request_id: the request's id.
+        :param fields: the fields.
+        """
         self._call("PUT", f"/whitelist-requests/{request_id}", {"fields": fields})
 
     def set_whitelist_metadata(self, request_id: str, **metadata: Any) -> None:
-        """Replace ``hash`` or ``payloadAsString`` in what is returned of a whitelisting request; None removes it."""
+        """
+        Replace ``hash`` or ``payloadAsString`` in what is returned of a whitelisting request; None removes it.
+
+        :param request_id: the request's id.
+        :param metadata: what to replace.
+        """
         self._call("PUT", f"/whitelist-requests/{request_id}", {"metadata": metadata})
 
     def set_whitelist_envelope(self, request_id: str, **fields: Any) -> None:
-        """Replace fields in what is returned of a whitelisting request, by their names; None removes them."""
+        """
+        Replace fields in what is returned of a whitelisting request, by their names; None removes them.
+
+        :param request_id: the request's id.
+        :param fields: the fields.
+        """
         self._call("PUT", f"/whitelist-requests/{request_id}", {"envelope": fields})
 
     def set_network_is_hashed(self, is_hashed: bool) -> None:
-        """Set whether payloads have the network, as they do at first; otherwise only the envelopes have it."""
+        """
+        Set whether payloads have the network, as they do at first; otherwise only the envelopes have it.
+
+        :param is_hashed: whether they have it.
+        """
         self._call("PUT", "/whitelist-network", {"is_hashed": is_hashed})
 
     def set_status_words(self, **words: str) -> None:
-        """Set how the service writes status words, by the sandbox's own: ``pending="NEW"``, ``APPROVED="active"``."""
+        """
+        Set how the service writes status words, by the sandbox's own: ``pending="NEW"``, ``APPROVED="active"``.
+
+        :param words: the service's word for each.
+        """
         self._call("PUT", "/whitelist-status-words", {"words": words})
 
     def set_max_signatures(self, number: int | None) -> None:
-        """Sign only so many requests of an approval, the first ones; None, as at first: all."""
+        """
+        Sign only so many requests of an approval, the first ones; None, as at first: all.
+
+        :param number: how many.
+        """
         self._call("PUT", "/max-signatures", {"number": number})
 
     def set_whitelist_age(self, request_id: str, seconds: float) -> None:
-        """Date the creation of a whitelisting request so many seconds back."""
+        """
+        Date the creation of a whitelisting request so many seconds back.
+
+        :param request_id: the request's id.
+        :param seconds: how many.
+        """
         self._call("PUT", f"/whitelist-requests/{request_id}", {"age": seconds})
 
     def set_whitelist_behaviour(self, **settings: Any) -> None:
@@ -177,9 +220,15 @@ class WhitelistControl(ControlCalls):
           that is rejected, it goes back to what it was. Also for requests that exist
         - ``clock_offset``: seconds that the service's clock is ahead; negative is behind
         - ``created_at``: the date of creation, whenever that is
+
+        :param settings: the settings above.
         """
         self._call("PUT", "/whitelist-behaviour", settings)
 
     def set_whitelist_lag(self, seconds: float) -> None:
-        """Set how many seconds old whitelisting requests must be to be found."""
+        """
+        Set how many seconds old whitelisting requests must be to be found.
+
+        :param seconds: the age.
+        """
         self._call("PUT", "/whitelist-lag", {"seconds": seconds})

@@ -8,7 +8,7 @@ from airflow_custody.sandbox.errors import ServiceError, invalid
 from airflow_custody.sandbox.rules.keys import create_private_key, public_key_of
 from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
-from airflow_custody.sandbox.users.store import UserStore
+from airflow_custody.sandbox.users.store import MAIN_USER, UserStore
 from airflow_custody.sandbox.users.tokens import TokenStore
 
 #: The groups, in the order in which they must sign.
@@ -50,6 +50,9 @@ class ApproverStore:
             self._state.write(
                 "INSERT INTO approvers VALUES (?, ?, ?, ?, ?, ?)", name, user_id, external_id, group, token, key
             )
+        if self._users.get(MAIN_USER) is None:
+            # Whoever has no key is no approver.
+            self._users.add(name="main", roles=_ROLES, user_id=MAIN_USER)
         groups = [{"externalGroupID": group, "minimumSignatures": 1} for group in GROUPS]
         self._rules.set_approvers([{"sequential": groups}])
         return self.add(names)

@@ -1,4 +1,4 @@
-"""The README's program: an address that is verified without Airflow."""
+"""The documentation's program: an address that is verified without Airflow."""
 
 from __future__ import annotations
 

@@ -184,7 +184,8 @@ class TestClocks:
     def test_what_is_written_while_the_service_is_behind_is_found(self, ahead: list[float]) -> None:
         service = Service()
         service.service_clock = ahead[0]
-        service.add(*(service.now - number for number in range(5, 0, -1)))
+        # One that is dated before whatever the clock is set back to.
+        service.add(service.now - 5 * HOUR, *(service.now - number for number in range(5, 0, -1)))
         cursor = service.reader.read_position()
         for number, each in enumerate(ahead):
             service.clock = 60.0 * number + 30

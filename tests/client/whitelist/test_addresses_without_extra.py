@@ -55,6 +55,6 @@ def test_without_the_extra_a_file_says_that_nothing_was_checked(monkeypatch: pyt
     monkeypatch.setattr(addresses, "is_installed", lambda: False)
     file = read(ROWS + UNKNOWN)
     assert file.unchecked == len(file.rows) == 7
-    assert file.unchecked_text == "addresses were not checked: the extra 'addresses' is not installed"
+    assert file.unchecked_text == f"addresses were not checked: {addresses.MISSING_LIBRARY}"
     unchecked = read(ROWS + UNKNOWN, check_addresses=False)
     assert (unchecked.unchecked, unchecked.unchecked_text) == (0, "")

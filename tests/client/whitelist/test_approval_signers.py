@@ -35,13 +35,22 @@ class FailingSigner:
         raise self._failure
 
 
-@pytest.mark.parametrize("failure", [ValueError("no DER"), TypeError("None"), TimeoutError("KMS"), RuntimeError("HSM")])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ValueError("no DER"),
+        TypeError("None"),
+        ModuleNotFoundError("No module named 'boto3'"),
+        TimeoutError("KMS"),
+        RuntimeError("HSM"),
+    ],
+)
 def test_what_a_signer_raises_is_an_error_of_ours(approver: SignedInApprover, failure: Exception) -> None:
     approver.create()
     approver.signer = FailingSigner(failure)
     with pytest.raises(CustodyError, match=f"'a key' failed: {type(failure).__name__}") as caught:
         approver.approve()
-    assert caught.value.retryable is not isinstance(failure, (ValueError, TypeError))
+    assert caught.value.retryable is not isinstance(failure, (ValueError, TypeError, ImportError))
     assert approver.sent == 0
 
 
@@ -66,14 +75,16 @@ def test_what_cannot_be_a_signature_is_not_sent(approver: SignedInApprover, sign
 
 class CheckedSigner(FixedSigner):
     def check(self) -> None:
-        raise RuntimeError("HSM away")
+        raise RuntimeError("HSM away, PIN 8642-PIN")
 
 
 def test_what_a_check_raises_is_an_error_of_ours(approver: SignedInApprover) -> None:
     approver.create()
     approver.signer = CheckedSigner(b"")
-    with pytest.raises(CustodyError, match="'fixed' failed: RuntimeError: HSM away"):
+    with pytest.raises(CustodyError, match="'fixed' failed: RuntimeError; its approval") as caught:
         approver.approve()
+    # The signer's own text may hold its key or its PIN.
+    assert "8642-PIN" not in f"{caught.value} {caught.value.to_json()}"
 
 
 class NamelessSigner:
@@ -162,10 +173,10 @@ def test_a_signature_of_another_key_is_not_sent(approver: SignedInApprover, sand
         ("nonsense", "not a public key in PEM or DER"),
         (b"", "not a public key in PEM or DER"),
         ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "not a public key in PEM or DER"),
-        (7, "not a P-256"),
-        (ec.generate_private_key(ec.SECP384R1()).public_key(), "not a P-256"),
-        (ed25519.Ed25519PrivateKey.generate().public_key(), "not a P-256"),
-        (ec.generate_private_key(ec.SECP256R1()), "not a P-256"),
+        (7, "must be on P-256"),
+        (ec.generate_private_key(ec.SECP384R1()).public_key(), "must be on P-256"),
+        (ed25519.Ed25519PrivateKey.generate().public_key(), "must be on P-256"),
+        (ec.generate_private_key(ec.SECP256R1()), "must be on P-256"),
     ],
 )
 def test_an_unusable_public_key_is_refused_before_anything_is_read(
@@ -192,11 +203,11 @@ def pem_of_an_unknown_curve() -> str:
 @pytest.mark.parametrize(
     ("pem", "message"),
     [
-        (lambda: pem_of(ec.generate_private_key(ec.SECP384R1())), "not a P-256"),
-        (lambda: pem_of(ec.generate_private_key(ec.SECP256K1())), "not a P-256"),
-        (lambda: pem_of(ed25519.Ed25519PrivateKey.generate()), "not a P-256"),
+        (lambda: pem_of(ec.generate_private_key(ec.SECP384R1())), "must be on P-256"),
+        (lambda: pem_of(ec.generate_private_key(ec.SECP256K1())), "must be on P-256"),
+        (lambda: pem_of(ed25519.Ed25519PrivateKey.generate()), "must be on P-256"),
         (pem_of_an_unknown_curve, "of a known type"),
-        (lambda: pem_of(rsa.generate_private_key(65537, 2048)), "not a P-256"),
+        (lambda: pem_of(rsa.generate_private_key(65537, 2048)), "must be on P-256"),
         (lambda: "-----BEGIN PRIVATE KEY-----\nsecretsecret\n-----END PRIVATE KEY-----", "not a private key in PEM"),
         (lambda: pem_of(ec.generate_private_key(ec.SECP256R1()), "pw"), "password"),
         (lambda: Path("/no/such/key.pem").read_text(), "cannot be read"),

@@ -327,9 +327,9 @@ def test_the_text_of_an_error_is_bounded_and_its_faults_are_not() -> None:
     assert not error.retryable
     assert len(error.faults) == 600
     lines = str(error).splitlines()
-    assert lines[0] == "list.yaml: 600 faults; nothing was sent"
-    assert lines[1:101] == list(error.faults[:100])
-    assert lines[101:] == ["... and 500 more"]
+    assert lines[0] == f"list.yaml: 600 faults; nothing was sent: {error.faults[0]}"
+    assert lines[1:20] == list(error.faults[1:20])
+    assert lines[20:] == ["... and 580 more [custody/file-wrong]"]
     copy = pickle.loads(pickle.dumps(error))
     assert (str(copy), copy.faults) == (str(error), error.faults)
     assert isinstance(CustodyError.from_json(error.to_json()), WhitelistFileError)
@@ -370,7 +370,7 @@ def test_each_address_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         'line 3: memo: YAML reads 7 as a number: quote it: memo: "7"',
         "line 3: address: 'bad' is not a valid ETH address: wrong checksum on None",
     )
-    assert str(caught.value).startswith("the whitelist file: 2 faults; nothing was sent\nline 3")
+    assert str(caught.value).startswith("the whitelist file: 2 faults; nothing was sent: line 3")
 
 
 def test_many_rows_are_read() -> None:

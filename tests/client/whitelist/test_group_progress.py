@@ -87,7 +87,7 @@ def test_all_that_will_not_take_effect_are_named_up_to_ten() -> None:
     assert failure.startswith(
         "12 of 20 whitelisting requests will not take effect: whitelisting request 0 was rejected"
     )
-    assert failure.endswith("; and 2 more")
+    assert failure.endswith("; and 2 more [custody/request-rejected]")
     assert failure.count("was rejected") == 10
 
 
@@ -103,7 +103,7 @@ def test_each_has_its_own_time_of_being_missing() -> None:
     poll(group, None, None)
     assert str(group.failure()) == (
         "1 of 2 whitelisting requests will not take effect: whitelisting request 0 does not exist: it has not been "
-        "listed for 31 s"
+        "listed for 31 s [custody/request-gone]"
     )
     group.forget_lagging(["0", "7"])
     poll(group, None, None)

@@ -170,8 +170,8 @@ def test_any_value_is_a_list_of_ids_or_refused(value: Any) -> None:
 
 
 def test_what_is_repeated_is_refused_or_merged() -> None:
-    with pytest.raises(CustodyRequestError, match="an id is repeated"):
-        check_request_ids(["7", 7])
+    with pytest.raises(CustodyRequestError, match=r"^request_ids: the id 7, 9 is repeated; nothing was sent "):
+        check_request_ids(["9", "7", "12", 7, 9, 7], "request_ids")
     assert check_request_ids(["12", "7", 12, 7], merge=True) == ["7", "12"]
 
 
@@ -291,3 +291,19 @@ def test_a_payload_that_can_be_read_in_two_ways_is_refused(text: str) -> None:
     hash_ = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     with pytest.raises(CustodyResponseError, match="cannot be verified"):
         WhitelistEnvelope({"id": "1", "metadata": {"payloadAsString": text, "hash": hash_}}).payload()
+
+
+def test_only_a_label_may_have_an_emoji_that_says_so() -> None:
+    fields: dict[str, Any] = {"label": "I ❤️ it", "address": "0x" + "a" * 40, "blockchain": "ETH"}
+    assert WhitelistRequest(**fields).label == "I ❤️ it"
+    assert WhitelistRequest(**fields | {"label": "Fast ⚡️ ⭐️"}).label == "Fast ⚡️ ⭐️"
+    for each in ("1\ufe0f\u20e3", "❤\ufe0f\u200d🔥"):
+        with pytest.raises(CustodyRequestError, match="emoji that are joined of several and keycaps do: use one that"):
+            WhitelistRequest(**fields | {"label": each})
+    hidden = "contains a control or invisible character"
+    for name in ("address", "blockchain", "memo", "network", "customer_id", "label"):
+        with pytest.raises(CustodyRequestError, match=f"{name} {hidden}"):
+            WhitelistRequest(**fields | {name: "12+\ufe0f34"})
+        if name != "label":
+            with pytest.raises(CustodyRequestError, match=f"{name} {hidden}"):
+                WhitelistRequest(**fields | {name: "❤\ufe0f"})

@@ -81,7 +81,7 @@ def test_an_unverified_request_fails_in_a_second_poll() -> None:
     assert isinstance(error, CustodyVerificationError)
     assert str(error) == (
         "whitelisting request 7 is not verified: the service says that it is in effect (status approved, "
-        f"0 signatures), but no signature. Pin 'networks'. {what_to_do(['7'])}"
+        f"0 signatures), but no signature. Pin 'networks'. {what_to_do(['7'])} [custody/not-verified]"
     )
     # Missing in between: that has a time of its own.
     assert lag.judge(Progress("missing", None, 0)).patience == 30

@@ -1,0 +1,97 @@
+"""What is at the other end, if it cannot be talked to: its protocol, and what is wrong with its certificate."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+from collections.abc import Iterable
+from contextlib import suppress
+from time import monotonic
+
+from airflow_custody.client.http.connections import is_tls_record
+
+# Codes of OpenSSL (X509_V_ERR_...).
+_NOT_YET_VALID = 9
+_EXPIRED = 10
+_OTHER_HOST = (62, 64)
+_HTTP = b"HTTP/"
+
+
+def speaks_tls(host: str, port: int, timeout: float) -> bool:
+    """Tell whether a server responds to the beginning of a TLS handshake with TLS; nothing else is sent."""
+    hello = ssl.MemoryBIO()
+    handshake = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(ssl.MemoryBIO(), hello, server_hostname=host)
+    with suppress(ssl.SSLWantReadError):
+        handshake.do_handshake()
+    try:
+        with socket.create_connection((host, port), timeout) as sock:
+            sock.sendall(hello.read())
+            return is_tls_record(_receive(sock, 2, timeout))
+    except OSError:
+        return False
+
+
+def speaks_http(host: str, port: int, timeout: float) -> bool:
+    """Tell whether a server responds to an HTTP request without credentials with HTTP, and without TLS."""
+    try:
+        with socket.create_connection((host, port), timeout) as sock:
+            sock.sendall(b"HEAD / HTTP/1.0\r\n\r\n")
+            return _receive(sock, len(_HTTP), timeout) == _HTTP
+    except OSError:
+        return False
+
+
+def _receive(sock: socket.socket, size: int, timeout: float) -> bytes:
+    """Return the first bytes that a peer sends, fewer if it ends; however it cuts them, they have this time in all."""
+    deadline, received = monotonic() + timeout, b""
+    while len(received) < size:
+        if (left := deadline - monotonic()) <= 0:
+            raise TimeoutError
+        sock.settimeout(left)
+        if not (piece := sock.recv(size - len(received))):
+            break
+        received += piece
+    return received
+
+
+def is_not_http(chain: Iterable[BaseException], first_bytes: bytes) -> bool:
+    """
+    Tell whether what came back is no HTTP response.
+
+    :param chain: the exceptions that reading it ended with.
+    :param first_bytes: how it began; empty: not known.
+    """
+    # A connection that was closed is one of them, for http.client; and a status line may be truncated, at any place.
+    lines = [
+        str(each.args[0])
+        for each in chain
+        if isinstance(each, http.client.BadStatusLine) and not isinstance(each, OSError)
+    ]
+    begin = _HTTP.decode()
+    if any(not line.startswith(begin) and not begin.startswith(line) for line in lines):
+        return True
+    return not _HTTP.startswith(first_bytes)
+
+
+def ended_by_alert(chain: Iterable[BaseException]) -> bool:
+    """Tell whether these exceptions say that the peer refused the TLS handshake."""
+    return any(isinstance(each, ssl.SSLError) and "ALERT" in str(each.reason) for each in chain)
+
+
+def certificate_advice(chain: Iterable[BaseException], base_url_text: str, verify_text: str) -> str:
+    """
+    Return what to do about a certificate that was not accepted.
+
+    :param chain: the exceptions.
+    :param base_url_text: what messages call the base URL.
+    :param verify_text: what messages call the setting with the CA bundle.
+    """
+    codes = {each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)}
+    if _EXPIRED in codes:
+        return "Have the certificate replaced, unless this machine's clock is wrong."
+    if _NOT_YET_VALID in codes:
+        return "Set this machine's clock; if it is right, the certificate was made for a later time."
+    if codes.intersection(_OTHER_HOST):
+        return f"The certificate is for another host: check {base_url_text}."
+    return f"If its CA is private, give its bundle in {verify_text}."

@@ -1,0 +1,252 @@
+"""A signer whose key is in an HSM, reached through PKCS#11."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_custody.client.error_codes import ErrorCode
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.text import sanitize
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+# The object identifier of P-256 in DER, as PKCS#11 names a curve.
+_P256 = bytes.fromhex("06082a8648ce3d030107")
+_POINT_BYTES = 65
+# What no retry changes, by the names of the library's exceptions.
+_REASONS = {
+    "PinIncorrect": "the HSM refused the PIN; some HSMs lock it after a few wrong ones",
+    "PinInvalid": "the HSM refused the PIN: it has characters that the HSM does not accept",
+    "PinLenRange": "the HSM refused the PIN: it is too short or too long",
+    "PinExpired": "the PIN has expired",
+    "PinLocked": "the HSM has locked the PIN after wrong ones",
+    "UserPinNotInitialized": "the token has no PIN yet",
+    "MultipleTokensReturned": "several tokens have this label; give each a label of its own",
+    "MechanismInvalid": "the HSM does not offer CKM_ECDSA",
+    "KeyTypeInconsistent": "the key cannot sign with CKM_ECDSA",
+}
+# Which process initialised each library. What a child process inherits of it cannot be used.
+_initialised_by: dict[str, int] = {}
+# Under which path each library was loaded first, by its path without links.
+_paths: dict[str, str] = {}
+
+
+class _Turns:
+    """Lets one thread at a time use an HSM: logins belong to the process, so two would log each other out."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        # The thread that held the lock when the process was forked is not in the child, and would never release it.
+        self.lock = threading.Lock()
+
+
+_turns = _Turns()
+
+
+@dataclass(frozen=True)
+class Pkcs11Key:
+    """
+    Where a key is.
+
+    :param module: the path of the HSM's PKCS#11 library on the worker, or a name that the system's loader finds.
+    :param token: the label of the token.
+    :param key: the label of the key pair.
+    :param pin: the user PIN of the token.
+    """
+
+    module: str
+    token: str
+    key: str
+    pin: str = field(repr=False)
+
+
+class Pkcs11Signer:
+    """
+    A signer with a P-256 key in an HSM, through PKCS#11. The key never leaves the HSM.
+
+    The library is loaded, and initialised, in the process that signs, and once more in a child of such a process. Each
+    use opens a session, logs in with the PIN, and closes it. Messages are hashed here and signed with ``CKM_ECDSA``,
+    the mechanism that HSMs with EC keys have in common. If the token also has the public key, under the same label,
+    signatures are verified before they are sent. Needs the extra ``pkcs11``.
+
+    A wrong PIN, key or library fails the task without retries: repeating a wrong PIN would lock the token. An HSM that
+    is away, or a token that is not there, is tried again by Airflow's retries.
+
+    :param module: the path of the HSM's PKCS#11 library on the worker.
+    :param token: the label of the token.
+    :param key: the label of the key pair.
+    :param pin: returns the token's user PIN; called when the key is needed, and its result is not kept.
+    """
+
+    def __init__(self, *, module: str, token: str, key: str, pin: Callable[[], str]) -> None:
+        self._key = (module, token, key)
+        self._pin = pin
+        self.name = f"pkcs11:token={sanitize(token, 64)};object={sanitize(key, 64)}"
+
+    def check(self) -> None:
+        """
+        Check that the key can be used; nothing is signed.
+
+        :raises CustodyConfigurationError: if it cannot, and trying again would not help.
+        :raises CustodyError: if the HSM is away.
+        """
+        with self._session() as (session, label):
+            self._private_key(session, label)
+
+    def public_key(self) -> EllipticCurvePublicKey | None:
+        """
+        Return the public key, with which signatures are verified; None if the token does not have it.
+
+        :raises CustodyConfigurationError: if it is not a P-256 key.
+        :raises CustodyError: if the HSM is away.
+        """
+        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+
+        with self._session() as (session, label):
+            from pkcs11 import Attribute, ObjectClass
+
+            key = self._find(session, ObjectClass.PUBLIC_KEY, label)
+            if key is None:
+                return None
+            self._check_curve(key)
+            point = bytes(key[Attribute.EC_POINT])
+        # Some libraries give the point as it is, most as an OCTET STRING in DER.
+        try:
+            return EllipticCurvePublicKey.from_encoded_point(SECP256R1(), point[-_POINT_BYTES:])
+        except ValueError:
+            raise self._unusable("the HSM does not show its public key as a point of P-256") from None
+
+    def sign(self, message: bytes) -> bytes:
+        """
+        Sign a message.
+
+        :param message: the bytes to hash with SHA-256 and sign.
+        :return: 64 bytes ``r || s``.
+        :raises CustodyConfigurationError: if the key cannot be used, and trying again would not help.
+        :raises CustodyError: if the HSM is away.
+        """
+        with self._session() as (session, label):
+            from pkcs11 import Mechanism
+
+            key = self._private_key(session, label)
+            return bytes(key.sign(hashlib.sha256(message).digest(), mechanism=Mechanism.ECDSA))
+
+    def _where(self) -> Pkcs11Key:
+        return Pkcs11Key(*self._key, self._pin())
+
+    def _private_key(self, session: Any, label: str) -> Any:
+        from pkcs11 import ObjectClass
+
+        key = self._find(session, ObjectClass.PRIVATE_KEY, label)
+        if key is None:
+            raise self._unusable("the token has no private EC key with this label that this PIN may use")
+        self._check_curve(key)
+        return key
+
+    def _find(self, session: Any, kind: Any, label: str) -> Any:
+        """Return the EC key of a kind; None if there is none."""
+        from pkcs11 import Attribute, KeyType
+
+        # All of them: a search of this library that is left before its end fails when it is collected.
+        found = list(
+            session.get_objects({Attribute.CLASS: kind, Attribute.KEY_TYPE: KeyType.EC, Attribute.LABEL: label})
+        )
+        if len(found) > 1:
+            raise self._unusable("the token has several keys with this label; give each a label of its own")
+        return found[0] if found else None
+
+    def _check_curve(self, key: Any) -> None:
+        from pkcs11 import Attribute
+        from pkcs11.exceptions import AttributeSensitive, AttributeTypeInvalid
+
+        try:
+            curve = bytes(key[Attribute.EC_PARAMS])
+        except (AttributeSensitive, AttributeTypeInvalid):
+            # Not every HSM shows it of a private key. What it signs is checked before it is sent.
+            return
+        if curve != _P256:
+            raise self._unusable("it is not a P-256 (secp256r1) key", "key-curve-wrong")
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Any, str]]:
+        """Open a session that is logged in, and give it with the key's label; say what is wrong if that fails."""
+        try:
+            import pkcs11
+        except ImportError:
+            why = "it needs: pip install 'airflow-provider-custody[pkcs11]'"
+            raise self._unusable(why, "package-missing") from None
+        where = self._where()
+        if not isinstance(where.pin, str) or not where.pin:
+            raise self._unusable("there is no PIN")
+        failure, is_loaded = None, False
+        with _turns.lock:
+            try:
+                library = _initialised(where.module)
+                is_loaded = True
+                with library.get_token(token_label=where.token).open(user_pin=where.pin) as session:
+                    yield session, where.key
+            except pkcs11.PKCS11Error as exception:
+                failure = exception
+        if failure is not None:
+            # Outside of "except": what the library says may come along only as sanitized text.
+            raise self._failed(failure, where, is_loaded=is_loaded)
+
+    def _failed(self, failure: Exception, where: Pkcs11Key, *, is_loaded: bool) -> CustodyError:
+        kind = type(failure).__name__
+        if kind in _REASONS:
+            return self._unusable(_REASONS[kind])
+        if kind == "PKCS11Error":
+            detail = sanitize(failure, 160)
+            if is_loaded:
+                # An HSM's own code. It may stand for a refused PIN, so it is not tried again.
+                return self._unusable(f"the HSM failed with an error that PKCS#11 does not name: {detail}")
+            module = sanitize(where.module, 200)
+            if "already initialized" in detail:
+                why = "this process has loaded it already, under another name: give the same path everywhere"
+                return self._unusable(f"the library {module!r} cannot be used: {why}")
+            return self._unusable(f"the library {module!r} cannot be loaded on this machine: {detail}")
+        detail = ": ".join(filter(None, (kind, sanitize(failure, 120))))
+        what = f"the HSM failed ({detail})"
+        if kind == "NoSuchToken":
+            what = f"the HSM is away, or has no token {sanitize(where.token, 64)!r}"
+        return CustodyError(
+            f"the signing key {self.name!r} cannot be used now: {what}; nothing was signed",
+            retryable=True,
+            code="signer-failed",
+        )
+
+    def _unusable(self, why: str, code: ErrorCode = "signing-key-unusable") -> CustodyConfigurationError:
+        return CustodyConfigurationError(
+            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", code=code
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def _initialised(module: str) -> Any:
+    """Return a library that is initialised in this process."""
+    import pkcs11
+
+    if os.path.dirname(module):
+        # One path for each library: under a second one it would be initialised again, and fail.
+        module = _paths.setdefault(os.path.realpath(module), module)
+    library = pkcs11.lib(module)
+    if _initialised_by.setdefault(module, os.getpid()) != os.getpid():
+        # Some libraries see by themselves that this is a child, and have nothing to finalize here.
+        with suppress(pkcs11.PKCS11Error):
+            library.finalize()
+        library.initialize()
+        _initialised_by[module] = os.getpid()
+    return library

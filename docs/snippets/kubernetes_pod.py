@@ -1,0 +1,53 @@
+"""A task whose pod alone has the approver's key. Tests make the pod; no cluster was used."""
+
+# [START howto_kubernetes_pod]
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from airflow.providers.common.compat.sdk import DAG
+from kubernetes.client import models as k8s
+
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+
+KEYS = "/etc/custody"
+WITH_KEY = {
+    "pod_override": k8s.V1Pod(
+        spec=k8s.V1PodSpec(
+            # Airflow's container; its other settings come from the pod template.
+            containers=[
+                k8s.V1Container(
+                    name="base",
+                    volume_mounts=[k8s.V1VolumeMount(name="approver", mount_path=KEYS, read_only=True)],
+                )
+            ],
+            volumes=[
+                k8s.V1Volume(
+                    name="approver",
+                    secret=k8s.V1SecretVolumeSource(secret_name="custody-first-approver", default_mode=0o400),
+                )
+            ],
+        )
+    )
+}
+
+with DAG(
+    dag_id="custody_kubernetes",
+    schedule=None,
+    start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
+    params={"request_id": ""},
+) as dag:
+    CustodyApproveWhitelistRequestsOperator(
+        task_id="sign",
+        custody_conn_id="custody_first_approver",
+        signer=PemSigner.from_file(f"{KEYS}/key.pem"),
+        request_ids="{{ params.request_id }}",
+        expected={
+            "label": "Treasury cold wallet",
+            "address": "0x52908400098527886E0F7030069857D2E4169EE7",
+            "blockchain": "ETH",
+        },
+        executor_config=WITH_KEY,
+    )
+# [END howto_kubernetes_pod]

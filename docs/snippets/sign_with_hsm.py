@@ -1,0 +1,27 @@
+"""A program that approves a request with a key in an HSM. Tests run this."""
+
+# [START howto_pkcs11_signer]
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.client.pkcs11 import Pkcs11Signer
+from airflow_custody.client.whitelist.approval import Approver
+
+
+def approve(client: CustodyClient, request_id: str, expected: WhitelistRequest) -> None:
+    """Sign a request, if it asks for what is expected."""
+    signer = Pkcs11Signer(
+        module=os.environ["CUSTODY_PKCS11_MODULE"],
+        token="treasury",
+        key="first-approver",
+        pin=lambda: Path(os.environ["CUSTODY_PIN_FILE"]).read_text().strip(),
+    )
+    approver = Approver(client, signer, log=logging.getLogger("custody"))
+    approver.approve([request_id], {request_id: expected}, "checked by the treasury's program")
+
+
+# [END howto_pkcs11_signer]

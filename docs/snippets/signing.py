@@ -1,0 +1,61 @@
+"""A request that three approvers sign: with a key in a file, in a connection, and in an HSM. Tests run this DAG."""
+
+# [START howto_sign_imports]
+from __future__ import annotations
+
+import os
+from datetime import datetime, timezone
+
+from airflow.providers.common.compat.sdk import DAG
+
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+from airflow_custody.signers import ConnectionSigner, Pkcs11ConnectionSigner
+
+with DAG(
+    dag_id="custody_signing",
+    schedule=None,
+    start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
+    default_args={"retries": 2},
+) as dag:
+    create_request = CustodyCreateWhitelistRequestOperator(
+        task_id="create_request",
+        label="Treasury cold wallet",
+        address="0x52908400098527886E0F7030069857D2E4169EE7",
+        blockchain="ETH",
+    )
+    # [END howto_sign_imports]
+
+    # [START howto_sign_with_file]
+    sign_with_file = CustodyApproveWhitelistRequestsOperator(
+        task_id="sign_with_file",
+        custody_conn_id="custody_first_approver",
+        signer=PemSigner.from_file(os.environ.get("CUSTODY_KEY_FILE", "/etc/custody/first-approver.pem")),
+        request_ids=create_request.output,
+        # What the create task asked for: a request that differs from it is not signed.
+        expected=create_request.output["request"],
+    )
+    # [END howto_sign_with_file]
+
+    # [START howto_sign_with_connection]
+    sign_with_connection = CustodyApproveWhitelistRequestsOperator(
+        task_id="sign_with_connection",
+        custody_conn_id="custody_second_approver",
+        signer=ConnectionSigner("custody_second_key"),
+        request_ids=create_request.output,
+        expected=create_request.output["request"],
+    )
+    # [END howto_sign_with_connection]
+
+    # [START howto_sign_with_hsm]
+    sign_with_hsm = CustodyApproveWhitelistRequestsOperator(
+        task_id="sign_with_hsm",
+        custody_conn_id="custody_third_approver",
+        signer=Pkcs11ConnectionSigner("custody_hsm"),
+        request_ids=create_request.output,
+        expected=create_request.output["request"],
+    )
+    # [END howto_sign_with_hsm]
+
+    sign_with_file >> sign_with_connection >> sign_with_hsm

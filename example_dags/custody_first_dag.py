@@ -1,0 +1,76 @@
+"""
+Whitelist one destination address, from the request until it is in effect.
+
+A sensor waits until the service is healthy. Then the request is created, once, however often the task is tried. Two
+approvers sign it, each with their own user and key, and only if the service shows exactly what was asked for. The last
+task waits until the address may be used.
+
+Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own.
+
+What to change: for a service with other approvers, the list of their names. Whoever may start this DAG decides what is
+signed: the example ``custody_whitelist_complete`` asks a person first.
+
+Connections to create: ``custody_default``, the two approvers' users (``custody_first_approver``,
+``custody_second_approver``), and for each approver's P-256 key a connection of any type with the extra ``private_key``
+(``custody_first_key``, ``custody_second_key``). The sandbox prints all of them: ``python -m airflow_custody.sandbox
+--with-approvers``.
+
+Approving is an undocumented operation of the service.
+"""
+
+# [START custody_first_dag]
+from datetime import timedelta
+
+from airflow.providers.common.compat.sdk import DAG, Param, chain
+
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.signers import ConnectionSigner
+
+with DAG(
+    dag_id="custody_first_dag",
+    schedule=None,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    # None has a default: a run whose params are mistyped does not start.
+    params={
+        "label": Param(type="string", minLength=1, title="Label", description="Name of the address at the service"),
+        "address": Param(type="string", minLength=1, title="Address", description="Destination"),
+        "blockchain": Param(type="string", minLength=1, title="Chain", description="Symbol of its chain, such as ETH"),
+    },
+    tags=["custody", "example"],
+) as dag:
+    wait_until_healthy = CustodyHealthSensor(task_id="wait_until_healthy", deferrable=True, timeout=30 * 60)
+
+    create_request = CustodyCreateWhitelistRequestOperator(
+        task_id="create_request",
+        label="{{ params.label }}",
+        address="{{ params.address }}",
+        blockchain="{{ params.blockchain }}",
+    )
+
+    signatures = [
+        CustodyApproveWhitelistRequestsOperator(
+            task_id=f"sign_{name}",
+            custody_conn_id=f"custody_{name}_approver",
+            signer=ConnectionSigner(f"custody_{name}_key"),
+            request_ids=create_request.output,
+            # What was asked for: a request that differs from it is not signed.
+            expected=create_request.output["request"],
+        )
+        for name in ("first", "second")
+    ]
+
+    wait_until_effective = CustodyWhitelistRequestSensor(
+        task_id="wait_until_effective",
+        request_id=create_request.output,
+        expected=create_request.output["request"],
+        deferrable=True,
+        timeout=24 * 60 * 60,
+    )
+
+    chain(wait_until_healthy, create_request, *signatures, wait_until_effective)
+# [END custody_first_dag]
+
+dag.doc_md = __doc__

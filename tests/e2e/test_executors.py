@@ -1,0 +1,29 @@
+"""The pod of the guide to executors."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from airflow_runs import load
+from hsm import missing
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_pod_has_the_key() -> None:
+    if importlib.util.find_spec("kubernetes") is None:
+        missing("Kubernetes' client is not installed: pip install kubernetes")
+    from kubernetes.client import ApiClient
+
+    (task,) = load(ROOT / "docs" / "snippets" / "kubernetes_pod.py").dag.tasks
+    spec = ApiClient().sanitize_for_serialization(task.executor_config["pod_override"])["spec"]
+    assert spec["containers"] == [
+        {"name": "base", "volumeMounts": [{"name": "approver", "mountPath": "/etc/custody", "readOnly": True}]}
+    ]
+    assert spec["volumes"] == [
+        {"name": "approver", "secret": {"secretName": "custody-first-approver", "defaultMode": 256}}
+    ]
+    assert task.signer.name == "/etc/custody/key.pem"

@@ -1,0 +1,1 @@
+"""``make matrix``: try the wheel on each pair of Python and Airflow."""
