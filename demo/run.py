@@ -44,7 +44,7 @@ from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
 DAG_ID = "custody_whitelist_as_code"
 FORGED_DAG_ID = "custody_forged_address"
-TIMEOUT = 170.0
+TIMEOUT = 600.0
 APPROVER, STRANGER = "alice", "mallory"
 NEXT = {
     "make demo-ui": "the same in Airflow's own pages, with the page Custody, and more to try",

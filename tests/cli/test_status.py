@@ -123,7 +123,7 @@ def test_a_service_that_hangs(
         ran = plain("status", "--conn-id", "custody_slow")
     else:
         ran = custody("status", "--timeout", "60", "--max-retries", "5")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert ran.code == 1
     assert ran.out.startswith("NOT READ: health: list health checks failed: no complete response from ")
     assert len(sandbox.control.request_log("GET", "/health")) == 1

@@ -206,8 +206,8 @@ def test_the_time_of_before_send_does_not_count(sandbox: Sandbox, tls: bool, aut
         read(client)
         for _ in range(2):
             assert client.create_whitelist_request(REQUEST, before_send=slow)
-        service.control.add_fault("normal", delay=3, method="POST")
+        service.control.add_fault("normal", delay=10, method="POST")
         started = time.monotonic()
         with pytest.raises(CustodyOutcomeUnknownError, match=r"within 0\.5 s"):
             client.create_whitelist_request(REQUEST, before_send=slow)
-        assert 1.2 < time.monotonic() - started < 2.2
+        assert 1.2 < time.monotonic() - started < 8

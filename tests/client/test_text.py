@@ -105,9 +105,9 @@ def test_other_text_is_left_alone(text: str) -> None:
 
 def test_many_tokens_cost_little() -> None:
     many = [Secret(f"eyJhbGciOiJIUzI1NiJ9.{number:0900}.abcdef") for number in range(200)]
-    started = time.perf_counter()
+    started = time.process_time()
     redact('{"message": "caf\\u00e9 &amp; %20"}' * 200, many)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("letter", "\u034f\u115f\u1160\u17b4\u2800\u3164\uffa0\u200b\x1b")

@@ -81,7 +81,7 @@ def run(copy: Path, *arguments: str) -> None:
         env={**environment, "PYTHONPATH": str(copy)},  # before the package that is installed
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="somebody approves in it, which an embedded Airflow before 3.3 cannot do")
 def test_the_main_job_end_to_end() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "demo" / "run.py")], capture_output=True, text=True, timeout=200, check=False
+        [sys.executable, str(ROOT / "demo" / "run.py")], capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     # Lines are wrapped.

@@ -303,7 +303,7 @@ def test_an_interrupted_task_ends_soon_and_sends_nothing_more(
         started = time.monotonic()
         with pytest.raises(interrupt):
             task.attempt()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     number = len(sandbox.control.request_log("POST"))
     time.sleep(0.2)
     assert len(sandbox.control.request_log("POST")) == number

@@ -275,7 +275,7 @@ def test_a_listing_that_changes_until_the_time_is_over_says_so(sandbox: Sandbox,
     with pytest.raises(CustodyResponseError, match="the id 1 came twice") as caught:
         fetch_listing(client, sleep=Budget(0.3).sleep)
     assert "There was no time to read it again." in str(caught.value)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 # --- deletions that are pending --------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def test_what_has_not_begun_in_time_is_not_read(sandbox: Sandbox, client: Custod
     sandbox.control.add_fault(path="/health", delay=0.3)
     began = time.monotonic()
     overview = read_overview(client, deadline=0.2)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     assert overview.health.value is not None
     assert set(problems(overview)) == set(SECTIONS) - {"health"}
     assert "the 0.2 s that there are for all of this were over" in overview.webhooks.problem

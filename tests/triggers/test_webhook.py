@@ -244,7 +244,7 @@ def test_a_triggerer_that_ends_while_a_cursor_is_saved_does_not_wait_for_it(sand
         await next_polls(sandbox)
         started = time.monotonic()
         await triggerer.kill()
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         store.hangs = False
         assert store.known == set()
 

@@ -76,20 +76,20 @@ MANY_LINKS = [{"id": str(each), f"k{each}": "v"} for each in range(20_000)]
     ids=["keys", "keys of links", "keys of others"],
 )
 def test_too_many_keys_are_not_read(envelope: WhitelistEnvelope) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(CustodyResponseError, match="its payload has more than 200 keys"):
         envelope.payload()
     (row,) = plan([], envelope).rows
     assert row.state == "unreadable"
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_many_links_are_read_quickly() -> None:
     # What is known has no limit but the size of the text.
     links = [{"id": str(each), "address": "a", "label": "l"} for each in range(20_000)]
-    started = time.monotonic()
+    started = time.process_time()
     assert plan(ask(), with_keys(150, linkedInternalAddresses=links)).rows[0].state == "differs"
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_a_message_names_some_of_the_keys() -> None:
