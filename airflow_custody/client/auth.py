@@ -25,7 +25,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.jwt import jwt_claims, jwt_expiry, jwt_seconds
-from airflow_custody.client.refusal import Refusal, ThreadLock
+from airflow_custody.client.refusal import Refusal, Turn
 from airflow_custody.client.wire import TypedDict
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
 # A token is replaced this long before it ends, or after nine tenths of a shorter life.
 _MARGIN_SECONDS = 60.0
+# For what can be left undone as well.
+_MOMENT_SECONDS = 0.1
 # Statuses of the service itself that do not refuse a sign-in for good, but for now.
 _NOT_NOW = (408, 429)
 # Seconds between sign-ins after the second failure in a row, doubled with each further one.
@@ -109,9 +111,9 @@ class PasswordSignIn(Authentication):
     other than 408 and 429), each later request gets the same error, and nothing is sent. A 401 says so of the name and
     the password, for all that :meth:`share` what is known of them; another 4xx is remembered here only. One signs in
     at a time: who has waited for its turn as long as the time-out sends nothing. Other failures in a row, a
-    gateway's refusal, a 5xx, a redirect, a response without a token, or a token that is not accepted, are followed by
-    pauses: 10 seconds after the second, and up to 10 minutes; or as long as ``Retry-After`` says, up to 10 minutes.
-    Only a sign-in that got no response is tried again at once.
+    gateway's refusal, a 5xx, a redirect, no response, one without a token, or a token that is not accepted, are
+    followed by pauses: 10 seconds after the second, and up to 10 minutes; or as long as ``Retry-After`` says, up to 10
+    minutes. Only what was not sent is tried again at once.
 
     :param username: name of the user.
     :param password: the password; never shown by this class, and sent only to sign in.
@@ -147,7 +149,7 @@ class PasswordSignIn(Authentication):
         self.hide(password)
         self._transport: Transport | None = None
         self._refusal = Refusal()
-        self._lock = ThreadLock()
+        self._turn = Turn()
         self._token: str | None = None
         self._renew_at = float("inf")
         self._warned = False
@@ -192,14 +194,35 @@ class PasswordSignIn(Authentication):
         :raises CustodyAuthenticationError: if the service does not accept the user.
         :raises CustodyError: of another type if the service cannot be asked; the request itself was not sent then.
         """
-        until = time.monotonic() + self._transport.settings.timeout if self._transport is not None else 0.0
-        with self._lock:
-            now = self._clock()
-            # While sign-ins are paused, even an old token is better than none.
-            if self._token is None or (now >= self._renew_at and now >= self._paused_until):
-                self._sign_in(until)
-            request.headers["Authorization"] = f"Bearer {self._token}"
+        return self.apply(request)
+
+    def apply(self, request: PreparedRequest, within: float | None = None) -> PreparedRequest:
+        """
+        Do the same within a time.
+
+        :param request: the request.
+        :param within: seconds to wait for another sign-in, and then for the response to this one; None (default): the
+            client's time-out.
+        """
+        token = self._usable_token()
+        if token is None:
+            if self._transport is None:
+                raise CustodyConfigurationError(
+                    "PasswordSignIn is not in use by a client", setting="auth", code="setting-wrong"
+                )
+            until = time.monotonic() + min(self._transport.settings.timeout, within or float("inf"))
+            with self._turn.taken(until) as has_turn:
+                if not has_turn:
+                    raise _in_flight()
+                token = self._usable_token() or self._sign_in(self._transport, until, within)
+        request.headers["Authorization"] = f"Bearer {token}"
         return request
+
+    def _usable_token(self) -> str | None:
+        """Return the token that is there, if it need not be replaced or cannot be now."""
+        now = self._clock()
+        # While sign-ins are paused, even an old token is better than none.
+        return self._token if now < self._renew_at or now < self._paused_until else None
 
     def renew(self, request: PreparedRequest) -> bool:
         """
@@ -207,8 +230,9 @@ class PasswordSignIn(Authentication):
 
         :return: whether there is, or may be, a newer one: not while sign-ins are paused.
         """
-        with self._lock:
-            if self._token is None or request.headers.get("Authorization") != f"Bearer {self._token}":
+        with self._turn.taken(time.monotonic() + _MOMENT_SECONDS) as has_turn:
+            # Without the turn, another thread is about to have a new one.
+            if not has_turn or self._token is None or request.headers.get("Authorization") != f"Bearer {self._token}":
                 return True
             if self._token_is_new:
                 self._token_is_new = False
@@ -221,39 +245,35 @@ class PasswordSignIn(Authentication):
     def accepted(self, request: PreparedRequest) -> None:
         """Take notice that the service accepted the token of a request."""
         if not self._token_is_new and not self._failures:
-            # Nothing to change, so no wait for a thread that is signing in.
             return
-        with self._lock:
+        # Another thread that signs in right now does not wait for this, nor this for it.
+        with self._turn.taken(time.monotonic() + _MOMENT_SECONDS) as has_turn:
             # That an old token is still accepted says nothing about sign-ins that failed since.
-            if self._last_error is None and request.headers.get("Authorization") == f"Bearer {self._token}":
+            is_mine = has_turn and request.headers.get("Authorization") == f"Bearer {self._token}"
+            if is_mine and self._last_error is None:
                 self._token_is_new = False
                 self._failures, self._paused_until = 0, float("-inf")
 
-    def _sign_in(self, until: float) -> None:
+    def _sign_in(self, transport: Transport, until: float, within: float | None) -> str:
         if self._last_error is not None and self._clock() < self._paused_until:
             # A new error each time: one that several threads raise would collect what each of them handles.
             raise CustodyError.from_json(self._last_error)
-        with self._refusal.turn(until) as has_turn:
+        with self._refusal.turn.taken(until) as has_turn:
             if self._refusal.error is not None:
                 self._count_failure()
                 self._paused_until = float("inf")
                 self._last_error = {**self._refusal.error, "advice": f"{self.advice} {_NOT_AGAIN}"}
                 raise CustodyError.from_json(self._last_error)
             if not has_turn:
-                raise SIGN_IN.failed(
-                    CustodyConnectionError,
-                    "another sign-in with this account is in flight, and did not end within the time-out; nothing was "
-                    "sent",
-                    code="timed-out",
-                    nothing_sent=True,
-                )
+                raise _in_flight()
+            sent: list[bool] = []
             try:
-                token = self._fetch()
+                token = self._fetch(transport, lambda: sent.append(True), within)
             except CustodyError as error:
-                # Without a response, the service has probably not seen it, and waiting for it takes long enough.
-                if error.status is not None:
+                # Without a response, the service may have refused it all the same.
+                if sent:
                     self._count_failure(error.retry_after)
-                    if error.from_service and 400 <= error.status < 500 and error.status not in _NOT_NOW:
+                    if error.from_service and 400 <= (error.status or 0) < 500 and error.status not in _NOT_NOW:
                         self._paused_until = float("inf")
                         if error.status == _UNAUTHORIZED:
                             self._refusal.error = error.to_json()
@@ -267,6 +287,7 @@ class PasswordSignIn(Authentication):
         self._renew_at = self._clock() + self._time_to_keep(token)
         self._token, self._token_is_new, self._last_error = token, True, None
         self.hide_token(token)
+        return token
 
     def _count_failure(self, retry_after: float | None = None) -> None:
         self._failures += 1
@@ -276,13 +297,11 @@ class PasswordSignIn(Authentication):
         if pause:
             self._paused_until = self._clock() + pause
 
-    def _fetch(self) -> str:
-        if self._transport is None:
-            raise CustodyConfigurationError(
-                "PasswordSignIn is not in use by a client", setting="auth", code="setting-wrong"
-            )
+    def _fetch(self, transport: Transport, before_send: Callable[[], None], within: float | None) -> str:
         body = {"username": self._username, "password": self._password}
-        reply = self._transport.call(SIGN_IN, WireToken, body=body, authenticate=False)
+        reply = transport.call(
+            SIGN_IN, WireToken, body=body, before_send=before_send, authenticate=False, only_try=within
+        )
         token = reply.body.get("result")
         if _why_not_sendable(token) is not None:
             raise reply.unexpected("it has no usable token")
@@ -387,6 +406,15 @@ class ApiKey(Authentication):
         text = " ".join(part for part in parts if part)
         signature = base64.b64encode(hmac.digest(self._key, text.encode(), hashlib.sha256)).decode()
         return f"TPV1-HMAC-SHA256 ApiKey={self._key_id} Nonce={nonce} Timestamp={timestamp} Signature={signature}"
+
+
+def _in_flight() -> CustodyError:
+    return SIGN_IN.failed(
+        CustodyConnectionError,
+        "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
+        code="timed-out",
+        nothing_sent=True,
+    )
 
 
 def check_token(token: object) -> str:

@@ -2,46 +2,56 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet
+
+from airflow_custody.client.forks import PerProcess
 
 # Seconds between two looks whether it is one's turn.
 _LOOK = 0.05
 
 
-class ThreadLock:
-    """A lock that a forked process does not inherit held: the thread that would release it does not run there."""
+class Turn:
+    """What threads do one after another. One that has died, or that was not forked, holds up nobody."""
 
     def __init__(self) -> None:
-        self.renew()
-        _LOCKS.add(self)
+        self._lock = PerProcess(threading.Lock)
+        self._thread: threading.Thread | None = None
+        # Whether that thread is within its turn. A signal may end it before, or before it has said that it is over.
+        self._is_within = False
 
-    def renew(self) -> None:
-        """Take a new lock, which nobody holds."""
-        self._lock = threading.Lock()
+    @contextmanager
+    def taken(self, until: float) -> Iterator[bool]:
+        """
+        Have the turn within the block.
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
+        :param until: until when to wait for it, by the system's monotonic clock.
+        :return: whether it is this thread's turn; False: another one, or this one itself, has not ended.
+        """
+        is_mine = False
+        while not is_mine and time.monotonic() < until:
+            is_mine = self._take()
+            if not is_mine:
+                time.sleep(_LOOK)
+        try:
+            if is_mine:
+                self._is_within = True
+            yield is_mine
+        finally:
+            if is_mine:
+                self._is_within = False
+                self._thread = None
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
-_LOCKS: WeakSet[ThreadLock] = WeakSet()
-
-
-def _renew_locks() -> None:
-    for lock in list(_LOCKS):
-        lock.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+    def _take(self) -> bool:
+        with self._lock.value:
+            me = threading.current_thread()
+            if self._is_within if self._thread is me else self._thread is not None and self._thread.is_alive():
+                return False
+            self._thread, self._is_within = me, False
+            return True
 
 
 class Refusal:
@@ -50,31 +60,5 @@ class Refusal:
     def __init__(self) -> None:
         #: The error of the sign-in; None: none was refused.
         self.error: Mapping[str, Any] | None = None
-        self._lock = ThreadLock()
-        #: The thread whose turn it is. One that has died, or that did not come along into a fork, is not alive.
-        self._thread: threading.Thread | None = None
-
-    @contextmanager
-    def turn(self, until: float) -> Iterator[bool]:
-        """
-        Sign in within the block, one after another: what is refused once is not sent by those that wait.
-
-        :param until: until when to wait for the turn, by the system's monotonic clock.
-        :return: whether it is this thread's turn; False: another one has not ended, and nothing may be sent.
-        """
-        has_turn = self._take_turn()
-        while not has_turn and time.monotonic() < until:
-            time.sleep(_LOOK)
-            has_turn = self._take_turn()
-        try:
-            yield has_turn
-        finally:
-            if has_turn:
-                self._thread = None
-
-    def _take_turn(self) -> bool:
-        with self._lock:
-            if self._thread is not None and self._thread.is_alive():
-                return False
-            self._thread = threading.current_thread()
-            return True
+        #: Whose turn it is to sign in: what is refused once is not sent by those that wait.
+        self.turn = Turn()

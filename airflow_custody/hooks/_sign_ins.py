@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.refusal import Refusal, ThreadLock
+from airflow_custody.client.forks import PerProcess
+from airflow_custody.client.refusal import Refusal
 
 if TYPE_CHECKING:
     from airflow_custody.client.auth import PasswordSignIn
@@ -51,7 +53,7 @@ class SignIns:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = ThreadLock()
+        self._lock = PerProcess(threading.Lock)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         #: What services have refused, by the accounts' digests.
         self._refusals: OrderedDict[bytes, Refusal] = OrderedDict()
@@ -69,7 +71,7 @@ class SignIns:
         from airflow_custody.client.auth import PasswordSignIn
 
         digest = _digest(connected_with)
-        with self._lock:
+        with self._lock.value:
             now = self._clock()
             self._forget(now)
             kept = self._kept.get(conn_id)

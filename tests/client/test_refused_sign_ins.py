@@ -124,12 +124,92 @@ def test_who_gets_no_turn_within_the_time_out_sends_nothing(sandbox: Sandbox, in
 
 def test_a_dead_thread_has_no_turn(sandbox: Sandbox, ann: str) -> None:
     shared = Refusal()
-    turn = shared.turn(0)
+    turn = shared.turn.taken(time.monotonic() + 30)
     thread = threading.Thread(target=turn.__enter__)
     thread.start()
     thread.join()
     with client_of(sandbox, sharing(shared, PASSWORD)) as client:
         assert client.list_health_checks()
+
+
+def test_a_password_whose_refusal_comes_too_late_is_not_sent_at_every_call(sandbox: Sandbox, ann: str) -> None:
+    sandbox.control.add_fault("normal", **SIGN_IN, delay=1.5, times=None)
+    with client_of(sandbox, PasswordSignIn("ann", "wrong-password"), timeout=0.3) as client:
+        for _ in range(20):
+            with pytest.raises(CustodyConnectionError, match="no complete response"):
+                client.list_health_checks()
+    assert sign_ins(sandbox) == 2
+
+
+def test_nor_does_anybody_wait_behind_another_for_longer(sandbox: Sandbox, ann: str) -> None:
+    sandbox.control.add_fault("normal", **SIGN_IN, delay=10, times=None)
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=1) as client, ThreadPoolExecutor(6) as pool:
+        started = time.monotonic()
+        for call in [pool.submit(client.list_health_checks) for _ in range(6)]:
+            with pytest.raises(CustodyConnectionError):
+                call.result()
+        assert time.monotonic() - started < 5
+    assert sign_ins(sandbox) == 1
+
+
+def test_a_sign_in_takes_no_longer_than_the_only_try_that_needs_it(sandbox: Sandbox, ann: str) -> None:
+    sandbox.control.add_fault("normal", **SIGN_IN, delay=20)
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=20) as client:
+        started = time.monotonic()
+        with pytest.raises(CustodyConnectionError):
+            client.get_rules(only_try=0.3)
+        assert time.monotonic() - started < 10
+
+
+def test_a_call_within_a_sign_in_ends_with_the_time_out(sandbox: Sandbox, ann: str) -> None:
+    errors: list[CustodyError] = []
+
+    def call(token: str) -> None:
+        with pytest.raises(CustodyConnectionError, match="another sign-in with this account is in flight") as caught:
+            client.list_health_checks()
+        errors.append(caught.value)
+
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, on_token=call), timeout=0.5) as client:
+        assert client.list_health_checks()
+    assert len(errors) == 1
+
+
+def test_what_on_token_raises_comes_out_unchanged(sandbox: Sandbox, ann: str) -> None:
+    def refuse(token: str) -> None:
+        raise ValueError("it cannot be masked")
+
+    with (
+        client_of(sandbox, PasswordSignIn("ann", PASSWORD, on_token=refuse)) as client,
+        pytest.raises(ValueError, match="it cannot be masked"),
+    ):
+        client.list_health_checks()
+
+
+@pytest.mark.parametrize("when", ["before its turn", "within it"])
+def test_a_thread_that_a_signal_has_ended_in_its_turn_has_another(when: str) -> None:
+    turn = Refusal().turn
+    if when == "before its turn":
+        turn._take()
+    else:
+        with pytest.raises(TimeoutError), turn.taken(time.monotonic() + 30):
+            raise TimeoutError
+    with turn.taken(time.monotonic() + 30) as has_turn:
+        assert has_turn
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_reads_no_response_of_the_other(sandbox: Sandbox, ann: str) -> None:
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=30) as client:
+        client.list_health_checks()
+        child = os.fork()
+        if not child:
+            try:
+                os._exit(int(any(client.get_current_user().get("id") != ann for _ in range(150))))
+            finally:
+                os._exit(1)
+        for _ in range(150):
+            assert client.list_health_checks()
+        assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -212,6 +292,7 @@ def test_a_refusal_by_a_gateway_is_not_remembered_but_bounded(
 
 
 FAILURES: list[dict[str, Any]] = [
+    {"kind": "drop"},
     {"kind": "status", "status": 408},
     {"kind": "status", "status": 429},
     {"kind": "status", "status": 500},
@@ -284,12 +365,15 @@ def test_an_old_token_that_is_accepted_does_not_end_the_pauses(sandbox: Sandbox,
         assert sign_ins(sandbox) == 3
 
 
-def test_a_sign_in_without_a_response_is_tried_again(sandbox: Sandbox, client: CustodyClient) -> None:
-    sandbox.control.add_fault("drop", **SIGN_IN, times=4)
-    for _ in range(4):
-        with pytest.raises(CustodyConnectionError):
-            client.list_health_checks()
-    assert client.list_health_checks()
+def test_a_sign_in_that_was_not_sent_is_tried_again_at_once(sandbox: Sandbox, ann: str) -> None:
+    auth = PasswordSignIn("ann", PASSWORD)
+    with CustodyClient("http://127.0.0.1:9", auth=auth, timeout=2, max_retries=0) as client:
+        for _ in range(5):
+            with pytest.raises(CustodyConnectionError, match="nothing was sent"):
+                client.list_health_checks()
+    assert not auth.has_failed
+    with client_of(sandbox, auth) as client:
+        assert client.list_health_checks()
 
 
 @pytest.mark.parametrize("changes", [{"password": "other"}, {"totp": True}])

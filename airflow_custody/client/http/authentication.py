@@ -52,6 +52,15 @@ class Authentication(AuthBase):
     def bind(self, transport: Transport) -> None:
         """Take the transport of the client that this belongs to."""
 
+    def apply(self, request: PreparedRequest, within: float | None = None) -> PreparedRequest:
+        """
+        Put the credentials on a request that is ready to be sent.
+
+        :param request: the request.
+        :param within: seconds for what has to be asked for first; None (default): the client's time-out.
+        """
+        return self(request)
+
     def renew(self, request: PreparedRequest) -> bool:
         """Tell whether a request whose response was 401 may be sent once more, with newer credentials."""
         return False

@@ -6,8 +6,9 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, overload
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +16,7 @@ import requests
 
 from airflow_custody import __version__
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyConnectionError, CustodyError
+from airflow_custody.client.forks import PerProcess
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.connections import (
     NETWORK_ERRORS,
@@ -81,6 +83,18 @@ class _Session(requests.Session):
         return None
 
 
+def _new_session(user_agent: str | None) -> _Session:
+    session = _Session()
+    # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
+    session.trust_env = False
+    name = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", user_agent]))
+    session.headers.update({"Accept": "application/json", "User-Agent": name})
+    # The adapter makes no retries: which are safe is decided here, and logged in our own words.
+    session.mount("http://", Adapter(pool_maxsize=_MAX_CONNECTIONS))
+    session.mount("https://", Adapter(pool_maxsize=_MAX_CONNECTIONS))
+    return session
+
+
 class Transport:
     """
     The one way to the service: sends requests over a pooled session, retries, and reads responses.
@@ -108,19 +122,12 @@ class Transport:
         self._observers: list[Observer] = []
         self._checks: list[Callable[[Operation], None]] = []
         self._limits: Limits = _no_limits
-        self._session = _Session()
-        # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
-        self._session.trust_env = False
-        user_agent = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", settings.user_agent]))
-        self._session.headers.update({"Accept": "application/json", "User-Agent": user_agent})
-        # The adapter makes no retries: which are safe is decided here, and logged in our own words.
-        self._session.mount("http://", Adapter(pool_maxsize=_MAX_CONNECTIONS))
-        self._session.mount("https://", Adapter(pool_maxsize=_MAX_CONNECTIONS))
+        self._session = PerProcess(partial(_new_session, settings.user_agent))
         auth.bind(self)
 
     def close(self) -> None:
         """Close the pooled connections; a later call opens new ones."""
-        self._session.close()
+        self._session.value.close()
 
     def observe(self, observer: Observer) -> None:
         """Call ``observer`` with what can be seen of each exchange when it has ended."""
@@ -187,13 +194,12 @@ class Transport:
             self.settings.base_url + API_ROOT + operation.path,
             params=dict(query or {}),
             json=body,
-            auth=self.auth if authenticate else None,
             headers={"Content-Type": "application/json"},
         )
-        # Who has only one try asks for no newer credentials either.
+        # Who has only one try does not ask for newer credentials in place of those that were refused.
         retries, renewed = 0, only_try is not None
         while True:
-            prepared = self._prepare(operation, request)
+            prepared = self._prepare(operation, request, self.auth if authenticate else None, only_try)
             with observing(operation.name, prepared, self._observers) as exchange:
                 outcome = self._exchange(operation, prepared, before_send, reuse_connection, exchange, only_try)
                 exchange.is_truncated = isinstance(outcome, Response) and outcome.truncated is not None
@@ -236,17 +242,23 @@ class Transport:
             return backoff(retries)
         return outcome.retry_after if outcome.retry_after <= MAX_RETRY_AFTER else None
 
-    def _prepare(self, operation: Operation, request: requests.Request) -> requests.PreparedRequest:
-        # Anew for each sending: no nonce of an API key is accepted twice.
+    def _prepare(
+        self, operation: Operation, request: requests.Request, auth: Authentication | None, within: float | None
+    ) -> requests.PreparedRequest:
+        prepared = None
+        with suppress(requests.RequestException, ValueError):
+            prepared = self._session.value.prepare_request(request)
+        if prepared is None:
+            # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
+            raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="base-url-wrong")
+        if auth is None:
+            return prepared
         try:
-            return self._session.prepare_request(request)
+            # Anew for each sending: no nonce of an API key is accepted twice.
+            return auth.apply(prepared, within)
         except CustodyError as error:
             error.operation = error.operation or operation.name
             raise
-        except (requests.RequestException, ValueError):
-            pass
-        # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
-        raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="base-url-wrong")
 
     def _exchange(
         self,
@@ -277,7 +289,7 @@ class Transport:
             chain: list[BaseException] = []
             try:
                 with track(sending):
-                    received = self._session.send(
+                    received = self._session.value.send(
                         prepared,
                         stream=True,
                         allow_redirects=False,
