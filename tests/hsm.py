@@ -70,13 +70,14 @@ def soft_hsm() -> SoftHsm:
 
 
 class FakeHsm:
-    """A token in memory, instead of PKCS#11's library. ``failure`` is raised when a session is opened."""
+    """A token in memory, instead of PKCS#11's library. After ``good`` sessions, opening one raises ``failure``."""
 
     module = "/usr/lib/fake.so"
 
     def __init__(self) -> None:
         self.keys: dict[str, tuple[ec.EllipticCurvePrivateKey, str, bool]] = {}
         self.failure: Exception | None = None
+        self.good = 0
         self.hides_parameters = False
         self.is_point_raw = False
 
@@ -93,7 +94,9 @@ class FakeHsm:
     @contextmanager
     def open(self, *, user_pin: str) -> Iterator[FakeHsm]:
         if self.failure is not None:
-            raise self.failure
+            if not self.good:
+                raise self.failure
+            self.good -= 1
         if user_pin != PIN:
             raise pkcs11.PinIncorrect
         yield self

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_custody.client.error_codes import ErrorCode
-from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.public_keys import INTEGER_BYTES, PublicKey
 from airflow_custody.client.text import sanitize
 
@@ -19,6 +21,8 @@ __all__ = ["PemSigner", "Signer", "raw_signature"]
 
 #: What is wrong where the extra ``signing`` is not installed, and what to do about it.
 MISSING_LIBRARY = "the extra 'signing' is not installed: pip install 'airflow-provider-custody[signing]'"
+# What no retry changes if a key is read.
+_LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
 class Signer(Protocol):
@@ -30,6 +34,9 @@ class Signer(Protocol):
 
     If it has ``public_key``, a method or an attribute with the public key in PEM or DER, each signature is verified
     before it is sent, and found again afterwards by this key, whatever name the service shows it under.
+
+    Of what a signer raises only the type is shown, as its text may hold a secret. It is retryable, unless its type is
+    that of a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` comes out as it is.
     """
 
     @property
@@ -77,6 +84,7 @@ class PemSigner:
         Return the public key, with which signatures are verified.
 
         :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
+        :raises CustodyError: if it cannot be read now, such as after a time-out.
         """
         return self._key().public_key()
 
@@ -85,6 +93,7 @@ class PemSigner:
         Check that the key can be used.
 
         :raises CustodyConfigurationError: if it cannot be loaded, or is not a P-256 key.
+        :raises CustodyError: if it cannot be read now, such as after a time-out.
         """
         self._key()
 
@@ -95,6 +104,7 @@ class PemSigner:
         :param message: the bytes to hash with SHA-256 and sign.
         :return: 64 bytes ``r || s``.
         :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
+        :raises CustodyError: if it cannot be read now, such as after a time-out.
         """
         from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -111,7 +121,15 @@ class PemSigner:
         try:
             pem = self._load()
         except OSError as error:
-            raise self._unusable(f"it cannot be read: {error.strerror or type(error).__name__}") from None
+            # Not its own text: that may be of the caller's function.
+            why = f"it cannot be read: {os.strerror(error.errno) if error.errno else type(error).__name__}"
+            if isinstance(error, _LASTING):
+                raise self._unusable(why) from None
+            raise CustodyError(
+                f"the signing key {self.name!r} cannot be used now: {why}; nothing was signed",
+                retryable=True,
+                code="signer-failed",
+            ) from None
         try:
             key = load_pem_private_key(
                 pem.encode() if isinstance(pem, str) else pem, self._password.encode() if self._password else None
@@ -151,20 +169,31 @@ def raw_signature(der: bytes) -> bytes:
         raise ValueError("the signature is not of a P-256 key") from None
 
 
-def check_signer(signer: object) -> None:
+def part_of(signer: object, name: str) -> Any:
+    """Return an attribute of a signer; None if it has none. A property that raises is not missing."""
+    try:
+        return getattr(signer, name)
+    except AttributeError:
+        if inspect.getattr_static(signer, name, None) is not None:
+            raise
+        return None
+
+
+def name_of(signer: object) -> str:
     """
-    Check that something has what a signer needs, before it is used.
+    Return the name of a signer.
 
     :raises CustodyConfigurationError: if it has no ``name`` that is a text, or no method ``sign``.
     """
-    name = getattr(signer, "name", None)
-    if not isinstance(name, str) or not name or not callable(getattr(signer, "sign", None)):
+    name = part_of(signer, "name")
+    if not isinstance(name, str) or not name or not callable(part_of(signer, "sign")):
         raise CustodyConfigurationError(
             f"the signer must have a 'name' and a method 'sign'; this is of type {type(signer).__name__}; nothing was "
             "signed",
             setting="signer",
             code="signer-wrong",
         )
+    return name
 
 
 def public_key_of(signer: Signer) -> PublicKey | None:
@@ -176,20 +205,10 @@ def public_key_of(signer: Signer) -> PublicKey | None:
     :return: the key; None if the signer gives none.
     :raises CustodyConfigurationError: if it is not a P-256 key.
     """
-    given: Any = None
-    failure = ""
-    try:
-        given = getattr(signer, "public_key", None)
-        if callable(given):
-            given = given()
-        key: Any = given.encode() if isinstance(given, str) else given
-    except CustodyConfigurationError:
-        raise
-    except Exception as exception:
-        failure = type(exception).__name__
-    if failure:
-        raise _bad_public_key(signer, f"it cannot be read ({failure})")
-    if given is None:
+    key = part_of(signer, "public_key")
+    if callable(key):
+        key = key()
+    if key is None:
         return None
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -202,10 +221,10 @@ def public_key_of(signer: Signer) -> PublicKey | None:
         )
     except ImportError:
         raise _bad_public_key(signer, MISSING_LIBRARY, "package-missing") from None
-    if isinstance(key, (bytes, bytearray)):
-        key = bytes(key)
+    if isinstance(key, (str, bytes, bytearray)):
         try:
-            key = load_pem_public_key(key) if b"-----BEGIN" in key else load_der_public_key(key)
+            text = key.encode() if isinstance(key, str) else bytes(key)
+            key = load_pem_public_key(text) if b"-----BEGIN" in text else load_der_public_key(text)
         except (ValueError, UnsupportedAlgorithm):
             raise _bad_public_key(signer, "it is not a public key in PEM or DER") from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):

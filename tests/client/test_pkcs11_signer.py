@@ -234,12 +234,13 @@ def test_the_missing_extra_is_named(fake_hsm: FakeHsm, monkeypatch: pytest.Monke
         signer(fake_hsm, "k").check()
 
 
+@pytest.mark.parametrize("good", [0, 1], ids=["when it is checked", "when its public key is read"])
 @pytest.mark.parametrize("failure", [pkcs11.DeviceRemoved(), pkcs11.GeneralError("line lost"), pkcs11.SessionCount()])
 def test_an_hsm_that_is_away_is_tried_again_and_nothing_is_sent(
-    sandbox: Sandbox, fake_hsm: FakeHsm, failure: Exception
+    sandbox: Sandbox, fake_hsm: FakeHsm, failure: Exception, good: int
 ) -> None:
     ann = HsmPerson(sandbox, fake_hsm, "ann")
-    fake_hsm.failure = failure
+    fake_hsm.failure, fake_hsm.good = failure, good
     with CustodyClient(sandbox.url, ann.token) as client:
         approver = Approver(client, signer(fake_hsm, ann.key), log=logging.getLogger(__name__))
         with pytest.raises(CustodyError, match=type(failure).__name__) as caught:

@@ -49,7 +49,7 @@ GROUP = Group(
             "The signer does not do what a signer must",
             "the signature that the signer 'kms' returned cannot be used: it is not 64 bytes r||s (is it DER? "
             "raw_signature() converts it); it was not sent",
-            "The object given as signer has no name or no method sign, its public key cannot be read or does not "
+            "The object given as signer has no name or no method sign, its public key is not PEM or DER or does not "
             "belong to its signatures, or it returns something other than 64 bytes.",
             "Correct the signer. A KMS or an HSM usually returns DER: convert it with raw_signature().",
             _CONFIGURATION,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.public_keys import SIGNATURE_BYTES, decode_base64
-from airflow_custody.client.signers import check_signer, public_key_of
+from airflow_custody.client.signers import name_of, part_of, public_key_of
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.approval_batch import failed
 from airflow_custody.client.whitelist.rules_container import MAX_CONTAINER_BYTES, RulesContainer, read_container
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.signers import Signer
     from airflow_custody.client.users.models import WireUser
 
+_T = TypeVar("_T")
 # The order of P-256: r and s are below it.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 # Seconds for the rules that explain a refusal, which is known already.
@@ -32,22 +34,15 @@ class SigningKey:
     """
 
     def __init__(self, signer: Signer) -> None:
-        check_signer(signer)
         self._signer = signer
-        self.name = signer.name
-        failure = None
-        try:
-            check = getattr(signer, "check", None)
-            if check is not None:
-                check()
-        except CustodyError:
-            raise
-        except Exception as exception:
-            failure = exception
-        if failure is not None:
-            raise self._failed(failure)
+        #: The name of the key; until that is known, the signer's type.
+        self.name = type(signer).__name__
+        self.name = self._run(lambda: name_of(signer))
+        check = self._run(lambda: part_of(signer, "check"))
+        if check is not None:
+            self._run(check)
         #: The public key; None: the signer does not know it.
-        self.public_key = public_key_of(signer)
+        self.public_key = self._run(lambda: public_key_of(signer))
 
     def sign(self, message: bytes) -> bytes:
         """
@@ -57,15 +52,7 @@ class SigningKey:
         :raises CustodyConfigurationError: if what the signer returned cannot be used.
         :raises CustodyError: if the signer failed; it is retryable unless it is a mistake in its code.
         """
-        signature, failure = None, None
-        try:
-            signature = self._signer.sign(message)
-        except CustodyError:
-            raise
-        except Exception as exception:
-            failure = exception
-        if failure is not None:
-            raise self._failed(failure)
+        signature = self._run(lambda: self._signer.sign(message))
         if not isinstance(signature, bytes):
             raise self._unusable(f"it is not 64 bytes, but of type {type(signature).__name__}")
         if len(signature) != SIGNATURE_BYTES:
@@ -76,6 +63,21 @@ class SigningKey:
         if not all(0 < each < _ORDER for each in numbers):
             raise self._unusable("its r or s is no number of a P-256 signature")
         return signature
+
+    def _run(self, part: Callable[[], _T]) -> _T:
+        """
+        Return what a part of the signer returns. Nothing else may call a signer, or read one of its attributes.
+
+        :raises CustodyError: if it fails; nothing of another error's text comes along.
+        """
+        try:
+            return part()
+        except CustodyError:
+            raise
+        except Exception as exception:
+            failure = exception
+        # Outside of "except", so that it is not chained to this error either.
+        raise self._failed(failure)
 
     def _failed(self, failure: Exception) -> CustodyError:
         """Return the error for what a signer raised: a mistake in its code, or trouble of a KMS that may pass."""

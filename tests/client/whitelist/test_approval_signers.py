@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,52 @@ def test_what_a_check_raises_is_an_error_of_ours(approver: SignedInApprover) -> 
         approver.approve()
     # The signer's own text may hold its key or its PIN.
     assert "8642-PIN" not in f"{caught.value} {caught.value.to_json()}"
+
+
+def failing_in(part: str, failure: Exception, *, as_property: bool) -> Any:
+    """Return a signer of which one part raises."""
+
+    def fail(self: Any, *args: Any) -> Any:
+        raise failure
+
+    parts: dict[str, Any] = {"name": "a key", "sign": lambda self, message: bytes(64)}
+    return type("Failing", (), {**parts, part: property(fail) if as_property else fail})()
+
+
+PARTS = [("name", True), *((part, kind) for part in ("sign", "check", "public_key") for kind in (True, False))]
+
+
+@pytest.mark.parametrize(
+    "failure", [RuntimeError("PIN 8642-PIN"), TimeoutError("8642-PIN"), AttributeError("8642-PIN")], ids=repr
+)
+@pytest.mark.parametrize(("part", "as_property"), PARTS)
+def test_whatever_part_of_a_signer_raises_it_is_not_quoted(
+    approver: SignedInApprover, part: str, as_property: bool, failure: Exception
+) -> None:
+    approver.create()
+    approver.signer = failing_in(part, failure, as_property=as_property)
+    with pytest.raises(
+        CustodyError, match=f"the signer '(a key|Failing)' failed: {type(failure).__name__}; its"
+    ) as caught:
+        approver.approve()
+    error = caught.value
+    assert "8642-PIN" not in f"{error} {error.to_json()}"
+    assert (error.__cause__, error.__context__) == (None, None)
+    assert (error.code, error.retryable) == ("signer-failed", not isinstance(failure, AttributeError))
+    assert approver.sent == 0
+
+
+@pytest.mark.parametrize(("part", "as_property"), PARTS)
+def test_an_error_of_ours_that_a_signer_raises_comes_out(
+    approver: SignedInApprover, part: str, as_property: bool
+) -> None:
+    approver.create()
+    failure = CustodyError("away for a moment", retryable=True, code="signer-failed")
+    approver.signer = failing_in(part, failure, as_property=as_property)
+    with pytest.raises(CustodyError) as caught:
+        approver.approve()
+    assert caught.value is failure
+    assert approver.sent == 0
 
 
 class NamelessSigner:
@@ -171,6 +218,7 @@ def test_a_signature_of_another_key_is_not_sent(approver: SignedInApprover, sand
     ("given", "why"),
     [
         ("nonsense", "not a public key in PEM or DER"),
+        ("no text: \ud800", "not a public key in PEM or DER"),
         (b"", "not a public key in PEM or DER"),
         ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "not a public key in PEM or DER"),
         (7, "must be on P-256"),
@@ -224,6 +272,41 @@ def test_an_unusable_key_is_refused_before_anything_is_read(
     assert "'the key'" in str(caught.value)
     assert "secretsecret" not in str(caught.value)
     assert approver.sandbox.control.request_log() == []
+
+
+def failing_load(failure: OSError) -> PemSigner:
+    def load() -> str:
+        raise failure
+
+    return PemSigner(load, name="the key")
+
+
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [
+        (TimeoutError("8642-PIN"), "cannot be used now: it cannot be read: TimeoutError; nothing was signed"),
+        (OSError(errno.EIO, "8642-PIN"), "cannot be used now: it cannot be read: Input/output error; nothing"),
+    ],
+    ids=["a time-out", "an error of the disk"],
+)
+def test_a_key_that_cannot_be_read_now_is_tried_again(approver: SignedInApprover, failure: OSError, why: str) -> None:
+    approver.create()
+    approver.signer = failing_load(failure)
+    with pytest.raises(CustodyError, match=why) as caught:
+        approver.approve()
+    assert (caught.value.code, caught.value.retryable) == ("signer-failed", True)
+    assert "8642-PIN" not in str(caught.value)
+    assert approver.sent == 0
+
+
+@pytest.mark.parametrize("failure", [FileNotFoundError(errno.ENOENT, "8642-PIN"), PermissionError("8642-PIN")])
+def test_a_key_that_is_missing_or_forbidden_is_not_tried_again(approver: SignedInApprover, failure: OSError) -> None:
+    approver.create()
+    approver.signer = failing_load(failure)
+    with pytest.raises(CustodyConfigurationError, match=r"it cannot be read: (No such file|PermissionError)") as caught:
+        approver.approve()
+    assert not caught.value.retryable
+    assert "8642-PIN" not in str(caught.value)
 
 
 def test_a_key_from_a_file_with_a_password(tmp_path: Path) -> None:
