@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
@@ -20,6 +21,24 @@ from airflow_custody.hooks.custody import mask, missing_connection
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
+
+# Of a text in PEM: its markers, what else is not the key (headers, line ends written as two characters), the key.
+_MARKERS = re.compile(r"-----[A-Z0-9 ]*-----")
+_NOT_KEY = re.compile(r"[\w-]+:\s*[^\s\\]+|\\[nrt]")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=]+")
+_LINE = 64
+# Characters: a last line may be as short, and the words BEGIN and PRIVATE of a broken marker are shorter.
+_MIN_MASKED = 8
+
+
+def _mask_key(pem: str) -> None:
+    """Mask a key in logs: as its lines are, in lines of PEM's own length, and without line ends."""
+    for block in _MARKERS.split(pem):
+        lines = _BASE64.findall(_NOT_KEY.sub(" ", block))
+        key = "".join(lines)
+        for each in {key, *lines, *(key[at : at + _LINE] for at in range(0, len(key), _LINE))}:
+            if len(each) >= _MIN_MASKED:
+                mask(each)
 
 
 def _meant(extras: Iterable[str], name: str) -> str:
@@ -50,10 +69,7 @@ class ConnectionSigner(PemSigner):
             raise self._unusable(
                 f"the connection has no extra 'private_key'{_meant(extras.keys() - {'private_key'}, 'private_key')}"
             )
-        # Line by line: a log may show some of the lines, or end them in its own way.
-        for line in pem.split():
-            if "-----" not in line:
-                mask(line)
+        _mask_key(pem)
         self._password = connection.password or None
         if self._password:
             mask(self._password)
