@@ -82,7 +82,6 @@ ErrorCode = Literal[
     "apply-in-progress",
     "evidence-unreadable",
     "signing-key-unusable",
-    "signing-key-wrong",
     "key-curve-wrong",
     "signer-wrong",
     "signer-failed",

@@ -21,20 +21,6 @@ GROUP = Group(
             _CONFIGURATION,
         ),
         Entry(
-            "signing-key-wrong",
-            "The signing key is another user's",
-            "approve whitelisting requests failed: invalid argument: signature: does not verify against the current "
-            "hashes of the requests (POST /whitelists/addresses/approve, status 400). The key of the signer "
-            "'custody_first_key' is not the one that the service's rules have for the user of connection "
-            "'custody_second', 'bob@example.com': it is the key of 'alice@example.com'. Give the signer that user's "
-            "key, or use the connection of the user whose key it is.",
-            "The service refused the signature, and its rules have another key for the user of the task's connection "
-            "than the signer's. Often the keys of two approvers are swapped. The approval had no effect.",
-            "Give the task the signer and the connection of the same user. If the user has a new key, the service must "
-            "have its public key first.",
-            ("CustodyRequestError",),
-        ),
-        Entry(
             "key-curve-wrong",
             "The key is not a P-256 key",
             "the signing key '/run/secrets/approver.pem' cannot be used: it is on the curve secp384r1, and "

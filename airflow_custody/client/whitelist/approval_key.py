@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 # Seconds for the rules that explain a refusal, which is known already.
 _EXPLAIN_TIMEOUT = 5.0
+_ABOUT_SIGNATURE = "If it is about the signature:"
 
 
 class SigningKey:
@@ -104,10 +105,11 @@ def explain_refusal(error: CustodyError, client: CustodyClient, key: SigningKey,
     """
     Say on an error, if the service refuses an approval as wrong, whose key the signer has.
 
-    The keys are those of the rules that the service shows. They may not be signed as pinned: they only explain what the
-    service has refused by itself.
+    What it refuses, only the service's own words say: the error's code stays, and this is advice. The keys are those of
+    the rules that the service shows. They may not be signed as pinned: they only explain what the service has refused
+    by itself.
 
-    :param error: the error; its advice, and if the key is certainly the cause its code, are changed.
+    :param error: the error; its advice is changed.
     :param client: the client of the user who approves.
     :param key: the key that signed.
     :param user: the user, as far as the service says.
@@ -121,18 +123,16 @@ def explain_refusal(error: CustodyError, client: CustodyClient, key: SigningKey,
     rules = _rules_of(client) if key.public_key and name else None
     theirs = rules.key_of(name) if rules and name else None
     if theirs is None:
-        error.advice = (
-            f"If it is about the signature: the key of {signer} must be the one that the service has for {owner}."
-        )
+        error.advice = f"{_ABOUT_SIGNATURE} the key of {signer} must be the one that the service has for {owner}."
     elif theirs == key.public_key:
         error.advice = f"The cause is not the key: that of {signer} is the one that the rules have for {owner}."
     else:
         other = next((each for each in rules.users if rules.key_of(each) == key.public_key), None) if rules else None
         whose = f"it is the key of {sanitize(other, 80)!r}" if other else "it is no user's key there"
-        error.code = "signing-key-wrong"
         error.advice = (
-            f"The key of {signer} is not the one that the service's rules have for {owner}, {sanitize(name, 80)!r}: "
-            f"{whose}. Give the signer that user's key, or use the connection of the user whose key it is."
+            f"{_ABOUT_SIGNATURE} the key of {signer} is not the one that the service's rules have for {owner}, "
+            f"{sanitize(name, 80)!r}: {whose}. Give the signer that user's key, or use the connection of the user "
+            "whose key it is."
         )
 
 

@@ -14,10 +14,10 @@ from airflow_custody.client import CustodyClient, CustodyError, CustodyRequestEr
 from airflow_custody.client.signers import PemSigner
 
 
-def refusal(approver: SignedInApprover, signer: Any) -> CustodyError:
+def refusal(approver: SignedInApprover, signer: Any, says: str = "does not verify against") -> CustodyError:
     approver.create()
     approver.signer = signer
-    with pytest.raises(CustodyRequestError, match="does not verify against") as caught:
+    with pytest.raises(CustodyRequestError, match=says) as caught:
         approver.approve()
     assert approver.signed == []
     assert not caught.value.retryable
@@ -31,13 +31,22 @@ def test_the_key_of_another_user_is_named_with_its_owner(approver: SignedInAppro
     with CustodyClient(approver.sandbox.url, approver.person.token, source="connection 'custody_ann'") as client:
         approver.client = client
         error = refusal(approver, PemSigner(lambda: pem, name="custody_bob_key"))
-    assert error.code == "signing-key-wrong"
+    assert error.code == "bad-request"
     whose = f"it is the key of '{bob.external_id}'" if bob else "it is no user's key there"
     assert error.advice == (
-        "The key of the signer 'custody_bob_key' is not the one that the service's rules have for the user of "
-        f"connection 'custody_ann', '{approver.person.external_id}': {whose}. Give the signer that user's key, or use "
-        "the connection of the user whose key it is."
+        "If it is about the signature: the key of the signer 'custody_bob_key' is not the one that the service's rules "
+        f"have for the user of connection 'custody_ann', '{approver.person.external_id}': {whose}. Give the signer "
+        "that user's key, or use the connection of the user whose key it is."
     )
+
+
+def test_a_refusal_of_something_else_is_not_said_to_be_the_keys(approver: SignedInApprover) -> None:
+    body = {"error": "InvalidArgument", "message": "comment: is too long", "code": 400}
+    approver.sandbox.control.add_fault("status", path="/whitelists/addresses/approve", status=400, body=body)
+    bob = Person(approver.sandbox, "bob", "approvers")
+    error = refusal(approver, PemSigner(lambda: bob.pem, name="other"), says="comment: is too long")
+    assert error.code == "bad-request"
+    assert str(error.advice).startswith("If it is about the signature: the key of the signer 'other' is not the one")
 
 
 def test_a_wrong_signature_of_an_unknown_key_names_the_signer_and_the_connection(approver: SignedInApprover) -> None:
