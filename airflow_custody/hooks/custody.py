@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from urllib.parse import unquote
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
 
@@ -287,7 +288,11 @@ class CustodyHook(BaseHook):
             self.unknown_extras = describe_unknown(unknown, ["auth", "api_key_id", *known])
             self.log.warning("%s%s", self._start(), self.unknown_extras)
         if extras.get("proxy"):
-            mask(str(extras["proxy"]))
+            proxy = str(extras["proxy"])
+            # Its password by itself, too. Taken apart by hand: it may be a URL that no parser can read.
+            password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
+            for secret in filter(None, (proxy, password, unquote(password))):
+                mask(secret)
         refuse_relative(extras.get("superadmin_keys"))
         values = {name: extras.get(name) for name in known}
         return ClientSettings.parse(

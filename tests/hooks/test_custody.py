@@ -149,6 +149,13 @@ def test_the_token_is_masked_in_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert redacted("token is s3cr3t-t0k3n-value") == "token is ***"
 
 
+def test_the_password_of_a_proxy_is_masked_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = "http://user:c0rrect%2Fh0rse@proxy.example.com:3128"
+    define(monkeypatch, {**BASE, "extra": {"proxy": proxy}}).get_conn().close()
+    for shown in (proxy, "c0rrect%2Fh0rse", "c0rrect/h0rse"):
+        assert "h0rse" not in redacted(f"it is {shown}")
+
+
 def test_a_renewed_token_is_picked_up(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
     hook = define(monkeypatch, connection_json(sandbox))
     first = hook.get_conn()
