@@ -199,8 +199,9 @@ class Pkcs11Signer:
             except pkcs11.PKCS11Error as exception:
                 failure = exception
         if failure is not None:
-            # Outside of "except": what the library says may come along only as sanitized text.
-            raise self._failed(failure, where, is_loaded=is_loaded)
+            # Outside of "except", and chained to nothing that failed in the session: what the library says may come
+            # along only as sanitized text.
+            raise self._failed(failure, where, is_loaded=is_loaded) from None
 
     def _failed(self, failure: Exception, where: Pkcs11Key, *, is_loaded: bool) -> CustodyError:
         kind = type(failure).__name__

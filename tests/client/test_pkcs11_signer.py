@@ -6,13 +6,14 @@ import logging
 import os
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pkcs11
 import pytest
-from hsm import PIN, TOKEN, FakeHsm, HsmPerson, SoftHsm, soft_hsm
+from hsm import PIN, TOKEN, FakeHsm, FakeKey, HsmPerson, SoftHsm, soft_hsm
 
 from airflow_custody.client import CustodyClient, CustodyConfigurationError, CustodyError, WhitelistRequest
 from airflow_custody.client import pkcs11 as module
@@ -247,6 +248,20 @@ def test_an_hsm_that_is_away_is_tried_again_and_nothing_is_sent(
             approver.approve(["1"], None, "checked")
     assert caught.value.retryable
     assert sandbox.control.request_log() == []
+
+
+def test_what_the_library_says_while_it_signs_comes_along_sanitized(
+    fake_hsm: FakeHsm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(key: FakeKey, data: bytes, *, mechanism: Any) -> bytes:
+        raise pkcs11.DeviceError("line lost\x1b[2J")
+
+    monkeypatch.setattr(FakeKey, "sign", fail)
+    fake_hsm.generate("k")
+    with pytest.raises(CustodyError, match="DeviceError: line lost") as caught:
+        signer(fake_hsm, "k").sign(b"message")
+    assert caught.value.retryable
+    assert "\x1b" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_an_hsm_that_shows_no_curve_of_a_private_key_can_sign(sandbox: Sandbox, fake_hsm: FakeHsm) -> None:
