@@ -83,7 +83,8 @@ class SigningKey:
     def _failed(self, failure: Exception) -> CustodyError:
         """Return the error for what a signer raised: a mistake in its code, or trouble of a KMS that may pass."""
         mistakes = (ValueError, TypeError, AttributeError, ImportError, LookupError, NotImplementedError)
-        is_mistake = isinstance(failure, mistakes)
+        # A certificate or a response that cannot be read may be a ValueError, too.
+        is_mistake = isinstance(failure, mistakes) and not isinstance(failure, OSError)
         return failed(
             CustodyConfigurationError if is_mistake else CustodyError,
             # What it says is the signer's own text, which may hold its key or its password.
@@ -125,7 +126,7 @@ def explain_refusal(error: CustodyError, client: CustodyClient, key: SigningKey,
     if theirs is None:
         error.advice = f"{_ABOUT_SIGNATURE} the key of {signer} must be the one that the service has for {owner}."
     elif theirs == key.public_key:
-        error.advice = f"The cause is not the key: that of {signer} is the one that the rules have for {owner}."
+        error.advice = f"The key of {signer} is the one that the service's rules have for {owner}."
     else:
         other = next((each for each in rules.users if rules.key_of(each) == key.public_key), None) if rules else None
         whose = f"it is the key of {sanitize(other, 80)!r}" if other else "it is no user's key there"

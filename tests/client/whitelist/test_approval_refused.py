@@ -81,9 +81,7 @@ def test_a_refusal_for_another_reason_says_that_the_key_is_right(approver: Signe
     signer.public_key = approver.signer.public_key
     error = refusal(approver, signer)
     assert error.code == "bad-request"
-    assert error.advice == (
-        "The cause is not the key: that of the signer 'changing' is the one that the rules have for the user."
-    )
+    assert error.advice == ("The key of the signer 'changing' is the one that the service's rules have for the user.")
 
 
 def test_a_currency_that_is_not_active_names_the_parameter(approver: SignedInApprover) -> None:
