@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -200,7 +200,9 @@ class ApplyPlan:
                 raise PlanChangedError(operations, plan, Applied(Outcome(created=created), requests))
             self._store.begin(plan_hash, len(operations), earlier)
             creator = creator or self._creator(creation)
-            return self._carry_out(creator, creation, plan, done, requests)
+            return self._carry_out(
+                creator, creation, plan, done, requests, operations_now=lambda: self._operations_now(file, service)
+            )
 
     def stop(self) -> None:
         """Send nothing more that has not left yet; may be called from a signal handler."""
@@ -215,6 +217,8 @@ class ApplyPlan:
         plan: WhitelistPlan,
         done: Mapping[str, Row],
         requests: Mapping[str, WhitelistRequest],
+        *,
+        operations_now: Callable[[], Mapping[str, str]],
     ) -> Applied:
         creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
         keys = [key for key in requests if key in creates]
@@ -240,13 +244,15 @@ class ApplyPlan:
         if outcome.stopped is not None:
             applied = replace(applied, left=[*deletes])
         elif deletes:
-            applied = self._delete(deletes, applied)
+            applied = self._delete(deletes, applied, operations_now)
         self._store.finish()
         return applied
 
-    def _delete(self, deletes: Mapping[str, str], applied: Applied) -> Applied:
+    def _delete(
+        self, deletes: Mapping[str, str], applied: Applied, operations_now: Callable[[], Mapping[str, str]]
+    ) -> Applied:
         is_settled = self._turn.is_settled
-        done = self._deleting.run(deletes, check=self._turn.keep, is_stopped=lambda: self._is_stopped)
+        done = self._deleting.run(deletes, check=operations_now, is_stopped=lambda: self._is_stopped)
         # Deleting what is deleted does no harm: others need not wait for this.
         self._turn.is_settled = is_settled
         return replace(
@@ -256,6 +262,13 @@ class ApplyPlan:
             left=done.left,
             stopped=done.stopped,
         )
+
+    def _operations_now(self, file: WhitelistFile, service: str) -> Mapping[str, str]:
+        """Return what a plan would do by now about each request that the service lists; empty for nothing."""
+        self._turn.keep()
+        listing = self._settings.fetch(self._client)
+        rows = {row.request_id: row.operation for row in self._settings.plan(file, listing, service).rows}
+        return {each.id: rows.get(each.id, "") for each in listing.envelopes}
 
     def _creator(self, creation: WhitelistRowsCreation) -> CreateRows:
         self._creating = CreateRows(

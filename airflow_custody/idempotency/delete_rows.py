@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: What the key of a row that is deleted begins with; the request's id follows.
 DELETE = "delete:"
+_CHANGED = "it is not any more what the approved plan deletes: plan again"
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,14 @@ class DeleteRows:
         self._max_parallel = max_parallel
 
     def run(
-        self, deletes: Mapping[str, str], *, check: Callable[[], object], is_stopped: Callable[[], bool]
+        self, deletes: Mapping[str, str], *, check: Callable[[], Mapping[str, str]], is_stopped: Callable[[], bool]
     ) -> Deletions:
         """
         Delete requests.
 
         :param deletes: the operation of each, by the request's id.
-        :param check: called before each window; what it raises ends the deletions.
+        :param check: called before each window; returns what the operation of each request that the service lists is
+            by now. What is another one is not deleted; a CustodyError ends the deletions.
         :param is_stopped: returns whether nothing more is to be sent.
         :return: what became of them.
         """
@@ -75,8 +77,16 @@ class DeleteRows:
         pool = ThreadPoolExecutor(self._max_parallel, thread_name_prefix="custody-apply")
         try:
             while left and stopped is None and not is_stopped():
+                try:
+                    now = check()
+                except CustodyError as unread:
+                    stopped = unread
+                    break
                 batch, left = left[:WINDOW], left[WINDOW:]
-                check()
+                changed = {each for each in batch if now.get(each, deletes[each]) != deletes[each]}
+                failed.update(dict.fromkeys(changed, _CHANGED))
+                if not (batch := [each for each in batch if each not in changed]):
+                    continue
                 rows = {f"{DELETE}{each}": Row("deleting", deletes[each]) for each in batch}
                 window = self._store.open(rows, datetime.now(timezone.utc))
                 errors = dict(zip(batch, pool.map(self._delete, batch), strict=True))

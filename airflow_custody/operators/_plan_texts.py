@@ -181,7 +181,9 @@ def _changes_since(file: WhitelistFile, error: PlanChangedError, planned: Collec
         lines.append(f"{_row_name(rows[each])} is {state.state if state else 'done'} now{was_found}")
     lines += [f"{_row_name(row)} is new or was changed" for each, row in rows.items() if each in now - set(planned)]
     if gone := [each for each in planned if each not in now and each not in rows]:
-        lines.append(f"{count(len(gone), 'planned change')} to rows or requests that are not there any more")
+        lines.append(
+            f"{count(len(gone), 'planned change')} to rows or requests that are not there any more, or have changed"
+        )
     if more := len(now - set(planned) - rows.keys()):
         lines.append(count(more, "more deletion"))
     if not lines:

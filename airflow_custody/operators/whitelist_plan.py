@@ -55,9 +55,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     the rules ask, and each signature of a pending one must be valid. What does not verify is ``unverified``, and only
     named: it is neither created again nor deleted.
 
-    The plan's hash covers what applying would do, and where: the creations, and with ``prune`` the deletions; and which
-    requests are ``unverified``. What else is merely observed does not change it. Needs the role ``TPUser``. The listing
-    is undocumented.
+    The plan's hash covers what applying would do, and where: the creations, with ``prune`` the deletions, each with
+    whether its request is pending or in effect, and which requests are ``unverified``. What else is merely observed
+    does not change it. Needs the role ``TPUser``. The listing is undocumented.
 
     :param path: the file, in YAML, JSON or CSV. A relative path begins in the folder of the DAG's file, and must not
         lead out of the DAG's bundle. (templated)

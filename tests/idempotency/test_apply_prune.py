@@ -109,6 +109,54 @@ def test_what_is_gone_already_is_deleted(sandbox: Sandbox, task: ApplyTask, monk
     assert left(sandbox) == addresses(ROWS[7:])
 
 
+def test_what_has_come_into_effect_since_the_approval_is_not_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
+    made = sandbox.control.whitelist_requests()
+    sandbox.control.sign_whitelist_requests([made[2]["id"]])
+    assert "is not the one that was approved" in str(task.fails())
+    assert left(sandbox) == addresses(ROWS[:7])
+
+
+@pytest.mark.parametrize("number", [0, 6])
+def test_what_comes_into_effect_while_rows_are_created_or_deleted_is_not_deleted(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The last one: after the first deletions were sent."""
+    approved = sandbox.control.whitelist_requests()[number]
+    owner, name = (create_rows.CreateRows, "run") if number == 0 else (delete_rows.DeleteRows, "_delete")
+    normal = getattr(owner, name)
+
+    def sign_first(self: object, *given: object) -> object:
+        monkeypatch.setattr(owner, name, normal)
+        sandbox.control.sign_whitelist_requests([approved["id"]])
+        return normal(self, *given)
+
+    monkeypatch.setattr(owner, name, sign_first)
+    error = task.fails()
+    assert "5 created, 6 deleted, 1 refused" in str(error)
+    assert f"request {approved['id']}: not deleted: it is not any more what the approved plan deletes" in str(error)
+    assert left(sandbox) == [approved["address"], *addresses(ROWS[7:])]
+
+
+@needs_store
+def test_where_it_cannot_be_read_what_there_is_now_nothing_is_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
+    normal = create_rows.CreateRows.run
+
+    def run(creator: create_rows.CreateRows, keys: list[str]) -> create_rows.Outcome:
+        outcome = normal(creator, keys)
+        sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", status=503, times=None)
+        return outcome
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(create_rows.CreateRows, "run", run)
+        error = task.fails()
+    assert error.retryable
+    assert "7 left" in str(error)
+    sandbox.control.clear_faults()
+    task.clear()
+    assert task.attempt()["counts"]["deleted"] == 7
+    assert left(sandbox) == addresses(ROWS[7:])
+
+
 def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTask) -> None:
     body = {"error": "FailedPrecondition", "message": "in use", "code": 409}
     sandbox.control.add_fault("status", **DELETE, status=409, body=body, skip=2)

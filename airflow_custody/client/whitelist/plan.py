@@ -34,7 +34,7 @@ STATES: tuple[State, ...] = (
 #: The states that mean that the service does not have what the file says, the gravest first.
 CHANGES: tuple[State, ...] = ("unverified", "create", "differs", "undeclared", "rejected", "unreadable")
 #: Version of what a plan's hash covers.
-_HASH_FORMAT = "custody-plan-1"
+_HASH_FORMAT = "custody-plan-2"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PlanRow:
     :param status: the service's own word for the status; empty if there is none.
     :param hash: the hash that approvers of the request sign; empty if there is none.
     :param fields: the names of the fields that differ.
-    :param note: what else there is to know, in words.
+    :param note: what else there is to know, in words. Of what is deleted, the plan's hash covers it.
     :param shown: what the service has, as text, by name: of the fields that differ, and of a request that no file can
         ask for.
     """
@@ -74,7 +74,8 @@ class PlanRow:
         if self.action == "delete":
             # The hash also covers how the service describes what is linked, which changes with its name.
             content = {"hash": self.hash} if self.request is None else {"request": _fields(self.request)}
-            return _operation({"delete": self.request_id, **content})
+            # And what else whoever approves reads of it: whether it is pending or in effect.
+            return _operation({"delete": self.request_id, "note": self.note, **content})
         return ""
 
 
@@ -120,7 +121,8 @@ class WhitelistPlan:
         """
         SHA-256, in hexadecimal, of what applying does, of where, and of what does not verify.
 
-        Pinned keys alone do not change it. What was approved is done, and nothing else, whatever applying verifies; and
+        Pinned keys alone do not change it, unless something that is deleted has a signature that does not cover all of
+        it. What was approved is done, and nothing else, whatever applying verifies; and
         a request that verifies at one of the two times only makes another plan.
         """
         return hash_operations([*self.operations, *self.unverified], self.service)

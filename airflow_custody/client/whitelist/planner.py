@@ -328,7 +328,7 @@ class _Matcher:
         for listed in self._all:
             if listed.row is not None or listed.state == "rejected":
                 continue
-            notes = ["pending approval"] if listed.state == "pending" else []
+            notes = [_progress(listed)]
             notes += [not_covered(listed.omitted)] if listed.omitted else []
             # What contradicts itself, or is being deleted, is for a person; and what the file may mean.
             fields, faults = contradictions(listed, None, self._accepted)
@@ -350,6 +350,13 @@ class _Matcher:
             }
             number, status = sanitize(envelope.id, 40), status_word(envelope.status)
             yield PlanRow("unreadable", request_id=number, status=status, note=each.why, shown=shown), False
+
+
+def _progress(listed: Listed) -> str:
+    """Return, in words, how far a request has come: what a deletion takes away."""
+    if listed.state == "differs":
+        return f"its status is {status_word(listed.envelope.status) or 'empty'}: whether it is in effect is not known"
+    return "pending approval" if listed.state == "pending" else "in effect"
 
 
 def _undeclared(listed: Listed, state: State, notes: Sequence[str], fields: Sequence[str] = ()) -> PlanRow:

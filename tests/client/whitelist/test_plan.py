@@ -29,7 +29,7 @@ def test_the_hash_covers_what_is_done_and_where() -> None:
         plan([*requests, ask()], [extra, listed(wire=PENDING)], **options),
         plan([*requests, ask(label="x")], [extra, listed()], **options),
         plan(requests, [extra, unreadable('{"address":"x"}')], **options),
-        plan(requests, [listed(5, address=OTHER, wire={"status": "OTHER", "trails": []})], **options),
+        plan(requests, [listed(5, address=OTHER, wire={"trails": []})], **options),
     ]
     assert {each.plan_hash for each in same} == {found.plan_hash}
     other = [
@@ -42,6 +42,8 @@ def test_the_hash_covers_what_is_done_and_where() -> None:
         # Another one, and the same one with another content.
         plan(requests, listed(6, address=OTHER), **options),
         plan(requests, listed(5, address=OTHER, label="x"), **options),
+        # A deletion takes back what is pending, or removes what is in effect.
+        plan(requests, listed(5, address=OTHER, wire=PENDING), **options),
     ]
     assert len({found.plan_hash, *(each.plan_hash for each in other)}) == len(other) + 1
     assert len(found.plan_hash) == 64

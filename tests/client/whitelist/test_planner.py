@@ -205,7 +205,7 @@ def test_the_best_request_is_a_rows() -> None:
     found = plan(ask(), [rejected, pending, effective, again], prune=True)
     assert states(found) == [("unchanged", None, "9"), ("undeclared", None, "2"), ("undeclared", None, "10")]
     # A duplicate is a change, and deleting it is a person's decision: it may take the address with it.
-    assert found.rows[2].note == "may be for the same destination as line 2, so it is not deleted"
+    assert found.rows[2].note == "in effect; may be for the same destination as line 2, so it is not deleted"
     assert found.has_changes
 
 
