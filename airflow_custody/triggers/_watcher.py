@@ -50,11 +50,13 @@ class Portion:
     :param events: the payloads of its events.
     :param cursor: what is known after them.
     :param is_news: whether the cursor is worth saving at once.
+    :param repeats_gap: whether the events say a gap that the next reading finds again.
     """
 
     events: list[dict[str, Any]]
     cursor: CallCursor
     is_news: bool = True
+    repeats_gap: bool = False
 
 
 class CallWatcher:
@@ -126,6 +128,8 @@ class CallWatcher:
         """Move the cursor past a reading all of whose events were fired; it is saved once Airflow has them."""
         if self._current is not None:
             self._cursor, self._unsaved = self._current.cursor, self._unsaved or self._current.is_news
+            if self._current.repeats_gap:
+                self._gap_said_at = time.monotonic()
             self._current = None
         is_due = self._unsaved or time.monotonic() - self._saved_at >= SAVE_EVERY
         # One that has not been read on with here is none of this base URL yet.
@@ -146,7 +150,7 @@ class CallWatcher:
     async def _is_ready(self, reading: SharedReading) -> bool:
         """Load the cursor if that was not done yet, and tell whether there is one to go on from."""
         if self._service != reading.service:
-            self._service, self._cursor = None, None
+            self._service, self._cursor, self._gap_said_at = None, None, float("-inf")
             # What was found is of another base URL.
             self._portions.clear()
             if self._work is not None:
@@ -251,6 +255,9 @@ class CallWatcher:
         oldest = min((call.created_at for call in selected if call.created_at), default=None)
         calls_read(self._custody_conn_id, len(selected), oldest)
         portions = make_portions(cursor, new, selected, with_payload=self._with_payload)
+        if new.gap and new.cursor.is_set_back:
+            # The first event says it.
+            portions[0] = replace(portions[0], repeats_gap=True)
         if self._is_moved:
             # The place is one of this base URL from now on.
             portions[-1] = replace(portions[-1], is_news=True)
@@ -260,11 +267,8 @@ class CallWatcher:
         """Leave out a gap that was said a short while ago, if only time can rule it out and no call is new."""
         if not new.gap or not new.cursor.is_set_back:
             return new
-        now = time.monotonic()
-        if not new.calls and now - self._gap_said_at < GAP_REPEATED_EVERY:
-            return replace(new, gap="")
-        self._gap_said_at = now
-        return new
+        is_recent = time.monotonic() - self._gap_said_at < GAP_REPEATED_EVERY
+        return replace(new, gap="") if is_recent and not new.calls else new
 
     # --- the log ---------------------------------------------------------------------------------------------
 

@@ -178,6 +178,42 @@ class TestEvents:
 
         run(scenario)
 
+    def test_a_gap_whose_event_was_not_made_is_said_with_the_next(
+        self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = datetime.now(timezone.utc)
+        clock = {"back": timedelta()}
+        monkeypatch.setattr(
+            "airflow_custody.client.http.transport.parse_date",
+            lambda header: (date := parse_date(header)) and date - clock["back"],
+        )
+        known = {"createdAt": (now - timedelta(minutes=1)).isoformat()}
+        add_call(sandbox, "b", createdAt=(now - timedelta(days=1)).isoformat())
+        add_call(sandbox, "a", **known)
+        store = Store()
+
+        async def scenario() -> None:
+            triggerer = Triggerer()
+            triggerer.start(1, store, webhook_types=["requestStatus.updated"])
+            await until(lambda: store.values)
+            # What may have been written since the clock was set back is not read, as its type cannot be; it is removed.
+            sandbox.control.add_fault(path="/webhooks/calls", times=None)
+            sandbox.control.add_fault("status", method="GET", path="/webhooks", status=500, times=None)
+            clock["back"] = timedelta(days=1)
+            await until(
+                lambda: [each for each in sandbox.control.request_log(path="/webhooks") if each["status"] == 500]
+            )
+            assert not triggerer.persisted
+            sandbox.control.reset()
+            add_call(sandbox, "a", **known)
+            await until(lambda: triggerer.persisted)
+            assert "clock was set back" in triggerer.persisted[0][1]["gap"]
+            await next_polls(sandbox, 5)
+            assert len(triggerer.persisted) == 1
+            await triggerer.kill()
+
+        run(scenario)
+
 
 class TestFilters:
     def test_by_type_status_and_event(self, sandbox: Sandbox) -> None:
