@@ -31,7 +31,8 @@ MAX_RETURNED_LENGTH = 64 * 1024 * 1024
 
 # How often to read again what changed while it was read.
 _MAX_READINGS = 4
-# Pages in a row that list nothing but calls of the pages before: so many came meanwhile, or it is always one page.
+# So many pages may list calls of the pages before, beyond as many that list others: or more come than can be read, or
+# it is always one page.
 _MAX_REPEATED_PAGES = 10
 _FLOOR_IS_AHEAD = (
     "the time up to which calls were read is later than now: the service's clock was set back, or the cursor is not "
@@ -201,18 +202,22 @@ class JournalReader:
         seen: dict[str, int | None] = {}
         names: set[str] = set()
         name: str | None = None
+        first: int | None = None
         last: int | None = None
-        repeated = undated = 0
+        size = repeated = undated = 0
         while True:
             page = self._fetch_page(order, name)
             latest = latest or self._clocks().latest_believed
             calls: list[WebhookCall] = []
             on_page: dict[str, WebhookCall] = {}
-            for identifier, listed in page.rows:
-                created = created_micros(listed)
-                is_dated = created is not None and 0 < created <= latest
-                call = listed if is_dated else replace(listed, created_at=None)
-                created = created if is_dated else None
+            rows = [(identifier, _believed(call, latest)) for identifier, call in page.rows]
+            times = [each for each in (created_micros(call) for _, call in rows) if each is not None]
+            if times != sorted(times, reverse=order == "DESC"):
+                raise self._out_of_order(order)
+            first = first if first is not None or not times else times[0]
+            is_shifted = any(identifier in seen for identifier, _ in rows)
+            for identifier, call in rows:
+                created = created_micros(call)
                 if on_page.setdefault(identifier, call) != call or seen.get(identifier, created) != created:
                     raise listing_changed(self._operation, f"the id {identifier} came twice, for two calls")
                 if identifier in seen:
@@ -224,18 +229,24 @@ class JournalReader:
                     if undated > MAX_UNDATED:
                         raise self._too_many_undated()
                     continue
-                if last is not None and (created > last if order == "DESC" else created < last):
+                if _precedes(created, last, order):
+                    # What comes first by then, or was listed before, pushes others to this page.
+                    if is_shifted or _precedes(created, first, order):
+                        raise listing_changed(self._operation, "calls came between two pages")
                     raise self._out_of_order(order)
                 last = created
             yield _Page(calls, len(page.rows), page.rows[0][0] if page.rows else "", page.next is None)
             name = page.next
             if name is None:
                 return
-            repeated = 0 if calls else repeated + 1
+            size = size or len(page.rows)
+            repeated = max(0, repeated + len(page.rows) - 2 * len(calls))
             if not page.rows:
                 raise listing_changed(self._operation, "a page is empty and not the last")
-            if name in names or repeated >= _MAX_REPEATED_PAGES:
+            if name in names:
                 raise listing_changed(self._operation, "its cursor does not advance")
+            if repeated >= _MAX_REPEATED_PAGES * size:
+                raise listing_changed(self._operation, "page after page lists calls that were listed before")
             if len(seen) > MAX_LISTED_ROWS:
                 raise too_many_rows(self._operation)
             names.add(name)
@@ -275,6 +286,17 @@ class _Page:
     size: int
     first: str
     is_last: bool
+
+
+def _believed(call: WebhookCall, latest: int) -> WebhookCall:
+    """Return a call without a time stamp that cannot be."""
+    created = created_micros(call)
+    return call if created is not None and 0 < created <= latest else replace(call, created_at=None)
+
+
+def _precedes(created: int, other: int | None, order: Order) -> bool:
+    """Tell whether a call must be listed before one that was created at another time; None: there is no other."""
+    return other is not None and (created > other if order == "DESC" else created < other)
 
 
 def _missed(reading: Reading, again: Reading, cursor: CallCursor) -> list[int | None]:

@@ -297,9 +297,56 @@ def test_pages_that_repeat_under_other_names_end(calls: Journal) -> None:
     def fetch(order: Order, name: str | None) -> CursorPage[WebhookCall]:
         return CursorPage(calls.fetch(order, None).rows, str(calls.fetched))
 
-    with pytest.raises(CustodyResponseError, match="does not advance"):
+    with pytest.raises(CustodyResponseError, match="lists calls that were listed before"):
         JournalReader(LIST_WEBHOOK_CALLS, fetch, now=calls.now).read_after(CallCursor(0, {}), 100)
     assert calls.fetched < 20
+
+
+@pytest.mark.parametrize("number", [PAGE + 1, PAGE + 2, 5 * PAGE])
+def test_more_than_a_page_of_calls_between_two_pages_is_a_change(calls: Journal, number: int) -> None:
+    """A journal that is in order is not said to be out of order."""
+
+    def come() -> None:
+        for _ in range(number):
+            calls.clock += 0.01
+            calls.add()
+
+    calls.changes = [come]
+    with pytest.raises(CustodyResponseError, match="calls came between two pages") as caught:
+        calls.reader().read_after(CallCursor(0, {}), 100)
+    assert caught.value.retryable
+    found = calls.reader().read_after(CallCursor(0, {}), 100)
+    assert [call.id for call in found.calls] == [str(row[1]) for row in calls.rows]
+
+
+def test_a_call_that_appears_late_between_known_ones_is_a_change(calls: Journal) -> None:
+    """The second page lists again what the first one did, and between that a call that it did not."""
+
+    def come() -> None:
+        calls.add(150)
+        for _ in range(PAGE - 1):
+            calls.add()
+
+    calls.changes = [come]
+    with pytest.raises(CustodyResponseError, match="calls came between two pages") as caught:
+        calls.reader().read_after(CallCursor(0, {}), 100)
+    assert caught.value.retryable
+
+
+def test_a_reading_ends_where_each_page_has_hardly_a_call_that_is_new(calls: Journal) -> None:
+    def come() -> None:
+        for _ in range(PAGE - 1):
+            calls.clock += 0.01
+            calls.add()
+
+    for _ in range(200):
+        come()
+    calls.fetched = 0
+    calls.changes = [come] * 1000
+    with pytest.raises(CustodyResponseError, match="lists calls that were listed before") as caught:
+        calls.reader().read_after(CallCursor(0, {}), 10_000)
+    assert caught.value.retryable
+    assert calls.fetched < 100
 
 
 def test_more_calls_than_a_listing_can_have_are_not_believed(calls: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
