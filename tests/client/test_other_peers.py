@@ -170,12 +170,41 @@ def test_a_success_of_another_program_names_the_base_url(sandbox: Sandbox, body:
     assert "there: check the base URL of the Airflow connection 'bank'." in str(caught.value)
 
 
-def test_airflow_itself_at_the_base_url_is_another_program(sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", status=404, body={"detail": "API route not found"}, times=None)
-    with client_of(sandbox.url) as client, pytest.raises(CustodyNotFoundError) as caught:
+@pytest.mark.parametrize("status", [404, 405])
+@pytest.mark.parametrize("body", [{"detail": "Not Found"}, {"error": "API route not found"}, "<html>Not here</html>"])
+def test_who_does_not_know_the_path_or_the_method_is_another_program(sandbox: Sandbox, status: int, body: Any) -> None:
+    kind = "html" if isinstance(body, str) else "status"
+    sandbox.control.add_fault(kind, status=status, body=body, times=None)
+    verb = "is" if kind == "html" else "may be"
+    expected = f"Another program or a gateway {verb} there: check the base URL {sandbox.url}."
+    with client_of(sandbox.url) as client:
+        for call, more in ((client.list_health_checks, ""), (client.get_current_user, " The service may not offer")):
+            with pytest.raises(CustodyError) as caught:
+                call()
+            assert caught.value.code == "not-custody-response"
+            assert str(caught.value.advice).startswith(expected + more)
+
+
+@pytest.mark.parametrize("status", [404, 405])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": "NotFound", "message": "no such path"},
+        {"error": "NotFound", "message": ""},
+        {"error": "NotFound", "code": 404},
+        {"code": 5, "message": "no such path"},
+        {"error": "NotFound", "detail": "health"},
+    ],
+    ids=str,
+)
+def test_an_error_of_the_service_is_not_taken_for_another_programs(
+    sandbox: Sandbox, status: int, body: dict[str, Any]
+) -> None:
+    sandbox.control.add_fault("status", status=status, body=body, times=None)
+    with client_of(sandbox.url) as client, pytest.raises(CustodyError) as caught:
         client.list_health_checks()
-    assert caught.value.code == "not-custody-response"
-    assert caught.value.advice == f"Another program or a gateway may be there: check the base URL {sandbox.url}."
+    assert caught.value.code in ("not-found", "bad-request")
+    assert "Another program" not in str(caught.value.advice)
 
 
 @pytest.mark.parametrize("call", ["list_health_checks", "get_current_user", "list_webhooks"])

@@ -20,7 +20,13 @@ GROUP = Group(
             "refuses the call.",
             "Correct the base URL. If a gateway refuses, have it let the call through. If the base URL is right and "
             "there is no gateway, the service has another version than this package knows: report the text.",
-            ("CustodyResponseError", "CustodyConnectionError", "CustodyNotFoundError", "CustodyPermissionError"),
+            (
+                "CustodyResponseError",
+                "CustodyConnectionError",
+                "CustodyNotFoundError",
+                "CustodyPermissionError",
+                "CustodyRequestError",
+            ),
         ),
         Entry(
             "response-truncated",

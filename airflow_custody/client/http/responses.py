@@ -47,8 +47,9 @@ _REQUEST_TIMEOUT = 408
 _NO_SUCH_OBJECT = "It may not exist; or the service does not offer this operation, which is undocumented."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 _GATEWAY = "A gateway in between may have sent this response."
+# An error of a web framework: one text, and nothing that the service's own errors have beside it.
+_ONE_TEXT = re.compile(rb'\s*\{\s*"(?:detail|error)"\s*:\s*"[^"\\]*"\s*\}\s*')
 # Without "<" in the tag: a body of nothing but its beginnings would take long.
-_DETAIL_ONLY = re.compile(rb'\s*\{\s*"detail"\s*:\s*"[^"\\]*"\s*\}\s*')
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 _EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 
@@ -86,8 +87,8 @@ class Response:
 
     @property
     def is_unknown_route(self) -> bool:
-        """Whether another program says that it has no such path: in a page, or as Airflow's own API server does."""
-        return self.status == 404 and (self.is_page or _DETAIL_ONLY.fullmatch(self.body) is not None)
+        """Whether another program says that it has no such path or method: in a page, or as Airflow itself does."""
+        return self.status in (404, 405) and (self.is_page or _ONE_TEXT.fullmatch(self.body) is not None)
 
     @cached_property
     def error_fields(self) -> _ErrorFields:
@@ -298,15 +299,15 @@ def _error_of_status(
     hints = [error.advice]
     is_other_program = response.is_unknown_route and not error.from_service
     is_refusal_of_gateway = response.status == 403 and response.is_page and not error.from_service
-    if is_other_program and operation.documented:
+    if is_other_program:
         error.code = "not-custody-response"
-        hints = [_other_program(response, settings)]
+        hints = [_other_program(response, settings), None if operation.documented else _MAYBE_NOT_OFFERED]
     elif is_refusal_of_gateway:
         # The service sends no pages, so this says nothing of roles.
         error.code, error.required_roles = "not-custody-response", ()
         hints = [f"The page is a gateway's: have it let this call through, or check {settings.base_url_text}."]
-    # If a role is missing, the service offers it.
-    if error.not_offered and not operation.documented and not error.required_roles and not is_refusal_of_gateway:
+    elif error.not_offered and not operation.documented and not error.required_roles:
+        # If a role is missing, the service offers it.
         is_own = response.status == 404 and operation.names_objects and error.from_service
         hints.append(_NO_SUCH_OBJECT if is_own else _MAYBE_NOT_OFFERED)
         if not is_own and not isinstance(error, CustodyOutcomeUnknownError):
