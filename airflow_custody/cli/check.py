@@ -308,9 +308,9 @@ def _clock_difference(seen: Sequence[Observation]) -> timedelta | None:
     found = []
     for each in seen:
         if each.date is not None:
-            # The header has whole seconds: it was sent at some time within this one.
-            early, late = each.date - each.received_at, each.date + timedelta(seconds=1) - each.received_at
-            found.append(early if early > timedelta() else min(late, timedelta()))
+            # The header has whole seconds: it was sent at some time within this one. The last one of all has no next.
+            early = each.date - each.received_at
+            found.append(early if early > timedelta() else min(early + timedelta(seconds=1), timedelta()))
     return min(found, key=abs, default=None)
 
 

@@ -185,6 +185,15 @@ def test_the_difference_of_the_clocks(date: datetime, seconds: int) -> None:
     assert round(difference.total_seconds()) == seconds
 
 
+@pytest.mark.parametrize(("year", "offset"), [(9999, 0), (9999, -12), (1, 0), (1, 12)])
+def test_a_clock_at_the_end_of_time_differs(year: int, offset: int) -> None:
+    zone = timezone(timedelta(hours=offset))
+    date = datetime(1, 1, 1, tzinfo=zone) if year == 1 else datetime(9999, 12, 31, 23, 59, 59, tzinfo=zone)
+    difference = _clock_difference([seen(date)])
+    assert difference is not None
+    assert abs(difference) > timedelta(days=365 * 2000)
+
+
 def test_no_date_tells_no_difference() -> None:
     assert _clock_difference([]) is None
     assert _clock_difference([seen(None)]) is None
