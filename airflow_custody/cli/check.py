@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, Command, option
@@ -14,8 +15,9 @@ from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
 from airflow_custody.cli.output import Output
 from airflow_custody.cli.trust import NOTHING_PINNED, date_text, how_to_pin, pins_text, short_hashes, some_text
 from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.http.operation import missing_roles
 from airflow_custody.client.judgement import DEFAULT_ROLE, Finding, Judgement, State, attempt, judge_client
-from airflow_custody.client.text import ascii_lower, count, sanitize
+from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.text_table import format_table
 from airflow_custody.client.timestamps import parse_timestamp
 
@@ -112,7 +114,7 @@ def check(args: Namespace, output: Output) -> int:
     try:
         with open_client(args) as client:
             unknown = getattr(args, "custody_unknown_extras", "")
-            _Checker(client, report, _split(args.roles), unknown).run()
+            _Checker(client, report, list(chain.from_iterable(args.roles or ())), unknown).run()
     except CustodyError as error:
         if "settings" in report.found:
             raise
@@ -222,7 +224,7 @@ class _Checker:
             self._report.add_finding("roles", found.roles, "the service does not say which roles the user has")
             return
         detail = f"has {some_text([self._report.redact(each, 60) for each in roles], 60) or 'none'}"
-        if denied := _denied({ascii_lower(each) for each in roles}):
+        if denied := _denied(roles):
             detail += f"; not for this user: {denied}"
         error = found.roles.error
         state, advice = found.roles.state, str(error.advice) if error else ""
@@ -286,9 +288,12 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
     return text
 
 
-def _split(roles: Sequence[str] | None) -> list[str]:
-    """Return the roles that are asked for; several may be in one option, comma-separated."""
-    return [name for each in roles or () for name in map(str.strip, each.split(",")) if name]
+def _roles(value: str) -> list[str]:
+    """Return the roles that an option names; an empty one may be what an unset variable of a shell leaves."""
+    roles = [" ".join(each.split()) for each in value.split(",")]
+    if not all(roles):
+        raise ArgumentTypeError("is empty, or has a comma without a role before and after it")
+    return roles
 
 
 def _signers(pins: VerificationPins, rules: WireRules) -> set[str]:
@@ -328,11 +333,11 @@ def _operations() -> list[Operation]:
     return [each for module in modules for each in vars(module).values() if isinstance(each, Operation)]
 
 
-def _denied(roles: set[str]) -> str:
-    """Return in words for which operations a user with these roles, in lower case, lacks one."""
+def _denied(roles: Sequence[str]) -> str:
+    """Return in words for which operations a user with these roles lacks one."""
     by_role: dict[str, list[str]] = {}
     for operation in _operations():
-        if missing := operation.missing_roles(roles):
+        if missing := missing_roles(operation.roles, roles):
             by_role.setdefault(" and ".join(missing), []).append(operation.name)
     return "; ".join(f"{', '.join(names)} (lacks {role})" for role, names in by_role.items())
 
@@ -347,7 +352,9 @@ COMMAND = Command(
             dest="roles",
             metavar="ROLE",
             action="append",
-            help=f"role that the user must have, or several, comma-separated; may be repeated. Default: {DEFAULT_ROLE}",
+            type=_roles,
+            help="role that the user must have, or several, comma-separated, each of which may be 'A or B'; may be "
+            f"repeated. Default: {DEFAULT_ROLE}",
         ),
         *CONNECTION_OPTIONS,
     ),

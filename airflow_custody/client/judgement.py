@@ -14,6 +14,7 @@ from airflow_custody.client.errors import (
     CustodyPermissionError,
     CustodyResponseError,
 )
+from airflow_custody.client.http.operation import missing_roles
 from airflow_custody.client.text import ascii_lower
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def judge_client(client: CustodyClient, roles: Iterable[str] = ()) -> Judgement:
     Make authenticated calls that change nothing, and judge what comes back.
 
     :param client: the client.
-    :param roles: the roles that its user must have. What shows no roles fails then. Default: :data:`DEFAULT_ROLE`, if
+    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is one that either of these will do
+        for. What shows no roles fails then. Default: :data:`DEFAULT_ROLE`, if
         the service says which roles the user has, or by a 403 of its own that it lacks the one to ask.
     :return: what they show. Once the service cannot be reached, or refuses the credentials, nothing else is asked.
     """
@@ -162,8 +164,7 @@ def _judge_user(found: Judgement, client: CustodyClient, asked: list[str]) -> No
     if shown is None:
         found.roles = Finding("failed", _not_shown(client)) if asked else Finding("unknown")
         return
-    own = {ascii_lower(each) for each in shown}
-    found.lacking = [each for each in asked or [DEFAULT_ROLE] if ascii_lower(each) not in own]
+    found.lacking = missing_roles(asked or [DEFAULT_ROLE], shown)
     found.roles = Finding("failed", _lacks(client, found.lacking)) if found.lacking else Finding("ok")
 
 

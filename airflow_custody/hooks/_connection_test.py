@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.error_codes import label
+from airflow_custody.client.http.operation import missing_roles
 from airflow_custody.client.judgement import judge_client, may_work
-from airflow_custody.client.text import ascii_lower, count, sanitize
+from airflow_custody.client.text import count, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -46,8 +47,7 @@ def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
     roles = user.get("roles")
     if roles is None:
         return f"{who} is known. {UNKNOWN_ROLES}"
-    own = {ascii_lower(role) for role in roles}
-    missing = [f"{role} ({what})" for role, what in _ROLES.items() if own.isdisjoint(ascii_lower(role).split(" or "))]
+    missing = [f"{role} ({_ROLES[role]})" for role in missing_roles(_ROLES, roles)]
     named = [redact(role, 60) for role in roles[:_MAX_ROLES]]
     if len(roles) > _MAX_ROLES:
         named.append(f"and {len(roles) - _MAX_ROLES} more")

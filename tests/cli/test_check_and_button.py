@@ -125,12 +125,29 @@ def test_the_name_of_a_user_without_an_id_is_the_external_one(connection: str, s
     assert "User ann is known." in CustodyHook().test_connection()[1]
 
 
-@pytest.mark.parametrize("option", ["TPUser,Admin", " tpuser , ADMIN", "Admin"])
+@pytest.mark.parametrize(
+    "option", ["TPUser,Admin", " tpuser , ADMIN", "Admin", "Admin or AdminReadOnly", "NoOther  or tpuser,ADMIN"]
+)
 def test_roles_may_be_in_one_option(custody: Run, option: str) -> None:
     assert custody("check", "--role", option).code == 0
     ran = custody("check", "--role", f"{option},NoSuchRole", "-o", "json")
     (row,) = [each for each in json.loads(ran.out)["checks"] if each["check"] == "roles"]
     assert (ran.code, row["advice"]) == (1, "Give the user NoSuchRole, or use another user.")
+
+
+@pytest.mark.parametrize("option", ["", " ", ",", " , ", "TPUser,", ",TPUser", "TPUser,,Admin"])
+def test_a_role_that_is_empty_is_refused(custody: Run, sandbox: Sandbox, option: str) -> None:
+    ran = custody("check", "--role", option)
+    assert (ran.code, sandbox.control.request_log()) == (1, [])
+    assert "argument --role: is empty" in ran.err
+
+
+@pytest.mark.parametrize("option", ["Admin or AdminReadOnly", "TPUser or", "TPUserorAdmin"])
+def test_neither_of_two_roles_fails(custody: Run, sandbox: Sandbox, option: str) -> None:
+    sandbox.control.add_fault("status", path="/users/me", status=200, body={"result": USER}, times=2)
+    ran = custody("check", "--role", option, "-o", "json")
+    (row,) = [each for each in json.loads(ran.out)["checks"] if each["check"] == "roles"]
+    assert (ran.code, row["advice"]) == (1, f"Give the user {option}, or use another user.")
 
 
 def test_a_status_that_may_mean_no_work_is_said(connection: str, custody: Run, sandbox: Sandbox) -> None:

@@ -27,6 +27,17 @@ MAX_LISTED_ROWS = 1_000_000
 DEFAULT_LOOKUP_WAIT = 30.0
 
 
+def missing_roles(needed: Iterable[str], own: Iterable[str]) -> list[str]:
+    """
+    Return which of the roles that are needed a user lacks, compared without case.
+
+    :param needed: the roles. One that others can stand in for is written with them: ``Admin or AdminReadOnly``.
+    :param own: the user's roles.
+    """
+    has = {ascii_lower(each) for each in own}
+    return [each for each in needed if has.isdisjoint(ascii_lower(each).split(" or "))]
+
+
 @dataclass(frozen=True)
 class Operation:
     """
@@ -70,15 +81,6 @@ class Operation:
     def is_repeatable(self) -> bool:
         """Whether sending it twice does no harm."""
         return self.method != "POST" if self.repeatable is None else self.repeatable
-
-    def missing_roles(self, roles: Iterable[str]) -> list[str]:
-        """
-        Return which of the roles that it needs a user lacks.
-
-        :param roles: the user's roles, compared without case.
-        """
-        own = {ascii_lower(each) for each in roles}
-        return [each for each in self.roles if own.isdisjoint(ascii_lower(each).split(" or "))]
 
     def on(self, identifier: str) -> Operation:
         """Return this operation for one object, its identifier appended to the path."""
