@@ -214,9 +214,9 @@ class _Checker:
     def _add_user(self, found: Judgement) -> None:
         user = found.user or {}
         names = {"id": "id", "externalUserId": "external id", "tenantId": "tenant", "status": "status"}
-        shown = [(name, user.get(key)) for key, name in names.items()]
         # Each by itself: a long one pushes no other out.
-        known = ", ".join(f"{name} {self._report.redact(str(value), 80)}" for name, value in shown if value)
+        shown = [(name, self._report.redact(str(user.get(key) or ""), 80)) for key, name in names.items()]
+        known = ", ".join(f"{name} {value}" for name, value in shown if value)
         advice = "What this status means is not published: may this user work?" if found.who.state == "unknown" else ""
         self._report.add_finding("user", found.who, known or "the service does not say who it is", advice)
         roles = user.get("roles")

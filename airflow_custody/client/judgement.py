@@ -15,7 +15,7 @@ from airflow_custody.client.errors import (
     CustodyResponseError,
 )
 from airflow_custody.client.http.operation import missing_roles
-from airflow_custody.client.text import ascii_lower
+from airflow_custody.client.text import ascii_lower, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -141,7 +141,7 @@ def judge_client(client: CustodyClient, roles: Iterable[str] = ()) -> Judgement:
 
 def _names_somebody(user: WireUser) -> bool:
     """Tell whether it says who the user is, or what the user may do: any server may send the rest."""
-    return bool(user.get("id") or user.get("externalUserId")) or user.get("roles") is not None
+    return user_name(user) is not None or user.get("roles") is not None
 
 
 def _judge_user(found: Judgement, client: CustodyClient, asked: list[str]) -> None:
@@ -178,6 +178,15 @@ def _judge_rules(found: Judgement, client: CustodyClient) -> None:
     if rules is not None:
         found.verified, refusal = attempt(lambda: verifier.verify_rules(rules))
         found.signatures = Finding.of(refusal)
+
+
+def user_name(user: WireUser) -> str | None:
+    """
+    Return the id of a user, or else the external one; None if neither has anything that can be seen.
+
+    :param user: the user.
+    """
+    return next((each for each in (user.get("id"), user.get("externalUserId")) if each and sanitize(each)), None)
 
 
 def may_work(status: str) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.http.operation import missing_roles
-from airflow_custody.client.judgement import judge_client, may_work
+from airflow_custody.client.judgement import judge_client, may_work, user_name
 from airflow_custody.client.text import count, sanitize
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def describe_checks(number: int) -> str:
 
 def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
     """Name a user's roles, and those that the operators need and the user lacks."""
-    name = user.get("id") or user.get("externalUserId")
+    name = user_name(user)
     who = f"User {redact(name, 60)}" if name else "The user, whose name the service does not say,"
     status = user.get("status")
     if status and not may_work(status):

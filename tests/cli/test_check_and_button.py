@@ -28,6 +28,13 @@ CASES: dict[str, tuple[Fault | None, Fault | None, bool, list[str]]] = {
     "no right": (None, (403, OWN_403), False, ["ok", "unknown", "failed", "ok"]),
     "nobody": ((200, {}), (200, {"result": {"id": None}}), False, ["unknown", "failed", "not checked", "ok"]),
     "nobody, without id": (None, (200, {"result": {"status": "ok"}}), False, ["ok", "failed", "not checked", "ok"]),
+    "a blank": (None, (200, {"result": {"id": " "}}), False, ["ok", "failed", "not checked", "ok"]),
+    "nothing to see": (
+        (200, {}),
+        (200, {"result": {"id": "\u200b", "externalUserId": "\n"}}),
+        False,
+        ["unknown", "failed", "not checked", "ok"],
+    ),
     "an external id": ((200, {}), (200, {"result": {"externalUserId": "ann"}}), True, ["ok", "ok", "unknown", "ok"]),
     "no user": (None, (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
     "a gateway's 404": (None, (404, "<html>"), False, ["ok", "failed", "not checked", "ok"]),

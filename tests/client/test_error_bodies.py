@@ -162,19 +162,21 @@ def test_of_a_long_listing_only_the_error_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("name", "body"),
     [
-        '{"groups": {"db": {"healthChecks": [{"status": "failed"}]}, "db": {"healthChecks": [{"status": "success"}]}}}',
-        '{"groups": {"db": {"healthChecks": [{"status": "failed", "stat\\u0075s": "success"}]}}}',
-        '{"groups": {"db": {"healthChecks": []}}, "groups": {}}',
+        ("health", '{"groups": {"db": {"healthChecks": [{"status": "failed"}]}, "db": {"healthChecks": []}}}'),
+        ("health", '{"groups": {"db": {"healthChecks": [{"status": "failed", "stat\\u0075s": "success"}]}}}'),
+        ("health", '{"groups": {"db": {"healthChecks": []}}, "groups": {}}'),
+        ("user", '{"result": {"id": "7", "roles": [], "roles": ["TPUser"]}}'),
+        ("user", '{"result": {"id": "7", "roles": []}, "result": {"id": "7", "roles": ["TPUser"]}}'),
     ],
-    ids=["group", "status", "groups"],
+    ids=["group", "status", "groups", "roles", "user"],
 )
-def test_a_health_listing_that_has_a_key_twice_is_refused(body: str) -> None:
+def test_what_decides_and_has_a_key_twice_is_refused(name: str, body: str) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     with (
         raw_server(lambda stream: stream.sendall((head + body).encode())) as (url, _),
         CustodyClient(url, "token", max_retries=0) as client,
         pytest.raises(CustodyResponseError, match="it has a key twice in one object"),
     ):
-        client.list_health_checks()
+        READS[name][1](client)

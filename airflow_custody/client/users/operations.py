@@ -23,4 +23,6 @@ class UserOperations(ServiceOperations):
         user = reply.body.get("result")
         if not user:
             raise reply.unexpected("it has no 'result'")
+        # Its roles decide.
+        reply.require_unique_keys()
         return user
