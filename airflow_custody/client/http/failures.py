@@ -74,10 +74,11 @@ class Failures:
         if sending.sent:
             if is_timeout(chain):
                 error = operation.unanswered(
-                    f"no complete response from {host} within {self.settings.timeout:g} s", "timed-out"
+                    f"no complete response from {host} within {sending.timeout:g} s", "timed-out"
                 )
-                hint = f"If the service is only slow, raise {self.settings.name('timeout')}."
-                error.advice = " ".join(filter(None, [hint, error.advice]))
+                if sending.timeout >= self.settings.timeout:
+                    hint = f"If the service is only slow, raise {self.settings.name('timeout')}."
+                    error.advice = " ".join(filter(None, [hint, error.advice]))
             else:
                 error = operation.unanswered(
                     f"{host} closed the connection without a response"

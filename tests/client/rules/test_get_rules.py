@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from raw_server import raw_server
 
-from airflow_custody.client import CustodyClient, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client import CustodyClient, CustodyConnectionError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.sandbox import Sandbox
 
 
@@ -46,3 +47,22 @@ def test_a_service_that_does_not_offer_them(sandbox: Sandbox, client: CustodyCli
         client.get_rules()
     assert caught.value.not_offered
     assert "may not offer this operation" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "only_try", "advice"),
+    [
+        (30, 0.3, None),
+        (0.3, 30, "If the service is only slow, raise 'timeout'."),
+        (0.3, None, "If the service is only slow, raise 'timeout'."),
+    ],
+)
+def test_a_timeout_says_how_long_was_waited(timeout: float, only_try: float | None, advice: str | None) -> None:
+    with (
+        raw_server(lambda stream: stream.recv(1)) as (url, received),  # type: ignore[arg-type]
+        CustodyClient(url, "token", timeout=timeout, max_retries=0) as client,
+        pytest.raises(CustodyConnectionError) as caught,
+    ):
+        client.get_rules(only_try=only_try)
+    assert caught.value.message == f"no complete response from {url.partition('//')[2]} within 0.3 s"
+    assert (caught.value.advice, len(received)) == (advice, 1)
