@@ -44,6 +44,8 @@ _NOT_NOW = (408, 429)
 _FIRST_PAUSE = 10.0
 _MAX_PAUSE = 600.0
 _MAX_LATIN_1 = 0xFF
+# Far more than a server takes in a header.
+_MAX_TOKEN = 64 * 1024
 _UNAUTHORIZED = 401
 _NOT_AGAIN = "The same credentials are not sent again before this process ends."
 _NOT_AGAIN_AS_IT_IS = (
@@ -430,6 +432,8 @@ def check_token(token: object) -> str:
 def _why_not_sendable(token: object) -> str | None:
     if not isinstance(token, str) or not token:
         return "is missing"
+    if len(token) > _MAX_TOKEN:
+        return f"is longer than {_MAX_TOKEN} characters: give the token alone"
     if token.strip().lower().startswith("bearer "):
         return "begins with 'Bearer': give the token alone"
     if token.splitlines() != [token]:

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import requests
@@ -18,6 +19,8 @@ from airflow_custody.client import (
     CustodyAuthenticationError,
     CustodyClient,
     CustodyConfigurationError,
+    CustodyError,
+    CustodyResponseError,
     PasswordSignIn,
 )
 from airflow_custody.sandbox import Sandbox
@@ -152,6 +155,7 @@ def test_new_tokens_are_passed_to_on_token(sandbox: Sandbox, ann: str, caplog: p
         (lambda: PasswordSignIn("", "x"), "username"),
         (lambda: PasswordSignIn("ann", ""), "password"),
         (lambda: CustodyClient("https://custody.example.com"), "token"),
+        (lambda: CustodyClient("https://custody.example.com", "s3cret" * 11_000), "token"),
         (lambda: CustodyClient("https://custody.example.com", "t", auth=ApiKey("id", "ab")), "auth"),
     ],
 )
@@ -160,6 +164,24 @@ def test_invalid_credentials_are_refused_and_not_quoted(make: Callable[[], objec
         make()
     assert caught.value.setting == setting
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("length", "is_taken"), [(65_536, True), (65_537, False), (2_000_000, False)])
+def test_a_token_of_the_service_is_taken_up_to_a_length(
+    sandbox: Sandbox, client: CustodyClient, length: int, is_taken: bool
+) -> None:
+    sandbox.control.add_fault("status", **SIGN_IN, status=200, body={"result": "t" * length})
+    # What a server makes of such a header is not asked here.
+    sandbox.control.add_fault("status", path="/health", status=200, body={})
+    started = time.process_time()
+    if is_taken:
+        with suppress(CustodyError):
+            client.list_health_checks()
+        assert client.auth._token == "t" * length  # type: ignore[attr-defined]
+    else:
+        with pytest.raises(CustodyResponseError, match="it has no usable token"):
+            client.list_health_checks()
+    assert time.process_time() - started < 3
 
 
 # --- a clock that is wrong ---------------------------------------------------------------------------------
