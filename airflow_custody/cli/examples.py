@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import os
 from argparse import Namespace
 from pathlib import Path
 
+from airflow_custody._new_files import write_new
 from airflow_custody.cli.commands import NOTHING_TO_DO, Command, option
 from airflow_custody.cli.output import Output, message
 from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.text import sanitize
 
 _PACKAGE = Path(__file__).parent.parent
 # What some of the DAGs read. It is copied with them.
@@ -20,8 +23,9 @@ def show_examples(args: Namespace, output: Output) -> int:
     List the example DAGs, or copy some or all of them into a folder.
 
     A copy is a file to edit: each says at its top what to change and which connections it
-    needs. A file that is there already is never replaced. If it has other content, nothing at all
-    is copied; if it is the same, it is skipped, and a message says so.
+    needs. A copy is written whole or not at all, and a file that is there already is never
+    replaced. If it has other content, nothing at all is copied; if it is the same, it is skipped,
+    and a message says so.
 
     Exit codes: 0 listed, or copied or the same already; 1 error.
 
@@ -72,7 +76,7 @@ def _copy(paths: list[Path], folder: Path) -> list[Path]:
         texts[whitelist] = whitelist.read_text("utf-8")
     copies = {path: folder / path.name for path in texts}
     same = [path for path, copy in copies.items() if _has_text(copy, texts[path])]
-    existing = [str(copy) for path, copy in copies.items() if path not in same and (copy.exists() or copy.is_symlink())]
+    existing = [str(copy) for path, copy in copies.items() if path not in same and os.path.lexists(copy)]
     if existing:
         raise _refused(
             f"nothing was copied: {', '.join(existing)} exist{'s' if len(existing) == 1 else ''} already, with other "
@@ -84,14 +88,10 @@ def _copy(paths: list[Path], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, copy in copies.items():
-            if path in same:
-                continue
-            with copy.open("x", encoding="utf-8") as file:
-                file.write(texts[path])
+            if path not in same:
+                write_new(copy, texts[path])
     except OSError as error:
-        raise _refused(
-            f"{error.filename or folder} cannot be written: {error.strerror}", "Choose another folder."
-        ) from None
+        raise _refused(f"{sanitize(folder)} cannot be written: {error.strerror}", "Choose another folder.") from None
     return [copy for path, copy in copies.items() if path not in same]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import json
-import os
 import shlex
 import signal
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 import airflow_custody.sandbox as package
+from airflow_custody._new_files import write_new
 
 _APPROVERS = ("alice", "bob")
 # All of the output can be pasted into a shell, or read by one from a file.
@@ -149,13 +149,10 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = folder / name
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            write_new(path, text, 0o600)
         except FileExistsError:
             if path.read_bytes() != text.encode():
                 raise
-            continue
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
 
 
 def _comment(text: str) -> str:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,6 +109,49 @@ def test_a_folder_that_cannot_be_written_is_named(plain: Run, tmp_path: Path) ->
     code, _, err = plain("examples", "--to", str(tmp_path / "file" / "dags"))
     assert code == 1
     assert f"{tmp_path / 'file'}" in err
+
+
+@pytest.mark.parametrize("folder", ["a" * 300, "a/" * 3000, "loop/dags"], ids=["long name", "long path", "loop"])
+def test_a_folder_that_cannot_be_is_named(plain: Run, tmp_path: Path, folder: str) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    code, out, err = plain("examples", "custody_first_dag", "--to", str(tmp_path / folder))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"custody: {tmp_path}/")
+    assert " cannot be written: " in err
+    assert err.endswith("Choose another folder. [custody/examples-not-copied]\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="may write everywhere")
+@pytest.mark.parametrize(("name", "mode"), [("theirs", 0o000), ("theirs/dags", 0o000), ("theirs/dags", 0o500)])
+def test_a_folder_of_somebody_else_is_named(plain: Run, tmp_path: Path, name: str, mode: int) -> None:
+    folder, closed = tmp_path / "theirs" / "dags", tmp_path / name
+    folder.mkdir(parents=True)
+    closed.chmod(mode)
+    ran = plain("examples", "custody_first_dag", "--to", str(folder))
+    closed.chmod(0o700)
+    assert ran.code == 1
+    assert f"{folder} cannot be written: Permission denied" in ran.err
+
+
+def test_a_write_that_fails_in_the_middle_leaves_nothing(plain: Run, tmp_path: Path) -> None:
+    arguments = ("examples", "custody_whitelist_as_code", "--to", str(tmp_path))
+    # Less than the file has.
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1000, 1000))
+    command = [sys.executable, "-B", "-m", "airflow_custody.cli", *arguments]
+    ran = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 1
+    assert f"{tmp_path} cannot be written: File too large" in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+    assert plain(*arguments).code == 0
+    copies = list(tmp_path.iterdir())
+    assert all(copy.read_bytes() == (SOURCES / copy.name).read_bytes() for copy in copies)
+    assert len(copies) == 2
+
+
+def test_a_copy_may_be_read_and_written_as_new_files_are(plain: Run, tmp_path: Path) -> None:
+    (tmp_path / "new").touch()
+    assert plain("examples", "custody_first_dag", "--to", str(tmp_path)).code == 0
+    assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
 
 
 def test_in_a_wheel_they_are_in_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
