@@ -60,7 +60,8 @@ class CustodyClient(
     :param verify: whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with.
         Environment variables do not change it. Default True.
     :param client_cert: path of one PEM file with certificate and key, or the pair of paths. Default None.
-    :param proxy: URL of a proxy; None (default): for HTTPS, as ``HTTPS_PROXY`` and ``NO_PROXY`` say.
+    :param proxy: URL of a proxy, ``http://`` or ``https://``; None (default): for HTTPS, as ``HTTPS_PROXY``, else
+        ``ALL_PROXY``, and ``NO_PROXY`` say.
     :param max_retries: maximum number of retries within one call. Default 3.
     :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
     :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.

@@ -9,9 +9,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
-from requests.utils import get_environ_proxies, select_proxy
 from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
@@ -24,6 +22,7 @@ from airflow_custody.client.pin_settings import (
     parse_keys,
     parse_names,
 )
+from airflow_custody.client.proxy_settings import Proxy, check_proxy, environment_proxy
 from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
@@ -167,22 +166,6 @@ def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None
     )
 
 
-def _check_proxy(name: str, value: object) -> str | None:
-    if value is None or value == "":
-        return None
-    url = str(value)
-    address = _parse_url(url) if _is_usable_proxy(url) else None
-    if address is None or address.scheme not in ("http", "https") or not address.host:
-        # The value is not quoted: it may hold a password.
-        raise CustodyConfigurationError(
-            f"'{name}' must be a URL like http://host.example.com:3128; a user name and a password in it must be "
-            "percent-encoded, and be ISO-8859-1",
-            setting=name,
-            code="proxy-wrong",
-        )
-    return url
-
-
 def _is_host(host: str) -> bool:
     """Tell whether a host is an address, or a name that can be looked up."""
     labels = host.rstrip(".").split(".")
@@ -196,21 +179,6 @@ def _parse_url(url: str) -> Url | None:
         return parse_url(url)
     except ValueError:
         return None
-
-
-def _is_usable_proxy(url: str) -> bool:
-    """Tell whether both parsers that will read the URL can, and whether its password can be sent in a header."""
-    try:
-        parse_url(url)
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - it raises what the parser leaves
-        if "@" in f"{parts.path}{parts.query}{parts.fragment}":
-            # A password with a "/", "?" or "#": its beginning would be taken for the proxy's port, and be shown.
-            return False
-        f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
-    except ValueError:
-        return False
-    return True
 
 
 def _os_text(exception: Exception) -> str:
@@ -261,7 +229,8 @@ class ClientSettings:
     :param verify: whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with.
         Environment variables do not change it. Default True.
     :param client_cert: path of one PEM file with certificate and key, or the pair of paths. Default None.
-    :param proxy: URL of a proxy; None (default): for HTTPS, as ``HTTPS_PROXY`` and ``NO_PROXY`` say.
+    :param proxy: URL of a proxy, ``http://`` or ``https://``; None (default): for HTTPS, as ``HTTPS_PROXY``, else
+        ``ALL_PROXY``, and ``NO_PROXY`` say.
     :param max_retries: maximum number of retries within one call. Default 3.
     :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
     :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
@@ -281,7 +250,7 @@ class ClientSettings:
     verify: bool | str = _setting(True, _check_verify, _parse_boolean)
     client_cert: str | tuple[str, str] | None = _setting(None, _check_client_cert, _parse_paths)
     # Its URL may contain a password.
-    proxy: str | None = _setting(None, _check_proxy, secret=True)
+    proxy: str | None = _setting(None, check_proxy, secret=True)
     max_retries: int = _setting(DEFAULT_MAX_RETRIES, _check_number(minimum=0, maximum=20, whole=True), _parse_number)
     max_response_bytes: int = _setting(DEFAULT_MAX_RESPONSE_BYTES, _check_size, _parse_number)
     allow_http: bool = _setting(False, _check_boolean, _parse_boolean)
@@ -352,22 +321,12 @@ class ClientSettings:
         )
 
     @property
-    def proxies(self) -> dict[str, str]:
-        """The proxies to use, by scheme."""
+    def proxy_in_use(self) -> Proxy | None:
+        """The proxy that requests go through: for HTTPS, if none is set, the environment's; None: there is none."""
         if self.proxy:
-            return {"http": self.proxy, "https": self.proxy}
-        if self.base_url.startswith("https:"):
-            # HTTPS_PROXY and NO_PROXY, as everywhere; over TLS a proxy sees the host's name and nothing else.
-            proxy = select_proxy(self.base_url, get_environ_proxies(self.base_url))
-            if proxy and not _is_usable_proxy(proxy):
-                raise CustodyConfigurationError(
-                    "the proxy of the environment (HTTPS_PROXY) cannot be read as a URL, or its user name or password "
-                    "cannot be sent in a header",
-                    setting="proxy",
-                    code="proxy-wrong",
-                )
-            return {"https": proxy} if proxy else {}
-        return {}
+            return Proxy(self.proxy, self.name("proxy"))
+        # Over TLS a proxy sees the host's name and nothing else.
+        return environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_pins(self) -> None:
         """Refuse a part of what is needed to verify: whoever gives it expects that something is verified."""

@@ -188,6 +188,47 @@ def test_no_password_of_a_malformed_proxy(
     assert PROXY_PASSWORD not in caplog.text
 
 
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:9", "ftp://127.0.0.1:9", "http://"])
+def test_a_proxy_of_the_environment_is_checked_as_the_setting_is(
+    clean_environment: pytest.MonkeyPatch, variable: str, proxy: str
+) -> None:
+    clean_environment.setenv(variable, proxy)
+    with pytest.raises(
+        CustodyConfigurationError, match=f"^the environment variable {variable} must be a URL"
+    ) as caught:
+        CustodyClient("https://custody.example.com", "t0ken")
+    assert (caught.value.code, caught.value.setting) == ("proxy-wrong", variable)
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
+@pytest.mark.parametrize(
+    ("proxy", "advice"),
+    [
+        ("http://127.0.0.1:9", "Check {}, and that the proxy is up."),
+        ("localhost:9", "Check {}, and that the proxy is up."),
+        ("http://{}", "Begin {} with https://, or give the port that speaks HTTP."),
+    ],
+    ids=["down", "without a scheme", "wrong scheme"],
+)
+def test_the_variable_that_names_the_proxy_is_named(
+    clean_environment: pytest.MonkeyPatch, variable: str, proxy: str, advice: str
+) -> None:
+    with raw_server(lambda stream: stream.sendall(b"\x15\x03\x01\x00\x02\x02\x46")) as (url, _):
+        # Which one counts is what the standard library says.
+        clean_environment.setenv("no_proxy", "another.example.com")
+        clean_environment.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+        clean_environment.setenv(variable, proxy.format(urlsplit(url).netloc))
+        with (
+            CustodyClient(
+                "https://custody.example.com", "t0ken", max_retries=0, source="the connection 'bank'"
+            ) as client,
+            pytest.raises(CustodyConnectionError) as caught,
+        ):
+            read(client)
+    assert caught.value.advice == advice.format(f"the environment variable {variable}")
+
+
 def test_a_proxy_that_is_not_used_changes_nothing(clean_environment: pytest.MonkeyPatch) -> None:
     clean_environment.setenv("HTTP_PROXY", MALFORMED[0])
     clean_environment.setenv("NO_PROXY", "localhost")

@@ -77,9 +77,11 @@ GROUP = Group(
             "The proxy's URL cannot be used",
             "'proxy' must be a URL like http://host.example.com:3128; a user name and a password in it must be "
             "percent-encoded, and be ISO-8859-1",
-            "The extra proxy, or the environment variable HTTPS_PROXY, is not a URL of a proxy. A password with a "
-            "character such as @ or / must be percent-encoded.",
-            "Correct the extra proxy of the connection, or HTTPS_PROXY. Without a proxy, leave the extra empty.",
+            "The extra proxy, or the environment variable HTTPS_PROXY or ALL_PROXY, is not a URL of a proxy: it begins "
+            "with http:// or https://, and SOCKS is not supported. A password with a character such as @ or / must be "
+            "percent-encoded.",
+            "Correct the extra proxy of the connection, or the variable that the text names. Without a proxy, leave "
+            "the extra empty.",
             _CONFIGURATION,
         ),
         Entry(

@@ -22,6 +22,7 @@ from airflow_custody.client.http.connections import (
 )
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.peers import certificate_advice, ended_by_alert, is_not_http, speaks_http, speaks_tls
+from airflow_custody.client.proxy_settings import Proxy
 from airflow_custody.client.settings import ClientSettings
 
 # Seconds to find out whether a server that cannot be talked to speaks TLS.
@@ -34,14 +35,15 @@ class Failures:
 
     :param settings: the client's settings.
     :param auth: what authenticates the requests; it redacts what is quoted.
+    :param proxy: the proxy that they go through, if any.
     """
 
-    def __init__(self, settings: ClientSettings, auth: Authentication) -> None:
+    def __init__(self, settings: ClientSettings, auth: Authentication, proxy: Proxy | None) -> None:
         self.settings = settings
         self.auth = auth
-        self._proxies = settings.proxies
+        self._proxy = proxy
         # Whether the server may still turn out to speak TLS where the base URL says plain HTTP.
-        self._maybe_tls = settings.base_url.startswith("http:") and not self._proxies
+        self._maybe_tls = settings.base_url.startswith("http:") and not self._proxy
 
     def has_plain_http(self) -> None:
         """Note that the server has understood a request in plain HTTP, if that is what the base URL says."""
@@ -115,16 +117,14 @@ class Failures:
         what = "TLS: " if is_tls(chain) else ""
         code: ErrorCode = "tls-failed" if is_tls(chain) else "unreachable"
         advice = f"Check {self.settings.base_url_text}, and that the service is up."
-        is_refused = ended_by_alert(chain) and (not self._proxies or sending.tunnelled)
+        is_refused = ended_by_alert(chain) and (not self._proxy or sending.tunnelled)
         through = ""
-        if proxy := next(iter(self._proxies.values()), None):
-            where = self.settings.name("proxy") if self.settings.proxy else "the environment variable HTTPS_PROXY"
-            # Its user name and password are no part of this.
-            at = f"the proxy {urlsplit(proxy).netloc.rpartition('@')[2]}"
+        if proxy := self._proxy:
+            at = f"the proxy {proxy.address}"
             if is_unconnected(chain):
-                host, advice = at, f"Check {where}, and that the proxy is up."
+                host, advice = at, f"Check {proxy.place}, and that the proxy is up."
             else:
-                through, advice = f" through {at}", f"Check {where}, and that the proxy allows this host."
+                through, advice = f" through {at}", f"Check {proxy.place}, and that the proxy allows this host."
         if is_refused:
             advice = self._certificate_hint()
         return operation.failed(
@@ -160,7 +160,7 @@ class Failures:
         code: ErrorCode = "wrong-scheme"
         if not sending.sent and is_not_tls(chain):
             scheme, what = "http", "does not speak TLS on this port; nothing was sent"
-            if not self._proxies and not self._asks(speaks_http, 443):
+            if not self._proxy and not self._asks(speaks_http, 443):
                 code = "not-custody-response"
         elif is_tls_record(sending.first_bytes):
             scheme, what = "https", "speaks TLS on this port, and did not understand the request"
@@ -177,8 +177,8 @@ class Failures:
 
     def _who(self, sending: Sending) -> tuple[str, str]:
         """Return what messages call the peer that was spoken to, and the setting that names it."""
-        if self._proxies and not sending.tunnelled:
-            return "the proxy", self.settings.name("proxy")
+        if self._proxy and not sending.tunnelled:
+            return f"the proxy {self._proxy.address}", self._proxy.place
         return urlsplit(self.settings.base_url).netloc, self.settings.base_url_text
 
     def _speaks_tls(self) -> bool:

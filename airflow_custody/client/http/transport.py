@@ -110,13 +110,14 @@ class Transport:
         self.settings = settings
         self.auth = auth
         self._sleep = sleep
-        self._proxies = settings.proxies
-        for proxy in self._proxies.values():
+        proxy = settings.proxy_in_use
+        self._proxies = {"http": proxy.url, "https": proxy.url} if proxy else {}
+        if proxy:
             # Taken apart by hand: what no parser can read may be quoted by an error all the same.
-            password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
-            for secret in filter(None, (proxy, password, unquote(password))):
+            password = proxy.url.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
+            for secret in filter(None, (proxy.url, password, unquote(password))):
                 auth.hide(secret)
-        self._failures = Failures(settings, auth)
+        self._failures = Failures(settings, auth, proxy)
         # Whether the peer has kept the connections open that were used again.
         self._keeps_open = True
         self._observers: list[Observer] = []
