@@ -48,8 +48,9 @@ def test_a_server_that_speaks_no_http(greeting: bytes) -> None:
         assert caught.value.advice == f"Another program is there: check the base URL {url}."
         assert len(received) == 1
         # Who knows what it made of a request.
-        with pytest.raises(CustodyOutcomeUnknownError, match="sent something that is not HTTP"):
+        with pytest.raises(CustodyOutcomeUnknownError, match="sent something that is not HTTP") as unknown:
             client.create_whitelist_request(REQUEST)
+        assert str(unknown.value.advice).startswith(f"{caught.value.advice} The request was sent and may have been")
 
 
 @pytest.mark.parametrize("beginning", [b"H", b"HTTP", b"HTTP/", b"HTTP/1.1 20"])
@@ -151,6 +152,92 @@ def test_a_client_certificate_that_is_missing_or_refused(
         "It may not accept the certificate in 'client_cert'" if given else "If it asks for a client certificate, give"
     )
     assert words in str(caught.value.advice)
+
+
+def refuse(alert: int) -> Any:
+    return lambda stream: stream.sendall(b"\x15\x03\x03\x00\x02\x02" + bytes([alert]))
+
+
+CERTIFICATE_ALERTS = [41, 42, 43, 44, 45, 46, 48, 49, 116]
+
+
+@pytest.mark.parametrize(
+    ("alerts", "advice"),
+    [
+        (CERTIFICATE_ALERTS, "If it asks for a client certificate, give its path in 'client_cert'."),
+        (
+            [70, 71],
+            "No TLS version or cipher is common to the service and this machine: have it accept TLS 1.2 or 1.3.",
+        ),
+        ([80, 112], "It may not serve this host name: check the base URL {}, and that the service is up."),
+        ([10, 20, 47, 50, 51, 90, 120], "Check the base URL {}, and that the service is up."),
+    ],
+)
+def test_a_handshake_that_is_refused_says_why(authority: Authority, alerts: list[int], advice: str) -> None:
+    for alert in alerts:
+        with raw_server(refuse(alert)) as (url, _):
+            https = url.replace("http:", "https:")
+            for settings in ({}, {"client_cert": authority[2]}):
+                with (
+                    client_of(https, **settings, max_retries=0) as client,
+                    pytest.raises(CustodyConnectionError) as caught,
+                ):
+                    client.list_health_checks()
+                given = alert in CERTIFICATE_ALERTS and settings
+                expected = "It may not accept the certificate in 'client_cert'." if given else advice.format(https)
+                assert (caught.value.code, caught.value.advice) == ("tls-failed", expected), alert
+
+
+def test_a_handshake_failure_may_be_about_the_certificate_or_not() -> None:
+    with (
+        raw_server(refuse(40)) as (url, _),
+        client_of(url.replace("http:", "https:"), max_retries=0) as client,
+        pytest.raises(CustodyConnectionError) as caught,
+    ):
+        client.list_health_checks()
+    assert caught.value.advice == (
+        "If it asks for a client certificate, give its path in 'client_cert'. "
+        "Or no TLS version or cipher is common to it and this machine."
+    )
+
+
+@pytest.mark.parametrize(
+    ("response", "hint"),
+    [
+        (b"", True),
+        (b"H", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: appl", False),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 120 + b"\r\n", False),
+        (b"HTTP/1.1 2x0 OK\r\n\r\n", False),
+        (b"HTTP/1.1 101 Switching\r\n\r\n", False),
+    ],
+)
+def test_who_has_begun_to_respond_misses_no_certificate(authority: Authority, response: bytes, hint: bool) -> None:
+    with (
+        raw_server(lambda stream: stream.sendall(response), context_of(authority)) as (url, _),
+        client_of(url, verify=authority[1], max_retries=0) as client,
+        pytest.raises(CustodyConnectionError) as caught,
+    ):
+        client.list_health_checks()
+    assert caught.value.code == "connection-lost"
+    assert ("client certificate" in str(caught.value)) is hint
+
+
+def test_who_has_responded_before_misses_no_certificate(authority: Authority) -> None:
+    body = b'{"groups": {"a": {"healthChecks": [{"healthCheck": "x", "status": "success"}]}}}'
+
+    def respond(stream: Any) -> None:
+        stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        received.append(stream.recv(65536))
+
+    with (
+        raw_server(respond, context_of(authority)) as (url, received),
+        client_of(url, verify=authority[1], max_retries=0) as client,
+    ):
+        client.list_health_checks()
+        with pytest.raises(CustodyConnectionError) as caught:
+            client.list_health_checks()
+        assert (caught.value.code, caught.value.advice) == ("connection-lost", None)
 
 
 # --- other programs, and gateways ---------------------------------------------------------------------------

@@ -65,9 +65,10 @@ NETWORK = Group(
             "list health checks failed: TLS: the certificate of custody.example.com was not accepted: unable to get "
             "local issuer certificate; nothing was sent. If its CA is private, give its bundle in 'verify' of the "
             "Airflow connection 'custody_default'.",
-            "The certificate was issued by a CA that this machine does not trust, is for another name, or has expired.",
-            "Do what the text says: it tells a private CA, an expired certificate, one that is not valid yet, and one "
-            "for another host apart. Do not set verify to false.",
+            "The certificate of the service, or of a proxy that is spoken to in TLS, was issued by a CA that this "
+            "machine does not trust, is for another name, has expired, or is too weak.",
+            "Do what the text says: it tells a private CA, an expired certificate, one that is not valid yet, one "
+            "for another host, and one that no CA bundle makes acceptable apart. Do not set verify to false.",
             _CONNECTION,
         ),
         Entry(
@@ -75,11 +76,11 @@ NETWORK = Group(
             "The TLS handshake failed",
             "list health checks failed: TLS: custody.example.com cannot be reached: sslv3 alert handshake failure; "
             "nothing was sent. If it asks for a client certificate, give its path in 'client_cert' of the Airflow "
-            "connection 'custody_default'.",
-            "The service or a gateway broke off the TLS handshake. It may demand a client certificate, or no protocol "
-            "version or cipher is common to both.",
-            "If the service wants a client certificate, give it in the extra client_cert. Otherwise ask those who run "
-            "the service which versions of TLS it speaks.",
+            "connection 'custody_default'. Or no TLS version or cipher is common to it and this machine.",
+            "The service, a gateway before it or a proxy broke off the TLS handshake. It may demand a client "
+            "certificate, may not serve this host name, or no protocol version or cipher is common to both.",
+            "Do what the text says. If the service wants a client certificate, give it in the extra client_cert. "
+            "Otherwise ask those who run the service which versions of TLS it speaks.",
             _CONNECTION,
             True,
         ),

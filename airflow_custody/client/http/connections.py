@@ -61,7 +61,7 @@ class Sending:
     :param sent: whether any part of the request may have left.
     :param tunnelled: whether a proxy has connected us to the service.
     :param refused_by_proxy: whether a proxy was reached and did not connect us to the service.
-    :param first_bytes: the first bytes that the peer sent outside of TLS.
+    :param first_bytes: the first bytes of the peer's response: what TLS carries, if it is spoken.
     """
 
     timeout: float
@@ -138,7 +138,7 @@ class _DeadlineReader(io.RawIOBase):
             self._sock.settimeout(self._sending.left())
         size = cast("int | None", self._raw.readinto(buffer))
         self.ended = size == 0
-        if self._sending is not None and not self._sending.first_bytes and type(self._sock) is socket.socket:
+        if self._sending is not None and not self._sending.first_bytes:
             self._sending.first_bytes = bytes(buffer[: min(size or 0, 2)])
         return size
 

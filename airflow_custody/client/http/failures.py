@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from airflow_custody.client.error_codes import ErrorCode
@@ -21,12 +22,34 @@ from airflow_custody.client.http.connections import (
     system_text,
 )
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.http.peers import certificate_advice, ended_by_alert, is_not_http, speaks_http, speaks_tls
+from airflow_custody.client.http.peers import certificate_advice, is_not_http, refusal_of, speaks_http, speaks_tls
 from airflow_custody.client.proxy_settings import Proxy
 from airflow_custody.client.settings import ClientSettings
 
 # Seconds to find out whether a server that cannot be talked to speaks TLS.
 _PROBE_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True)
+class _Peer:
+    """
+    Who is at the other end of a connection: the service, or a proxy that has not connected us to it yet.
+
+    :param url: its URL, which may contain a password.
+    :param what: what it is.
+    :param name: what messages call it, with its host.
+    :param place: what messages call the setting with its URL.
+    """
+
+    url: str = field(repr=False)
+    what: str
+    name: str
+    place: str
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of its URL."""
+        return urlsplit(self.url).scheme
 
 
 class Failures:
@@ -41,9 +64,11 @@ class Failures:
     def __init__(self, settings: ClientSettings, auth: Authentication, proxy: Proxy | None) -> None:
         self.settings = settings
         self.auth = auth
-        self._proxy = proxy
+        host = urlsplit(settings.base_url).netloc
+        self._service = _Peer(settings.base_url, "the service", host, settings.base_url_text)
+        self._proxy = _Peer(proxy.url, "the proxy", f"the proxy {proxy.address}", proxy.place) if proxy else None
         # Whether the server may still turn out to speak TLS where the base URL says plain HTTP.
-        self._maybe_tls = settings.base_url.startswith("http:") and not self._proxy
+        self._maybe_tls = self._service.scheme == "http" and not proxy
 
     def has_plain_http(self) -> None:
         """Note that the server has understood a request in plain HTTP, if that is what the base URL says."""
@@ -52,7 +77,7 @@ class Failures:
     def explain_bad_request(self, error: CustodyError) -> None:
         """Say so in the error of a status 400 that is not the service's, if the server speaks TLS there."""
         if self._speaks_tls():
-            error.advice, error.code = _other_scheme("https", self.settings.base_url_text), "wrong-scheme"
+            error.advice, error.code = _other_scheme("https", self._service.place), "wrong-scheme"
 
     def explain(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError:
         """
@@ -62,44 +87,12 @@ class Failures:
         :param chain: the exceptions.
         :param sending: how far the request had come.
         """
+        peer = self._service if self._proxy is None or sending.tunnelled else self._proxy
         cause = self._cause(operation, chain)
-        host = urlsplit(self.settings.base_url).netloc
-        if mistake := self._wrong_scheme(operation, chain, sending):
+        if mistake := self._wrong_protocol(operation, chain, sending, peer):
             return mistake
-        if sending.sent and not sending.reused and is_not_http(chain, sending.first_bytes):
-            who, place = self._who(sending)
-            return operation.not_understood(
-                f"{who} sent something that is not HTTP",
-                "not-custody-response",
-                advice=f"Another program is there: check {place}.",
-            )
         if sending.sent:
-            if is_timeout(chain):
-                error = operation.unanswered(
-                    f"no complete response from {host} within {sending.timeout:g} s", "timed-out"
-                )
-                if sending.timeout >= self.settings.timeout:
-                    hint = f"If the service is only slow, raise {self.settings.name('timeout')}."
-                    error.advice = " ".join(filter(None, [hint, error.advice]))
-            else:
-                error = operation.unanswered(
-                    f"{host} closed the connection without a response"
-                    if is_closed(chain)
-                    else f"the connection to {host} broke before the response was there: {cause}",
-                    "connection-lost",
-                )
-                if self._may_want_certificate(sending) or ended_by_alert(chain):
-                    hint = self._certificate_hint()
-                    error.advice = " ".join(filter(None, [hint, error.advice]))
-                if not sending.first_bytes and self._speaks_tls():
-                    # The port may know both protocols, so this does not prove that nothing was done.
-                    error.retryable = False
-                    if operation.is_repeatable:
-                        error.code = "wrong-scheme"
-                    error.advice = " ".join(
-                        filter(None, [_other_scheme("https", self.settings.base_url_text), error.advice])
-                    )
-            return error
+            return self._unanswered(operation, chain, sending, cause)
         if not is_network_error(chain):
             return operation.failed(
                 CustodyConfigurationError,
@@ -109,38 +102,79 @@ class Failures:
         if any(isinstance(each, ssl.SSLCertVerificationError) for each in chain):
             return operation.failed(
                 CustodyConnectionError,
-                f"TLS: the certificate of {host} was not accepted: {cause}; nothing was sent",
+                f"TLS: the certificate of {peer.name} was not accepted: {cause}; nothing was sent",
                 code="tls-untrusted",
                 retryable=False,
-                advice=certificate_advice(chain, self.settings.base_url_text, self.settings.name("verify")),
+                advice=certificate_advice(chain, peer.place, self.settings.name("verify")),
             )
+        return self._unreached(operation, chain, sending, peer, cause)
+
+    def _unreached(
+        self, operation: Operation, chain: list[BaseException], sending: Sending, peer: _Peer, cause: str
+    ) -> CustodyError:
+        """Return the error for a request that was not sent, because there was no connection to send it on."""
         what = "TLS: " if is_tls(chain) else ""
         code: ErrorCode = "tls-failed" if is_tls(chain) else "unreachable"
-        advice = f"Check {self.settings.base_url_text}, and that the service is up."
-        is_refused = ended_by_alert(chain) and (not self._proxy or sending.tunnelled)
-        through = ""
-        if proxy := self._proxy:
-            at = f"the proxy {proxy.address}"
-            if is_unconnected(chain):
-                host, advice = at, f"Check {proxy.place}, and that the proxy is up."
-            else:
-                through, advice = f" through {at}", f"Check {proxy.place}, and that the proxy allows this host."
-        if is_refused:
-            advice = self._certificate_hint()
+        name, through, advice = peer.name, "", f"Check {peer.place}, and that {peer.what} is up."
+        # A proxy that was not reached, or not within TLS, was not asked for the service.
+        if self._proxy and (peer is self._service or not (is_tls(chain) or is_unconnected(chain))):
+            name, through = self._service.name, f" through {self._proxy.name}"
+            advice = f"Check {self._proxy.place}, and that the proxy allows this host."
         return operation.failed(
             CustodyConnectionError,
-            f"{what}{host} cannot be reached{through}: {cause}; nothing was sent",
+            f"{what}{name} cannot be reached{through}: {cause}; nothing was sent",
             code="proxy-refused" if sending.refused_by_proxy else code,
-            advice=advice,
+            advice=self._refusal_advice(chain, peer) or advice,
         )
 
-    def _may_want_certificate(self, sending: Sending) -> bool:
-        """Tell whether a server that ended the connection may have missed a certificate: TLS 1.3 asks so late."""
-        is_tls = self.settings.base_url.startswith("https:")
-        return is_tls and self.settings.client_cert is None and not sending.first_bytes
+    def _unanswered(
+        self, operation: Operation, chain: list[BaseException], sending: Sending, cause: str
+    ) -> CustodyError:
+        """Return the error for a request that was sent."""
+        host = self._service.name
+        if is_timeout(chain):
+            hint = f"If the service is only slow, raise {self.settings.name('timeout')}."
+            return operation.unanswered(
+                f"no complete response from {host} within {sending.timeout:g} s",
+                "timed-out",
+                advice=hint if sending.timeout >= self.settings.timeout else None,
+            )
+        message = (
+            f"{host} closed the connection without a response"
+            if is_closed(chain)
+            else f"the connection to {host} broke before the response was there: {cause}"
+        )
+        if sending.first_bytes:
+            return operation.unanswered(message, "connection-lost")
+        if self._speaks_tls():
+            # The port may know both protocols, so this does not prove that nothing was done.
+            return operation.unanswered(
+                message, "wrong-scheme", retryable=False, advice=_other_scheme("https", self._service.place)
+            )
+        advice = self._refusal_advice(chain, self._service)
+        is_first = self._service.scheme == "https" and not sending.reused
+        if advice is None and is_first and self.settings.client_cert is None:
+            # TLS 1.3 asks for a certificate so late.
+            advice = self._certificate_hint(self._service)
+        return operation.unanswered(message, "connection-lost", advice=advice)
 
-    def _certificate_hint(self) -> str:
+    def _refusal_advice(self, chain: list[BaseException], peer: _Peer) -> str | None:
+        """Return what to do if a peer has refused TLS; None if it has not, or its reason leads to nothing."""
+        refusal = refusal_of(chain)
+        if refusal == "certificate":
+            return self._certificate_hint(peer)
+        if refusal == "handshake":
+            return f"{self._certificate_hint(peer)} Or no TLS version or cipher is common to it and this machine."
+        if refusal == "version":
+            return f"No TLS version or cipher is common to {peer.what} and this machine: have it accept TLS 1.2 or 1.3."
+        if refusal == "host":
+            return f"It may not serve this host name: check {peer.place}, and that {peer.what} is up."
+        return None
+
+    def _certificate_hint(self, peer: _Peer) -> str:
         place = self.settings.name("client_cert")
+        if peer is self._proxy:
+            return "If it asks for a client certificate, use another proxy: only the service is given one."
         if self.settings.client_cert is None:
             return f"If it asks for a client certificate, give its path in {place}."
         return f"It may not accept the certificate in {place}."
@@ -154,41 +188,50 @@ class Failures:
             return type(chain[-1]).__name__
         return self.auth.redact(str(chain[-1]) or type(chain[-1]).__name__, 160)
 
-    def _wrong_scheme(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError | None:
-        """Return the error for TLS spoken to a server without, or the other way round; None if it is neither."""
-        who, place = self._who(sending)
-        code: ErrorCode = "wrong-scheme"
+    def _wrong_protocol(
+        self, operation: Operation, chain: list[BaseException], sending: Sending, peer: _Peer
+    ) -> CustodyError | None:
+        """Return the error for a peer that speaks another protocol than its URL says; None if it is none of that."""
+        code: ErrorCode = "not-custody-response"
+        advice = f"Another program is there: check {peer.place}."
         if not sending.sent and is_not_tls(chain):
-            scheme, what = "http", "does not speak TLS on this port; nothing was sent"
-            if not self._proxy and not self._asks(speaks_http, 443):
-                code = "not-custody-response"
-        elif is_tls_record(sending.first_bytes):
-            scheme, what = "https", "speaks TLS on this port, and did not understand the request"
+            what = "does not speak TLS on this port; nothing was sent"
+            if self._proxy and peer is self._service:
+                # It cannot be asked what it speaks.
+                code, advice = (
+                    "wrong-scheme",
+                    f"Check {peer.place}: the port speaks plain HTTP, or is another program's.",
+                )
+            elif self._asks(speaks_http, peer):
+                code, advice = "wrong-scheme", _other_scheme("http", peer.place)
+        elif peer.scheme == "http" and is_tls_record(sending.first_bytes):
+            what = "speaks TLS on this port, and did not understand the request"
+            code, advice = "wrong-scheme", _other_scheme("https", peer.place)
+        elif not sending.reused and is_not_http(chain, sending.first_bytes):
+            what = "sent something that is not HTTP"
+            if sending.sent:
+                return operation.not_understood(f"{peer.name} {what}", code, advice=advice)
+            what = f"{what}; nothing was sent"
         else:
             return None
-        is_other_program = code == "not-custody-response"
         return operation.failed(
             CustodyConnectionError,
-            f"{who} {what}",
+            f"{peer.name} {what}",
             code=code,
             retryable=False,
-            advice=f"Another program is there: check {place}." if is_other_program else _other_scheme(scheme, place),
+            nothing_sent=not sending.sent,
+            advice=advice,
         )
-
-    def _who(self, sending: Sending) -> tuple[str, str]:
-        """Return what messages call the peer that was spoken to, and the setting that names it."""
-        if self._proxy and not sending.tunnelled:
-            return f"the proxy {self._proxy.address}", self._proxy.place
-        return urlsplit(self.settings.base_url).netloc, self.settings.base_url_text
 
     def _speaks_tls(self) -> bool:
         """Tell whether the base URL should say ``https://``; the server is asked at most once."""
         ask, self._maybe_tls = self._maybe_tls, False
-        return ask and self._asks(speaks_tls, 80)
+        return ask and self._asks(speaks_tls, self._service)
 
-    def _asks(self, speaks: Callable[[str, int, float], bool], port: int) -> bool:
-        url = urlsplit(self.settings.base_url)
-        return speaks(str(url.hostname), url.port or port, min(self.settings.timeout, _PROBE_TIMEOUT))
+    def _asks(self, speaks: Callable[[str, int, float], bool], peer: _Peer) -> bool:
+        url = urlsplit(peer.url)
+        port = url.port or (443 if peer.scheme == "https" else 80)
+        return speaks(str(url.hostname), port, min(self.settings.timeout, _PROBE_TIMEOUT))
 
 
 def _other_scheme(scheme: str, place: str) -> str:

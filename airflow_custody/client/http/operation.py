@@ -117,5 +117,5 @@ class Operation:
             "The request was sent and may have been carried out. It is not sent again: look in the service "
             "whether it is there before you run this again."
         )
-        facts = {**facts, "advice": advice, "retryable": False}
+        facts = {**facts, "advice": " ".join(filter(None, [facts.get("advice"), advice])), "retryable": False}
         return self.failed(CustodyOutcomeUnknownError, message, code="outcome-unknown", **facts)

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
+from typing import Literal
 
 from airflow_custody.client.http.connections import is_tls_record
 
@@ -16,6 +17,27 @@ _NOT_YET_VALID = 9
 _EXPIRED = 10
 _OTHER_HOST = (62, 64)
 _HTTP = b"HTTP/"
+
+#: What was wrong: the client's certificate; that, or what ``version`` says; no version or cipher in common; the host.
+Refusal = Literal["certificate", "handshake", "version", "host"]
+# OpenSSL's names for the alerts of a peer, and for what it offers in vain. What is not here says nothing for sure.
+_REFUSALS: dict[Refusal, set[str]] = {
+    "certificate": {
+        "SSLV3_ALERT_NO_CERTIFICATE",
+        "SSLV3_ALERT_BAD_CERTIFICATE",
+        "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
+        "SSLV3_ALERT_CERTIFICATE_REVOKED",
+        "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+        "SSLV3_ALERT_CERTIFICATE_UNKNOWN",
+        "TLSV1_ALERT_UNKNOWN_CA",
+        "TLSV1_ALERT_ACCESS_DENIED",
+        "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+    },
+    "handshake": {"SSLV3_ALERT_HANDSHAKE_FAILURE"},
+    "version": {"TLSV1_ALERT_PROTOCOL_VERSION", "TLSV1_ALERT_INSUFFICIENT_SECURITY", "UNSUPPORTED_PROTOCOL"},
+    # Some send an internal error for a name that they do not serve.
+    "host": {"TLSV1_UNRECOGNIZED_NAME", "TLSV1_ALERT_INTERNAL_ERROR"},
+}
 
 
 def speaks_tls(host: str, port: int, timeout: float) -> bool:
@@ -74,9 +96,10 @@ def is_not_http(chain: Iterable[BaseException], first_bytes: bytes) -> bool:
     return not _HTTP.startswith(first_bytes)
 
 
-def ended_by_alert(chain: Iterable[BaseException]) -> bool:
-    """Tell whether these exceptions say that the peer refused the TLS handshake."""
-    return any(isinstance(each, ssl.SSLError) and "ALERT" in str(each.reason) for each in chain)
+def refusal_of(chain: Iterable[BaseException]) -> Refusal | None:
+    """Return why TLS was refused, as far as that leads to anything; None: it was not, or for another reason."""
+    reasons = {str(each.reason) for each in chain if isinstance(each, ssl.SSLError)}
+    return next((refusal for refusal, names in _REFUSALS.items() if reasons & names), None)
 
 
 def certificate_advice(chain: Iterable[BaseException], base_url_text: str, verify_text: str) -> str:
