@@ -102,9 +102,21 @@ def days(number: int) -> datetime.datetime:
 @pytest.mark.parametrize(
     ("host", "begins", "ends", "text", "advice"),
     [
-        ("127.0.0.1", -2, -1, "certificate has expired", "Have the certificate replaced, unless this machine's"),
+        (
+            "127.0.0.1",
+            -2,
+            -1,
+            "certificate has expired",
+            "Have the certificate replaced, or that of its CA in 'verify', unless this machine's clock is wrong.",
+        ),
         ("127.0.0.1", 1, 2, "certificate is not yet valid", "Set this machine's clock; if it is right"),
-        ("other.example.com", -1, 1, "127.0.0.1", "The certificate is for another host: check the base URL https://"),
+        (
+            "other.example.com",
+            -1,
+            1,
+            "127.0.0.1",
+            "The certificate is for another host, or has no subject alternative name: check the base URL https://",
+        ),
     ],
 )
 def test_a_certificate_that_is_not_accepted(

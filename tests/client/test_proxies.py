@@ -40,7 +40,7 @@ def name_of(proxy: str) -> str:
 @pytest.mark.parametrize(
     ("host", "is_trusted", "advice"),
     [
-        ("127.0.0.1", False, "in 'verify'."),
+        ("127.0.0.1", False, "Its CA is not in 'verify'"),
         ("other.example.com", True, "check 'proxy'"),
     ],
 )

@@ -379,7 +379,7 @@ def system_text(chain: Iterable[BaseException]) -> str | None:
     """Return the operating system's own words, which say more than those wrapped around them; None if it has none."""
     for each in chain:
         if isinstance(each, ssl.SSLCertVerificationError):
-            return str(each.verify_message)
+            return str(each.verify_message).rstrip(".")
         if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
             # OpenSSL puts its name for the error before the words, and Python the place in its own source after them.
             return _OPENSSL_NOISE.sub("", each.strerror)

@@ -105,7 +105,7 @@ class Failures:
                 f"TLS: the certificate of {peer.name} was not accepted: {cause}; nothing was sent",
                 code="tls-untrusted",
                 retryable=False,
-                advice=certificate_advice(chain, peer.place, self.settings.name("verify")),
+                advice=certificate_advice(chain, peer.place, self.settings.verify, self.settings.name("verify")),
             )
         return self._unreached(operation, chain, sending, peer, cause)
 

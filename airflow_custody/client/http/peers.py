@@ -16,6 +16,7 @@ from airflow_custody.client.http.connections import is_tls_record
 _NOT_YET_VALID = 9
 _EXPIRED = 10
 _OTHER_HOST = (62, 64)
+_UNKNOWN_CA = (2, 7, 18, 19, 20, 21, 27)
 _HTTP = b"HTTP/"
 
 #: What was wrong: the client's certificate; that, or what ``version`` says; no version or cipher in common; the host.
@@ -102,19 +103,26 @@ def refusal_of(chain: Iterable[BaseException]) -> Refusal | None:
     return next((refusal for refusal, names in _REFUSALS.items() if reasons & names), None)
 
 
-def certificate_advice(chain: Iterable[BaseException], base_url_text: str, verify_text: str) -> str:
+def certificate_advice(chain: Iterable[BaseException], url_text: str, verify: bool | str, verify_text: str) -> str:
     """
     Return what to do about a certificate that was not accepted.
 
     :param chain: the exceptions.
-    :param base_url_text: what messages call the base URL.
+    :param url_text: what messages call the setting with the peer's URL.
+    :param verify: what certificates are verified with: the path of a CA bundle, or True.
     :param verify_text: what messages call the setting with the CA bundle.
     """
     codes = {each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)}
+    # OpenSSL verifies the CA's certificate as it does the peer's, and Python does not say which one it was.
+    replaced = "Have the certificate replaced" + (f", or that of its CA in {verify_text}" if verify is not True else "")
     if _EXPIRED in codes:
-        return "Have the certificate replaced, unless this machine's clock is wrong."
+        return f"{replaced}, unless this machine's clock is wrong."
     if _NOT_YET_VALID in codes:
         return "Set this machine's clock; if it is right, the certificate was made for a later time."
     if codes.intersection(_OTHER_HOST):
-        return f"The certificate is for another host: check {base_url_text}."
+        return f"The certificate is for another host, or has no subject alternative name: check {url_text}."
+    if not codes.intersection(_UNKNOWN_CA):
+        return f"{replaced}."
+    if verify is not True:
+        return f"Its CA is not in {verify_text}, or an intermediate certificate is missing: have the server send it."
     return f"If its CA is private, give its bundle in {verify_text}."
