@@ -6,7 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_custody.client.auth import ApiKey, PasswordSignIn
+    from airflow_custody.client.api_key import ApiKey
+    from airflow_custody.client.auth import PasswordSignIn
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.errors import (
         CustodyAuthenticationError,
@@ -61,7 +62,7 @@ __all__ = [
 
 # Where each name lives, if not in "errors".
 _MODULES = {
-    "ApiKey": "auth",
+    "ApiKey": "api_key",
     "ClientSettings": "settings",
     "CustodyClient": "client",
     "HealthCheck": "health.models",

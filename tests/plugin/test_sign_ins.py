@@ -19,7 +19,8 @@ if AIRFLOW < (3, 1):
 
 from statsd_server import metrics_on
 
-from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
+from airflow_custody.client.api_key import ApiKey
+from airflow_custody.client.auth import BearerToken, PasswordSignIn
 from airflow_custody.hooks import _sign_ins
 from airflow_custody.hooks._sign_ins import IDLE, SignIns
 from airflow_custody.overview import read_overview, read_request

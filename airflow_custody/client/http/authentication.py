@@ -13,6 +13,7 @@ from airflow_custody.client.text import REDACTED, Secret, redact, sanitize
 if TYPE_CHECKING:
     from airflow_custody.client.http.transport import Transport
 
+DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
 # A service may echo a token long after it was replaced.
 _MAX_TOKENS = 200
 

@@ -32,7 +32,8 @@ _MODULES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         "airflow_custody.signers",
         ("ConnectionSigner", "Pkcs11ConnectionSigner"),
     ),
-    ("authentication", "Authentication", "airflow_custody.client.auth", ("PasswordSignIn", "ApiKey")),
+    ("sign-in", "Signing in", "airflow_custody.client.auth", ("PasswordSignIn",)),
+    ("api-keys", "API keys", "airflow_custody.client.api_key", ("ApiKey",)),
     ("verification", "Verification", "airflow_custody.client.whitelist.verification", ()),
     ("whitelist-models", "Whitelisting requests", "airflow_custody.client.whitelist.models", ("WhitelistRequest",)),
     (
