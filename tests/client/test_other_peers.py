@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import socket
 import ssl
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,33 @@ def test_a_server_that_speaks_no_http(greeting: bytes) -> None:
         with pytest.raises(CustodyOutcomeUnknownError, match="sent something that is not HTTP") as unknown:
             client.create_whitelist_request(REQUEST)
         assert str(unknown.value.advice).startswith(f"{caught.value.advice} The request was sent and may have been")
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b"220 mail ESMTP\r\n", b"\x15\x03\x01\x00\x02\x01\x00"]
+)
+def test_a_server_that_speaks_first_is_sent_nothing_that_must_not_be_sent_twice(greeting: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        accepted = []
+
+        def let_it_greet() -> None:
+            connection = listener.accept()[0]
+            accepted.append(connection)
+            connection.sendall(greeting)
+            # On its way to this machine itself.
+            time.sleep(0.2)
+
+        with client_of(url) as client, pytest.raises(CustodyConnectionError, match="nothing was sent") as caught:
+            client.create_whitelist_request(REQUEST, before_send=let_it_greet)
+        assert len(accepted) == 1
+        with accepted[0], suppress(ConnectionResetError):
+            assert accepted[0].recv(1) == b""
+    assert (caught.value.retryable, caught.value.nothing_sent) == (False, True)
+    is_tls = greeting.startswith(b"\x15")
+    assert caught.value.code == ("wrong-scheme" if is_tls else "not-custody-response")
+    assert (f"Begin the base URL {url} with https://" in str(caught.value)) is is_tls
+    assert ("Another program is there: check the base URL" in str(caught.value)) is not is_tls
 
 
 @pytest.mark.parametrize("beginning", [b"H", b"HTTP", b"HTTP/", b"HTTP/1.1 20"])

@@ -26,12 +26,16 @@ from urllib3.exceptions import TimeoutError as UrllibTimeoutError
 NETWORK_ERRORS = (requests.RequestException, OSError, http.client.HTTPException)
 # Reasons of OpenSSL for a first record that is not TLS.
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
+# How many of a peer's first bytes tell what it speaks.
+_BEGINNING = 2
 _TLS_RECORD_TYPES = range(20, 24)
 _TLS_MAJOR_VERSION = 3
 _OPENSSL_NOISE = re.compile(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$")
 _LINGER = "hh" if os.name == "nt" else "ii"
 _MAX_INTERIM_RESPONSES = 20
 _SWITCHING_PROTOCOLS = 101
+#: How often the peer may close a connection right before anything is sent on it.
+MAX_LOST_CONNECTIONS = 3
 
 
 class BeforeSendError(Exception):
@@ -61,7 +65,7 @@ class Sending:
     :param sent: whether any part of the request may have left.
     :param tunnelled: whether a proxy has connected us to the service.
     :param refused_by_proxy: whether a proxy was reached and did not connect us to the service.
-    :param first_bytes: the first bytes of the peer's response: what TLS carries, if it is spoken.
+    :param first_bytes: the first bytes that the peer sent in response, or unasked: what TLS carries, if it is spoken.
     """
 
     timeout: float
@@ -139,7 +143,7 @@ class _DeadlineReader(io.RawIOBase):
         size = cast("int | None", self._raw.readinto(buffer))
         self.ended = size == 0
         if self._sending is not None and not self._sending.first_bytes:
-            self._sending.first_bytes = bytes(buffer[: min(size or 0, 2)])
+            self._sending.first_bytes = bytes(buffer[: min(size or 0, _BEGINNING)])
         return size
 
     def close(self) -> None:
@@ -191,7 +195,7 @@ class _Response(http.client.HTTPResponse):
     def _close_conn(self) -> None:
         self._reader.stopped = True
         # What follows a response would pass for the response to the next request.
-        if self.fp.peek(1) or not _is_quiet(self._socket):
+        if self.fp.peek(1) or _unread(self._socket) is not None:
             with suppress(OSError):
                 getattr(self._socket, "socket", self._socket).shutdown(socket.SHUT_RDWR)
         super()._close_conn()  # type: ignore[misc]
@@ -238,7 +242,9 @@ class _Connection(HTTPConnection):
             if sending.fresh and not self.is_recent(sending.reuse_within):
                 raise ConnectionLostError
             sending.reused = self.idle_since is not None
-            if sending.fresh and not _is_quiet(self.sock):
+            if sending.fresh and (unread := _unread(self.sock)) is not None:
+                # After a response it may be the rest of that.
+                sending.first_bytes = b"" if sending.reused else unread
                 raise ConnectionLostError
             self.sock.settimeout(left)
             # Who gives up, or dies, leaves nothing behind that the system could deliver later.
@@ -248,21 +254,20 @@ class _Connection(HTTPConnection):
         super().endheaders(*args, **kwargs)
 
 
-def _is_quiet(sock: Any) -> bool:
-    """Tell whether the peer has neither closed the connection nor sent anything on it that was not read."""
+def _unread(sock: Any) -> bytes | None:
+    """Return how what the peer has sent unasked begins: empty if it has closed the connection; None: it is quiet."""
     timeout = sock.gettimeout()
     try:
         sock.settimeout(0)
         # Not a look at the file descriptor: TLS has messages of its own, and its end comes as one.
-        sock.recv(1)
+        return bytes(sock.recv(_BEGINNING))
     except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        return True
+        return None
     except OSError:
-        return False
+        return b""
     finally:
         with suppress(OSError):
             sock.settimeout(timeout)
-    return False
 
 
 def _discard_on_close(sock: Any, discard: bool) -> None:

@@ -11,6 +11,8 @@ from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyConnectionError, CustodyError
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.connections import (
+    MAX_LOST_CONNECTIONS,
+    ConnectionLostError,
     Sending,
     is_closed,
     is_network_error,
@@ -93,6 +95,14 @@ class Failures:
             return mistake
         if sending.sent:
             return self._unanswered(operation, chain, sending, cause)
+        if isinstance(chain[0], ConnectionLostError):
+            return operation.failed(
+                CustodyConnectionError,
+                f"{self._service.name}, or a proxy, closed the connection or sent something before the request was "
+                f"sent, {MAX_LOST_CONNECTIONS} times in a row; nothing was sent",
+                code="connection-lost",
+                nothing_sent=True,
+            )
         if not is_network_error(chain):
             return operation.failed(
                 CustodyConfigurationError,
@@ -192,26 +202,25 @@ class Failures:
         self, operation: Operation, chain: list[BaseException], sending: Sending, peer: _Peer
     ) -> CustodyError | None:
         """Return the error for a peer that speaks another protocol than its URL says; None if it is none of that."""
+        unsent = "; nothing was sent"
         code: ErrorCode = "not-custody-response"
         advice = f"Another program is there: check {peer.place}."
         if not sending.sent and is_not_tls(chain):
-            what = "does not speak TLS on this port; nothing was sent"
+            what = f"does not speak TLS on this port{unsent}"
             if self._proxy and peer is self._service:
                 # It cannot be asked what it speaks.
-                code, advice = (
-                    "wrong-scheme",
-                    f"Check {peer.place}: the port speaks plain HTTP, or is another program's.",
-                )
+                code = "wrong-scheme"
+                advice = f"Check {peer.place}: the port speaks plain HTTP, or is another program's."
             elif self._asks(speaks_http, peer):
                 code, advice = "wrong-scheme", _other_scheme("http", peer.place)
         elif peer.scheme == "http" and is_tls_record(sending.first_bytes):
-            what = "speaks TLS on this port, and did not understand the request"
+            what = f"speaks TLS on this port{', and did not understand the request' if sending.sent else unsent}"
             code, advice = "wrong-scheme", _other_scheme("https", peer.place)
         elif not sending.reused and is_not_http(chain, sending.first_bytes):
             what = "sent something that is not HTTP"
             if sending.sent:
                 return operation.not_understood(f"{peer.name} {what}", code, advice=advice)
-            what = f"{what}; nothing was sent"
+            what += unsent
         else:
             return None
         return operation.failed(

@@ -10,15 +10,16 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, overload
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import requests
 
 from airflow_custody import __version__
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyConnectionError, CustodyError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.forks import PerProcess
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.connections import (
+    MAX_LOST_CONNECTIONS,
     NETWORK_ERRORS,
     Adapter,
     BeforeSendError,
@@ -32,6 +33,7 @@ from airflow_custody.client.http.connections import (
 from airflow_custody.client.http.failures import Failures
 from airflow_custody.client.http.observation import Exchange, Observer, observing, parse_date
 from airflow_custody.client.http.operation import API_ROOT, Operation
+from airflow_custody.client.http.peers import is_not_http
 from airflow_custody.client.http.responses import Reply, Response, ends_early, read_reply
 from airflow_custody.client.http.retries import (
     MAX_RETRY_AFTER,
@@ -51,8 +53,6 @@ Limits = Callable[[Operation, bytes], AbstractContextManager[None]]
 
 _CHUNK = 256 * 1024
 _BAD_REQUEST = 400
-# How often the peer may close a connection right before anything is sent on it.
-_MAX_LOST_CONNECTIONS = 3
 # Seconds for which a connection is taken to be open: far below the idle time after which servers close one.
 _REUSE_WITHIN = 1.0
 # Connections that are kept: one for each thread that a caller may have.
@@ -275,7 +275,7 @@ class Transport:
         earlier = sys.exc_info()[1]
         started = time.monotonic()
         timeout = min(self.settings.timeout, only_try or self.settings.timeout)
-        for _ in range(_MAX_LOST_CONNECTIONS):
+        for _ in range(MAX_LOST_CONNECTIONS):
             # What must not be sent twice does not rely on a connection that the peer may be about to close, or to send
             # the late response to an earlier request on. Whoever finds out by itself what became of a lost request may
             # have it rely on one that had a complete response within the last second, on which nothing has come since,
@@ -305,25 +305,12 @@ class Transport:
                 chain = list(exception_chain(exception, earlier))
             if chain and sending.fresh and sending.reused:
                 self._keeps_open = False
-            if not chain or not isinstance(chain[0], ConnectionLostError):
+            if not chain or not isinstance(chain[0], ConnectionLostError) or is_not_http((), sending.first_bytes):
                 break
         if chain:
-            stopped = chain[0]
-            if isinstance(stopped, BeforeSendError):
+            if isinstance(stopped := chain[0], BeforeSendError):
                 exchange.is_unsent = True
                 raise stopped.raised
-            if isinstance(stopped, ConnectionLostError):
-                host = urlsplit(self.settings.base_url).netloc
-                return _Failure(
-                    operation.failed(
-                        CustodyConnectionError,
-                        f"{host}, or a proxy, closed the connection or sent something before the request was sent, "
-                        f"{_MAX_LOST_CONNECTIONS} times in a row; nothing was sent",
-                        code="connection-lost",
-                        nothing_sent=True,
-                    ),
-                    may_retry=False,
-                )
             error = self._failures.explain(operation, chain, sending)
             # Without a connection nothing can have been sent, whatever it was. A proxy that refuses is not asked again.
             safe = is_unconnected(chain) or (is_retried(operation) and not sending.refused_by_proxy)
