@@ -8,7 +8,7 @@ import json
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from urllib.parse import unquote_to_bytes
@@ -46,6 +46,8 @@ _EMOJI_STYLE = re.compile(
     "\U0001fa80-\U0001fa86\U0001fa90-\U0001faac\U0001fab0-\U0001faba\U0001fac0-\U0001fac5\U0001fad0-\U0001fad9"
     "\U0001fae0-\U0001fae7\U0001faf0-\U0001faf6])\ufe0f"
 )
+# What is not seen of a text, or only as room between words.
+_BLANK = re.compile(rf"[\s\x00-\x20\x7f-\xa0{_INVISIBLE.pattern[1:-1]}]+")
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -136,6 +138,8 @@ _ESCAPES = [
     for each in (_JSON_ESCAPE, _HTML_ESCAPE, _PERCENT_ESCAPE, f"{_JSON_ESCAPE}|{_HTML_ESCAPE}|{_PERCENT_ESCAPE}")
 ]
 _MAX_ESCAPE_DEPTH = 6
+# A form of fewer characters is not wrapped, and may turn up by chance where words are joined.
+_MIN_WRAPPED = 16
 # Characters at the beginning of base64 that depend on what came before, by the number of bytes of that.
 _BASE64_HEAD = (0, 2, 3)
 
@@ -153,6 +157,8 @@ class Secret:
         self._plain: frozenset[str] = frozenset() if self.is_short else frozenset(_plain_forms(text))
         self._encoded: frozenset[str] = frozenset() if self.is_short else frozenset(_base64_forms(text))
         self._forms = sorted(self._plain | self._encoded)
+        joined = {_BLANK.sub("", each) for each in self._forms}
+        self._joined = sorted(each for each in joined if len(each) >= _MIN_WRAPPED)
 
     def only_long(self, word: int, other: int) -> Secret:
         """
@@ -169,15 +175,21 @@ class Secret:
         found = copy(self)
         # What it becomes when it is unescaped may be much shorter than it is.
         found._forms = sorted({*filter(is_long, self._plain), *self._encoded}) if is_long(self._text) else []
+        found._joined = [each for each in self._joined if is_long(each)] if is_long(self._text) else []
         return found
 
     def is_in(self, text: str) -> bool:
         """Tell whether the secret stands in a text, as it is or in base64."""
         return any(form in text for form in self._forms)
 
-    def spans(self, view: str) -> Iterator[tuple[int, int]]:
-        """Yield where the secret stands in a text, and where the text ends with a part of it."""
-        for form in self._forms:
+    def spans(self, view: str, *, joined: bool = False) -> Iterator[tuple[int, int]]:
+        """
+        Yield where the secret stands in a text, and where the text ends with a part of it.
+
+        :param view: the text.
+        :param joined: whether it is without its blanks. Default False.
+        """
+        for form in self._joined if joined else self._forms:
             start = view.find(form)
             while start >= 0:
                 yield start, start + len(form)
@@ -195,8 +207,8 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
     """
     Return the text without the secrets, in whatever form they stand in it.
 
-    They are found plain, and escaped as in JSON, HTML or a URL, also several times; and in base64. What overlaps is
-    redacted as one.
+    They are found plain, and escaped as in JSON, HTML or a URL, also several times; and in base64. What is long is
+    found across line breaks, too, as base64 and headers are wrapped. What overlaps is redacted as one.
 
     :param text: any text.
     :param secrets: the secrets. If one of them is too short to be found for certain, nothing of the text is returned.
@@ -206,9 +218,9 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
         return REDACTED if text else ""
     found = sorted(
         (starts[first], ends[last - 1])
-        for view, starts, ends in _views(text)
+        for joined, (view, starts, ends) in _views_and_joined(text)
         for secret in secrets
-        for first, last in secret.spans(view)
+        for first, last in secret.spans(view, joined=joined)
     )
     parts: list[str] = []
     position = 0
@@ -259,22 +271,32 @@ def _views(text: str) -> Iterator[_View]:
     for escape in _ESCAPES:
         view = whole
         for _ in range(_MAX_ESCAPE_DEPTH):
-            unescaped = _unescape(view, escape)
+            unescaped = _replace(view, escape, _unescape_one)
             if unescaped is None:
                 break
             view = unescaped
             yield view
 
 
-def _unescape(view: _View, escape: re.Pattern[str]) -> _View | None:
+def _views_and_joined(text: str) -> Iterator[tuple[bool, _View]]:
+    """Yield the views of a text, each as it is and without its blanks; and whether it is without."""
+    for view in _views(text):
+        yield False, view
+        joined = _replace(view, _BLANK, lambda blank: "")
+        if joined is not None:
+            yield True, joined
+
+
+def _replace(view: _View, pattern: re.Pattern[str], replace: Callable[[str], str]) -> _View | None:
+    """Return a view in which what fits a pattern is replaced; None if nothing is."""
     text, starts, ends = view
     parts: list[str] = []
     new_starts: list[int] = []
     new_ends: list[int] = []
     position, changed = 0, False
-    for match in escape.finditer(text):
+    for match in pattern.finditer(text):
         first, last = match.span()
-        character = _unescape_one(match[0])
+        character = replace(match[0])
         changed = changed or character != match[0]
         parts += [text[position:first], character]
         new_starts += [*starts[position:first], *[starts[first]] * len(character)]

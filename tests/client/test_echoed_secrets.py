@@ -24,6 +24,8 @@ FORMS: dict[str, Callable[[str], str]] = {
     "base64": lambda text: base64.b64encode(text.encode()).decode(),
     "html": lambda text: text.replace("&", "&amp;").replace('"', "&quot;"),
     "json": lambda text: json.dumps(text),
+    "wrapped": lambda text: f"{text[:12]}\r\n {text[12:]}",
+    "base64, wrapped": lambda text: base64.encodebytes(b"x" * 45 + text.encode()).decode(),
 }
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import textwrap
 import time
 import unicodedata
 
@@ -92,6 +93,25 @@ def test_a_truncated_secret_at_the_end_is_redacted(secret: str, kept: int) -> No
         assert redact(f"{{({shown}", [Secret(secret)]).removesuffix("***") in ("{(", '{("')
 
 
+@given(
+    st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=16, max_size=200),
+    st.sampled_from(["plain", "base64", "base64, unpadded", "base64, URL"]),
+    st.integers(1, 76),
+    st.sampled_from(["\n", "\r\n", "\r\n ", "\u200b"]),
+    st.booleans(),
+)
+def test_a_long_secret_is_redacted_across_line_breaks(
+    secret: str, form: str, width: int, line_break: str, is_escaped: bool
+) -> None:
+    wrapped = line_break.join(textwrap.wrap(FORMS[form](secret), width, break_on_hyphens=False))
+    shown = redact(f"<{json.dumps(wrapped) if is_escaped else wrapped}>", [Secret(secret)])
+    assert shown == ('<"***">' if is_escaped else "<***>")
+
+
+def test_a_short_secret_is_not_found_where_words_meet() -> None:
+    assert redact("is a pass word", [Secret("sapass"), Secret("password")]) == "is a pass word"
+
+
 @pytest.mark.parametrize("short", ["a", "ab", "abc", ""])
 def test_nothing_is_quoted_where_a_secret_is_too_short_to_be_found(short: str) -> None:
     assert redact("all of this, and cab", [Secret(short), Secret("long enough")]) == "***"
@@ -106,7 +126,7 @@ def test_other_text_is_left_alone(text: str) -> None:
 def test_many_tokens_cost_little() -> None:
     many = [Secret(f"eyJhbGciOiJIUzI1NiJ9.{number:0900}.abcdef") for number in range(200)]
     started = time.process_time()
-    redact('{"message": "caf\\u00e9 &amp; %20"}' * 200, many)
+    redact('{"message": "caf\\u00e9 &amp; %20"}\n' * 200, many)
     assert time.process_time() - started < 2
 
 
