@@ -90,7 +90,6 @@ with DAG(
     # [END howto_operator_custody_create_whitelist_request]
 
     if ApprovalOperator is not None:
-        # [START howto_custody_approval]
         approve = ApprovalOperator(
             task_id="approve",
             # Two requests for the same address differ in their ids only.
@@ -98,18 +97,16 @@ with DAG(
                 "Sign request {{ ti.xcom_pull(task_ids='create_request') }}: "
                 "whitelist {{ params.label }} on {{ params.blockchain }}?"
             ),
-            body="""
-| | |
-|---|---|
-| Request | {{ ti.xcom_pull(task_ids="create_request") }} |
-| Chain | {{ params.blockchain }} |
-| Address | `{{ params.address }}` |
-| Label | {{ params.label }} |
-""",
+            body=(
+                "| | |\n|---|---|\n"
+                "| Request | {{ ti.xcom_pull(task_ids='create_request') }} |\n"
+                "| Chain | {{ params.blockchain }} |\n"
+                "| Address | `{{ params.address }}` |\n"
+                "| Label | {{ params.label }} |\n"
+            ),
             # Any user who may edit the DAG may respond. To limit it: assigned_users=[{"id": "1", "name": "alice"}].
             response_timeout=timedelta(hours=8),
         )
-        # [END howto_custody_approval]
         approval = approve.output
         wait_until_healthy >> create_request >> approve
     else:

@@ -114,6 +114,8 @@ with DAG(
 
     # [START howto_operator_custody_apply_whitelist_plan]
     apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=plan.output["plan_hash"])
+    # Without this, nothing waits for the decision.
+    plan >> approve >> apply
     # [END howto_operator_custody_apply_whitelist_plan]
 
     # [START howto_custody_sign_plan]
@@ -130,8 +132,10 @@ with DAG(
         )
         for name in ("first", "second")
     ]
+    apply >> signatures[0] >> signatures[1]
     # [END howto_custody_sign_plan]
 
+    # [START howto_custody_prove_whitelist]
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",
         request_id=apply.output["request_ids"],
@@ -143,7 +147,6 @@ with DAG(
         timeout=24 * 60 * 60,
     )
 
-    # [START howto_custody_prove_whitelist]
     prove = CustodyPlanWhitelistOperator(
         task_id="prove",
         path=FILE,
@@ -154,7 +157,7 @@ with DAG(
         # If there was nothing to do, what is in between is skipped, and this runs.
         trigger_rule="none_failed",
     )
+    signatures[1] >> wait_until_effective >> prove
     # [END howto_custody_prove_whitelist]
 
-    wait_until_healthy >> plan >> approve >> apply
-    apply >> signatures[0] >> signatures[1] >> wait_until_effective >> prove
+    wait_until_healthy >> plan

@@ -88,6 +88,7 @@ with DAG(
     )
 
     if HITLOperator is not None:
+        # [START howto_custody_decide]
         decide = HITLOperator(
             task_id="decide",
             # Two requests for the same address differ in their ids only.
@@ -95,14 +96,13 @@ with DAG(
                 "Request {{ ti.xcom_pull(task_ids='create_request') }}: "
                 "whitelist {{ params.label }} on {{ params.blockchain }}?"
             ),
-            body="""
-| | |
-|---|---|
-| Request | {{ ti.xcom_pull(task_ids="create_request") }} |
-| Chain | {{ params.blockchain }} |
-| Address | `{{ params.address }}` |
-| Label | {{ params.label }} |
-""",
+            body=(
+                "| | |\n|---|---|\n"
+                "| Request | {{ ti.xcom_pull(task_ids='create_request') }} |\n"
+                "| Chain | {{ params.blockchain }} |\n"
+                "| Address | `{{ params.address }}` |\n"
+                "| Label | {{ params.label }} |\n"
+            ),
             options=["Approve", "Reject"],
             # No response in time is a rejection.
             defaults=["Reject"],
@@ -110,6 +110,7 @@ with DAG(
         )
         decision = decide.output
         create_request >> decide
+        # [END howto_custody_decide]
     else:
 
         @task
@@ -120,10 +121,14 @@ with DAG(
         decision = decide()
         create_request >> decision
 
+    # [START howto_custody_branch]
     @task.branch
     def what_was_decided(decision: dict) -> str:
         """Continue with signing, or with rejecting."""
         return "sign_first" if decision["chosen_options"] == ["Approve"] else "reject"
+
+    branch = what_was_decided(decision)
+    # [END howto_custody_branch]
 
     # [START howto_operator_custody_approve_whitelist_requests]
     sign_first = CustodyApproveWhitelistRequestsOperator(
@@ -134,8 +139,6 @@ with DAG(
         # What the create task asked for: a request that differs from it is not signed.
         expected=create_request.output["request"],
     )
-    # [END howto_operator_custody_approve_whitelist_requests]
-
     sign_second = CustodyApproveWhitelistRequestsOperator(
         task_id="sign_second",
         custody_conn_id="custody_second_approver",
@@ -143,6 +146,9 @@ with DAG(
         request_ids=create_request.output,
         expected=create_request.output["request"],
     )
+    # Without this, nothing waits for the decision.
+    branch >> sign_first >> sign_second
+    # [END howto_operator_custody_approve_whitelist_requests]
 
     # [START howto_sensor_custody_whitelist_request]
     wait_until_effective = CustodyWhitelistRequestSensor(
@@ -154,14 +160,18 @@ with DAG(
         poke_interval=5,
         timeout=24 * 60 * 60,
     )
+    sign_second >> wait_until_effective
     # [END howto_sensor_custody_whitelist_request]
 
+    # [START howto_operator_custody_reject_whitelist_requests]
     reject = CustodyRejectWhitelistRequestsOperator(
         task_id="reject",
         custody_conn_id="custody_first_approver",
         request_ids=create_request.output,
         comment="rejected in Airflow, {{ run_id }}",
     )
+    branch >> reject
+    # [END howto_operator_custody_reject_whitelist_requests]
 
     @task(trigger_rule="none_failed_min_one_success")
     def tell(request_id: str, decision: dict) -> str:
@@ -172,8 +182,5 @@ with DAG(
         print(message)
         return message
 
-    branch = what_was_decided(decision)
-    notification = tell(create_request.output, decision)
     wait_until_healthy >> create_request
-    branch >> sign_first >> sign_second >> wait_until_effective >> notification
-    branch >> reject >> notification
+    [wait_until_effective, reject] >> tell(create_request.output, decision)
