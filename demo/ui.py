@@ -82,7 +82,8 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
       -d '{{"name": "text and hash"}}'
   To end it, send the same with null. What else the service can lie about: {sandbox}/sandbox/attacks
 - Make a connection of your own: Admin, Connections, Add Connection. Connection Type: Custody; Base URL: {sandbox};
-  Port: the number at its end; API token: {token}. Then press Test Connection in its row.
+  Port: the number at its end; API token, without a blank or a full stop: {token}
+  Then press Test Connection in its row.
 - See which requests the service has received: {sandbox}/sandbox/request-log
 
     Airflow:  {airflow}

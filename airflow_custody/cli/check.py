@@ -238,7 +238,7 @@ class _Checker:
             "health listing", found.health, f"{count(number, 'check')}; custody health judges them"
         )
         if found.checks is not None:
-            self._report.add("version", "unknown", f"{unknown}; it is 3.14 or later, which have the health listing")
+            self._report.add("version", "unknown", f"{unknown}; it is at least 3.14, because it has the health listing")
         elif error is not None:
             is_old = error.status == 404 and error.from_service
             older = "; it seems to be before 3.14, as there is no health listing" if is_old else ""

@@ -42,7 +42,9 @@ class ApiKey(Authentication):
         if key is None:
             # Raised out here: what was caught must not come along.
             raise CustodyConfigurationError(
-                "the API key's secret is not hex", setting="secret", code="credentials-malformed"
+                "the API key's secret is not made of hexadecimal digits: copy it again",
+                setting="secret",
+                code="credentials-malformed",
             )
         if not key:
             raise CustodyConfigurationError(

@@ -156,9 +156,9 @@ class PasswordSignIn(Authentication):
         # The error of the last sign-in; None if that brought a token.
         self._last_error: dict[str, Any] | None = None
         self.advice = (
-            f"The user name or the password is wrong, or the user may not sign in; they come from {source}. A user "
-            "with two-factor authentication cannot sign in unattended: one-time codes are not supported. Use an "
-            "API key."
+            f"The user name or the password is wrong, or the user may not sign in; they come from {source}. If the "
+            "password is an API token, remove the user name. A user with two-factor authentication needs an API key: "
+            "one-time codes are not supported."
         )
 
     @property

@@ -372,7 +372,10 @@ class TestSigningIn:
             ({"extra": {"auth": "magic"}}, "bearer, password or api_key"),
             ({"password": "", "login": "ann"}, "the password is missing"),
             ({"password": "", "extra": {"api_key_id": "k"}}, "the API key's secret is missing"),
-            ({"password": "not-hex-at-all", "extra": {"api_key_id": "k"}}, "Password: the API key's secret is not hex"),
+            (
+                {"password": "not-hex-at-all", "extra": {"api_key_id": "k"}},
+                "Password: the API key's secret is not made of hexadecimal digits",
+            ),
         ],
     )
     def test_ambiguous_or_missing_credentials_are_refused(

@@ -67,8 +67,8 @@ GROUP = Group(
             "not-pending",
             "A request is not pending this user's approval",
             "approve whitelisting requests failed: not pending this user's approval: 3711 (status pending); nothing "
-            "was signed. This user has signed already, or it is another group's turn: sign with the connection of an "
-            "approver whose turn it is.",
+            "was signed. It is decided, this user has signed, or it is another group's turn: sign with the connection "
+            "of an approver whose turn it is.",
             "The user of the connection is not in a group whose turn it is, has signed already, or the request was "
             "decided meanwhile.",
             "Use the connection of a user who is in the group whose turn it is. The Custody page and 'custody "

@@ -395,8 +395,8 @@ def _not_pending(approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope
     return failed(
         CustodyConflictError,
         f"not pending this user's approval: {words}; {approval.nothing_signed}",
-        advice="This user has signed already, or it is another group's turn: sign with the connection of an approver "
-        "whose turn it is.",
+        advice="It is decided, this user has signed, or it is another group's turn: sign with the connection of an "
+        "approver whose turn it is.",
         code="not-pending",
     )
 
