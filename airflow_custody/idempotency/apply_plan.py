@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
+    CustodyNotFoundError,
     CustodyOutcomeUnknownError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
     from airflow_custody.client.whitelist.file import WhitelistFile
+    from airflow_custody.client.whitelist.listing import ListedState
+    from airflow_custody.client.whitelist.plan import PlanRow
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,23 @@ class PlanSettings:
     def pending(self, listing: Listing) -> Sequence[WhitelistEnvelope]:
         """Return the requests of a listing that are pending approval."""
         return listing.pending(self.effective_statuses, self.rejected_statuses)
+
+    def not_deleted(self, listing: Listing, plan: WhitelistPlan, done: Mapping[str, Row]) -> Collection[str]:
+        """
+        Return the ids of the requests that nobody has deleted: those that are pending, in effect, or as they were.
+
+        A service may list for good, with a word of its own, what was deleted.
+
+        :param listing: what the service lists.
+        :param plan: the plan of it.
+        :param done: what an earlier try has done.
+        """
+        states = {each.id: self._state_of(each, listing) for each in listing.envelopes}
+        as_before = {row.request_id for row in plan.rows if row.operation and _detail(done, row) == row.operation}
+        return as_before | {each for each, state in states.items() if state in ("pending", "unchanged")}
+
+    def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> ListedState:
+        return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
 
     def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
         """Compare a file with what the service lists."""
@@ -194,14 +215,15 @@ class ApplyPlan:
                 done = {key: row for key, (_, row) in earlier.rows().items()}
                 self._log.info("An earlier try has done %d of %s: going on.", earlier.done, count(earlier.total, "row"))
             plan = self._plan(file, listing, done, service)
-            operations = {*_new_operations(plan, done), *_operations(done, requests, listing, plan)}
+            there = self._settings.not_deleted(listing, plan, done)
+            operations = {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
             if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
                 created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
                 raise PlanChangedError(operations, plan, Applied(Outcome(created=created), requests))
             self._store.begin(plan_hash, len(operations), earlier)
             creator = creator or self._creator(creation)
             return self._carry_out(
-                creator, creation, plan, done, requests, operations_now=lambda: self._operations_now(file, service)
+                creator, creation, plan, done, requests, operations_now=partial(self._operations_now, file, service)
             )
 
     def stop(self) -> None:
@@ -218,7 +240,7 @@ class ApplyPlan:
         done: Mapping[str, Row],
         requests: Mapping[str, WhitelistRequest],
         *,
-        operations_now: Callable[[], Mapping[str, str]],
+        operations_now: Callable[[Collection[str]], Mapping[str, str]],
     ) -> Applied:
         creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
         keys = [key for key in requests if key in creates]
@@ -249,7 +271,10 @@ class ApplyPlan:
         return applied
 
     def _delete(
-        self, deletes: Mapping[str, str], applied: Applied, operations_now: Callable[[], Mapping[str, str]]
+        self,
+        deletes: Mapping[str, str],
+        applied: Applied,
+        operations_now: Callable[[Collection[str]], Mapping[str, str]],
     ) -> Applied:
         is_settled = self._turn.is_settled
         done = self._deleting.run(deletes, check=operations_now, is_stopped=lambda: self._is_stopped)
@@ -263,12 +288,24 @@ class ApplyPlan:
             stopped=done.stopped,
         )
 
-    def _operations_now(self, file: WhitelistFile, service: str) -> Mapping[str, str]:
-        """Return what a plan would do by now about each request that the service lists; empty for nothing."""
+    def _operations_now(self, file: WhitelistFile, service: str, ids: Collection[str]) -> Mapping[str, str]:
+        """Return what a plan would do by now about each of these requests that exist; empty for nothing."""
         self._turn.keep()
         listing = self._settings.fetch(self._client)
         rows = {row.request_id: row.operation for row in self._settings.plan(file, listing, service).rows}
-        return {each.id: rows.get(each.id, "") for each in listing.envelopes}
+        listed = {each.id for each in listing.envelopes}
+        return {each: rows.get(each, "") for each in ids if each in listed or self._exists(each)}
+
+    def _exists(self, request_id: str) -> bool:
+        """Tell whether a request exists that is not listed: in doubt, it does."""
+        try:
+            self._client.get_whitelist_request(request_id)
+        except CustodyError as error:
+            if isinstance(error, CustodyNotFoundError) and error.from_service:
+                return False
+            if not error.not_offered:
+                raise
+        return True
 
     def _creator(self, creation: WhitelistRowsCreation) -> CreateRows:
         self._creating = CreateRows(
@@ -350,26 +387,34 @@ class ApplyPlan:
                 outcome.created[key] = request_id
 
 
-def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row]) -> Iterable[str]:
+def _detail(done: Mapping[str, Row], row: PlanRow) -> str:
+    """Return the operation that an earlier try was deleting; empty if it was not."""
+    recorded = done.get(f"{DELETE}{row.request_id}")
+    return recorded.detail if recorded is not None and recorded.state == "deleting" else ""
+
+
+def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row], there: Collection[str]) -> Iterable[str]:
     """Yield what a plan does, without what this task has done already."""
     for row in plan.rows:
         key = row_key(row.request) if row.action == "create" and row.request else f"{DELETE}{row.request_id}"
-        if row.operation and (key not in done or done[key].state in ("refused", "deleting")):
+        state = done[key].state if key in done else None
+        if row.operation and (state in (None, "refused") or (state == "deleting" and row.request_id in there)):
             yield row.operation
 
 
 def _operations(
-    done: Mapping[str, Row], requests: Mapping[str, WhitelistRequest], listing: Listing, plan: WhitelistPlan
+    done: Mapping[str, Row], requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan, there: Collection[str]
 ) -> Iterable[str]:
     """
     Yield what this task has done already, as the plan's hash covers it.
 
     What was refused, or is still to be deleted, is not done: the plan of now says whether it is still to be.
+
+    :param there: the ids of the requests that nobody has deleted.
     """
-    listed = {each.id for each in listing.envelopes}
     dry = {row_key(row.request) for row in plan.rows if row.state == "create" and not row.action and row.request}
     for key, row in done.items():
-        if row.state == "deleted" or (row.state == "deleting" and key.removeprefix(DELETE) not in listed):
+        if row.state == "deleted" or (row.state == "deleting" and key.removeprefix(DELETE) not in there):
             yield row.detail
         elif row.state in ("sent", "created", "found") and key in requests and key not in dry:
             yield create_operation(requests[key])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -59,14 +59,18 @@ class DeleteRows:
         self._max_parallel = max_parallel
 
     def run(
-        self, deletes: Mapping[str, str], *, check: Callable[[], Mapping[str, str]], is_stopped: Callable[[], bool]
+        self,
+        deletes: Mapping[str, str],
+        *,
+        check: Callable[[Collection[str]], Mapping[str, str]],
+        is_stopped: Callable[[], bool],
     ) -> Deletions:
         """
         Delete requests.
 
         :param deletes: the operation of each, by the request's id.
-        :param check: called before each window; returns what the operation of each request that the service lists is
-            by now. What is another one is not deleted; a CustodyError ends the deletions.
+        :param check: called with the ids of each window before it; returns what the operation of those is by now that
+            exist. What is another one is not deleted; a CustodyError ends the deletions.
         :param is_stopped: returns whether nothing more is to be sent.
         :return: what became of them.
         """
@@ -78,7 +82,7 @@ class DeleteRows:
         try:
             while left and stopped is None and not is_stopped():
                 try:
-                    now = check()
+                    now = check(left[:WINDOW])
                 except CustodyError as unread:
                     stopped = unread
                     break

@@ -92,7 +92,8 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     outcome = applied.outcome
     problems = [*outcome.unknown.items(), *outcome.refused.items()]
     stopped = outcome.stopped or applied.stopped
-    if not problems and not applied.not_deleted and not outcome.left and stopped is None:
+    is_left = bool(outcome.left or applied.left)
+    if not problems and not applied.not_deleted and not is_left and stopped is None:
         return None
     places = {row_key(row.request): row for row in file.rows}
     lines = [
@@ -108,14 +109,14 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     text = f"not all of the plan was carried out ({counts}){': ' + stopped.reason if stopped else ''}{table}"
     advice = [stopped.advice] if stopped is not None and stopped.advice else []
     advice += ["Nothing of what is unknown is sent again by itself."] if outcome.unknown else []
-    code: ErrorCode = "plan-incomplete" if outcome.left else "rows-refused"
+    code: ErrorCode = "plan-incomplete" if is_left else "rows-refused"
     if stopped is not None:
         code = stopped.code
     if outcome.unknown:
         code = "outcome-unknown"
     if not can_go_on and (outcome.created or outcome.unknown or applied.deleted):
         # A later try would find that the plan has changed.
-        only_refused = not outcome.left and stopped is None
+        only_refused = not is_left and stopped is None
         error_type = (
             CustodyOutcomeUnknownError
             if outcome.unknown
@@ -135,7 +136,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
             retry_after=stopped.retry_after,
             advice=" ".join(advice) or None,
         )
-    if outcome.left and stopped is None:
+    if is_left and stopped is None:
         advice += ["The rows that are left had no effect."]
         return CustodyConflictError(text, code=code, retryable=True, advice=" ".join(advice))
     if outcome.unknown:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from apply_tries import ApplyTask, address, check_exactly, plan, write_rows
 from connections import connection_json
 from task_tries import RowsStore, needs_store, somebody_creates
 
-from airflow_custody.client import CustodyConflictError, CustodyPermissionError
+from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
+from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.idempotency import create_rows, delete_rows
+from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanSettings
 from airflow_custody.sandbox import Sandbox
 
 ROWS = range(1, 13)
@@ -210,3 +213,49 @@ def test_what_the_file_declares_again_is_not_deleted_by_the_next_try(sandbox: Sa
     assert isinstance(task.fails(), CustodyConflictError)
     assert isinstance(task.fails(prune=False), CustodyConflictError)
     check_exactly(sandbox, range(1, 6))
+
+
+@needs_store
+@pytest.mark.parametrize("write", range(3, 9))
+def test_deletions_that_were_killed_go_on_where_the_service_lists_for_good_what_it_deleted(
+    sandbox: Sandbox, task: ApplyTask, write: int
+) -> None:
+    task.dies_at(write, before=False)
+    for request in sandbox.control.whitelist_requests():
+        if request["status"] == "removed":
+            sandbox.control.set_whitelist_status(request["id"], "deleted")
+    result = task.attempt()
+    assert left(sandbox) == addresses(ROWS[7:])
+    assert result["counts"]["deleted"] == 7
+
+
+def test_what_is_not_listed_and_exists_is_not_deleted(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = sandbox.control.whitelist_requests()[0]["id"]
+    fetch = PlanSettings.fetch
+    readings: list[Listing] = []
+
+    def without_one(settings: PlanSettings, client: CustodyClient) -> Listing:
+        # A replica that lags, from the second reading on.
+        readings.append(fetch(settings, client))
+        return readings[-1] if len(readings) == 1 else readings[-1].without([number])
+
+    monkeypatch.setattr(PlanSettings, "fetch", without_one)
+    assert f"request {number}: not deleted: it is not any more" in str(task.fails())
+    assert left(sandbox) == sorted([*addresses(ROWS[:1]), *addresses(ROWS[7:])])
+
+
+def test_a_task_that_is_stopped_between_deletions_does_not_succeed(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = ApplyPlan._operations_now
+
+    def stop(applying: ApplyPlan, *given: Any) -> Any:
+        applying.stop()
+        return keep(applying, *given)
+
+    monkeypatch.setattr(ApplyPlan, "_operations_now", stop)
+    error = task.fails()
+    assert error.code == "plan-incomplete"
+    assert len(left(sandbox)) == 7
