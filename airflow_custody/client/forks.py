@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
-from weakref import WeakSet
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
     """
-    A value that a forked process has of its own.
+    A value that a forked process has of its own, from its first use on.
 
     A lock would be inherited held, and the thread that would release it is not forked. Of connections, each process
     would read the other's responses.
@@ -22,25 +21,13 @@ class PerProcess(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        # Kept: what is done at its end, such as to close a connection, may reach the other process.
-        self._inherited: list[T] = []
-        #: The value of this process.
-        self.value = make()
-        _ALL.add(self)
+        # By process. What was inherited is kept: its end may reach the other process, as that of a connection would.
+        self._values = {os.getpid(): make()}
 
-    def renew(self) -> None:
-        """Make the value anew."""
-        self._inherited.append(self.value)
-        self.value = self._make()
-
-
-_ALL: WeakSet[PerProcess[Any]] = WeakSet()
-
-
-def _renew_all() -> None:
-    for each in list(_ALL):
-        each.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_all)
+    @property
+    def value(self) -> T:
+        """The value of this process."""
+        process = os.getpid()
+        value = self._values.get(process)
+        # Of two threads that make one at the same time, both take the first.
+        return self._values.setdefault(process, self._make()) if value is None else value

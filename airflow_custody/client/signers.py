@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 from collections.abc import Callable
@@ -121,8 +122,9 @@ class PemSigner:
         try:
             pem = self._load()
         except OSError as error:
-            # Not its own text: that may be of the caller's function.
-            why = f"it cannot be read: {os.strerror(error.errno) if error.errno else type(error).__name__}"
+            # Not its own text: that may be of the caller's function. Nor is each number one of the system.
+            is_system = type(error).__module__ == "builtins" and error.errno in tuple(errno.errorcode)
+            why = f"it cannot be read: {os.strerror(error.errno or 0) if is_system else type(error).__name__}"
             if isinstance(error, _LASTING):
                 raise self._unusable(why) from None
             raise CustodyError(

@@ -279,9 +279,13 @@ def _views(text: str) -> Iterator[_View]:
 
 
 def _views_and_joined(text: str) -> Iterator[tuple[bool, _View]]:
-    """Yield the views of a text, each as it is and without its blanks; and whether it is without."""
+    """Yield the views of a text, each as it is, with one blank for many, and without; and whether it is without."""
     for view in _views(text):
         yield False, view
+        # As sanitize() would show it: a secret may have blanks of its own.
+        folded = _replace(view, _BLANK, lambda blank: " ")
+        if folded is not None:
+            yield False, folded
         joined = _replace(view, _BLANK, lambda blank: "")
         if joined is not None:
             yield True, joined

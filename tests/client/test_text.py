@@ -108,6 +108,13 @@ def test_a_long_secret_is_redacted_across_line_breaks(
     assert shown == ('<"***">' if is_escaped else "<***>")
 
 
+@pytest.mark.parametrize("line_break", ["\n", "\r\n ", "\n\n", "\t"])
+def test_a_secret_with_blanks_is_redacted_wherever_the_line_breaks(line_break: str) -> None:
+    for secret in ("correct horse ba", "blue cat 9!"):
+        echoed = f"password {line_break.join(secret.split(' ', 1))}, host x"
+        assert sanitize(redact(echoed, [Secret(secret)])) == "password ***, host x"
+
+
 def test_a_short_secret_is_not_found_where_words_meet() -> None:
     assert redact("is a pass word", [Secret("sapass"), Secret("password")]) == "is a pass word"
 

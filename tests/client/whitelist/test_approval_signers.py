@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -291,8 +292,13 @@ def failing_load(failure: OSError) -> PemSigner:
     [
         (TimeoutError("8642-PIN"), "cannot be used now: it cannot be read: TimeoutError; nothing was signed"),
         (OSError(errno.EIO, "8642-PIN"), "cannot be used now: it cannot be read: Input/output error; nothing"),
+        # Numbers that are not the system's.
+        (ssl.SSLCertVerificationError(1, "8642-PIN"), "it cannot be read: SSLCertVerificationError; nothing"),
+        (socket.gaierror(-2, "8642-PIN"), "it cannot be read: gaierror; nothing"),
+        (OSError("8642-PIN", "text"), "it cannot be read: OSError; nothing"),
+        (OSError(2**40, "8642-PIN"), "it cannot be read: OSError; nothing"),
     ],
-    ids=["a time-out", "an error of the disk"],
+    ids=["a time-out", "an error of the disk", "TLS", "DNS", "a text", "a number too large"],
 )
 def test_a_key_that_cannot_be_read_now_is_tried_again(approver: SignedInApprover, failure: OSError, why: str) -> None:
     approver.create()
