@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -258,6 +258,29 @@ def test_a_new_password_is_a_new_chance(sandbox: Sandbox, ann: str) -> None:
                     client.list_health_checks()
 
 
+def check_pauses(sandbox: Sandbox, check: Callable[[list[CustodyError]], None]) -> None:
+    """Check that sign-ins that fail are followed by longer and longer pauses, and the errors of each twenty calls."""
+    later = 0.0
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
+
+        def poll() -> int:
+            errors = []
+            for _ in range(20):
+                with pytest.raises(CustodyError) as caught:
+                    client.list_health_checks()
+                errors.append(caught.value)
+            check(errors)
+            return sign_ins(sandbox)
+
+        assert poll() == 2
+        for pause, calls in ((11, 3), (11, 3), (600, 4)):
+            later += pause
+            assert poll() == calls
+        sandbox.control.clear_faults()
+        later += 600
+        assert client.list_health_checks()
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -271,24 +294,11 @@ def test_a_new_password_is_a_new_chance(sandbox: Sandbox, ann: str) -> None:
 def test_a_refusal_by_a_gateway_is_not_remembered_but_bounded(
     sandbox: Sandbox, ann: str, fault: dict[str, Any]
 ) -> None:
+    def check(errors: list[CustodyError]) -> None:
+        assert {error.status for error in errors} == {fault["status"]}
+
     sandbox.control.add_fault(**SIGN_IN, **fault, times=None)
-    later = 0.0
-    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
-
-        def poll() -> int:
-            for _ in range(10):
-                with pytest.raises(CustodyError) as caught:
-                    client.list_health_checks()
-                assert caught.value.status == fault["status"]
-            return sign_ins(sandbox)
-
-        assert poll() == 2
-        for pause, calls in ((11, 3), (11, 3), (600, 4)):
-            later += pause
-            assert poll() == calls
-        sandbox.control.clear_faults()
-        later += 600
-        assert client.list_health_checks()
+    check_pauses(sandbox, check)
 
 
 FAILURES: list[dict[str, Any]] = [
@@ -310,27 +320,12 @@ FAILURES: list[dict[str, Any]] = [
 def test_a_service_that_cannot_sign_in_now_is_asked_again_after_pauses(
     sandbox: Sandbox, ann: str, fault: dict[str, Any]
 ) -> None:
+    def check(errors: list[CustodyError]) -> None:
+        assert {error.operation for error in errors} == {"sign in"}
+        assert len({str(error) for error in errors}) == 1
+
     sandbox.control.add_fault(**SIGN_IN, **fault, times=None)
-    later = 0.0
-    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
-
-        def poll() -> int:
-            texts = set()
-            for _ in range(20):
-                with pytest.raises(CustodyError) as caught:
-                    client.list_health_checks()
-                assert caught.value.operation == "sign in"
-                texts.add(str(caught.value))
-            assert len(texts) == 1
-            return sign_ins(sandbox)
-
-        assert poll() == 2
-        for pause, calls in ((11, 3), (11, 3), (600, 4)):
-            later += pause
-            assert poll() == calls
-        sandbox.control.clear_faults()
-        later += 600
-        assert client.list_health_checks()
+    check_pauses(sandbox, check)
 
 
 @pytest.mark.parametrize(("retry_after", "pause"), [(30, 30), (5, 5), (7200, 600)])
