@@ -46,8 +46,7 @@ _EMOJI_STYLE = re.compile(
     "\U0001fa80-\U0001fa86\U0001fa90-\U0001faac\U0001fab0-\U0001faba\U0001fac0-\U0001fac5\U0001fad0-\U0001fad9"
     "\U0001fae0-\U0001fae7\U0001faf0-\U0001faf6])\ufe0f"
 )
-# What is not seen of a text, or only as room between words.
-_BLANK = re.compile(rf"[\s\x00-\x20\x7f-\xa0{_INVISIBLE.pattern[1:-1]}]+")
+_BLANKS = re.compile(" +")
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -100,10 +99,23 @@ def sanitize(text: object, limit: int = 300) -> str:
     :return: the text, white space folded.
     """
     # Far more than can survive the folding; keeps the work bounded on a response of many megabytes.
-    head = str(text)[: limit * 8]
-    printable = "".join(" " if _is_unprintable(c) else c for c in head)
-    folded = " ".join(printable.split())
+    folded = _folded(str(text)[: limit * 8])
     return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+
+
+class _Shown(dict[int, int]):
+    """What is seen of each character; a blank for what is not seen, or only as room between words."""
+
+    def __missing__(self, code: int) -> int:
+        character = chr(code)
+        return ord(" ") if character.isspace() or _is_unprintable(character) else code
+
+
+_SHOWN = _Shown()
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.translate(_SHOWN).split())
 
 
 def escape(text: str) -> str:
@@ -157,7 +169,7 @@ class Secret:
         self._plain: frozenset[str] = frozenset() if self.is_short else frozenset(_plain_forms(text))
         self._encoded: frozenset[str] = frozenset() if self.is_short else frozenset(_base64_forms(text))
         self._forms = sorted(self._plain | self._encoded)
-        joined = {_BLANK.sub("", each) for each in self._forms}
+        joined = {_folded(each).replace(" ", "") for each in self._forms}
         self._joined = sorted(each for each in joined if len(each) >= _MIN_WRAPPED)
 
     def only_long(self, word: int, other: int) -> Secret:
@@ -232,12 +244,14 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def _plain_forms(secret: str) -> Iterator[str]:
-    # As it is, as headers and pages fold it, and as a form encodes spaces.
+    # As it is, as headers fold it, and as a form encodes spaces.
     plain = {secret, secret.strip(), " ".join(secret.split()), secret.replace(" ", "+")}
     # Read in the other encoding, as headers are.
     plain |= {data.decode(encoding, "replace") for data in _bytes_of(secret) for encoding in ("utf-8", "latin-1")}
     for form in plain:
-        yield from (view for view, _, _ in _views(form) if len(view) >= MIN_SECRET_LENGTH)
+        # Folded, as in the text: a secret may hold what is not seen.
+        views = (each for view, _, _ in _views(form) for each in (view, _folded(view)))
+        yield from (each for each in views if len(each) >= MIN_SECRET_LENGTH)
 
 
 def _base64_forms(secret: str) -> Iterator[str]:
@@ -283,10 +297,11 @@ def _views_and_joined(text: str) -> Iterator[tuple[bool, _View]]:
     for view in _views(text):
         yield False, view
         # As sanitize() would show it: a secret may have blanks of its own.
-        folded = _replace(view, _BLANK, lambda blank: " ")
-        if folded is not None:
+        shown: _View = (view[0].translate(_SHOWN), view[1], view[2])
+        folded = _replace(shown, _BLANKS, lambda blanks: " ") or shown
+        if folded[0] != view[0]:
             yield False, folded
-        joined = _replace(view, _BLANK, lambda blank: "")
+        joined = _replace(shown, _BLANKS, lambda blanks: "")
         if joined is not None:
             yield True, joined
 

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plan import PlanRow
 
 
+_UNCLEAR = "an earlier try began to delete it, and whether it did cannot be told: look at the service, and plan again"
+
+
 @dataclass(frozen=True)
 class PlanSettings:
     """
@@ -75,7 +78,7 @@ class PlanSettings:
         """
         Return the ids of the requests that nobody has deleted: those that are pending, in effect, or as they were.
 
-        A service may list for good, with a word of its own, what was deleted.
+        Of the others whose deletion was begun, a service may list for good, with a word of its own, what was deleted.
 
         :param listing: what the service lists.
         :param plan: the plan of it.
@@ -220,11 +223,13 @@ class ApplyPlan:
             if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
                 created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
                 raise PlanChangedError(operations, plan, Applied(Outcome(created=created), requests))
+            listed = {each.id for each in listing.envelopes}
+            begun = {key.removeprefix(DELETE) for key, row in done.items() if row.state == "deleting"}.difference(there)
+            unclear = [each for each in sorted(begun) if each in listed or self._exists(each)]
             self._store.begin(plan_hash, len(operations), earlier)
             creator = creator or self._creator(creation)
-            return self._carry_out(
-                creator, creation, plan, done, requests, operations_now=partial(self._operations_now, file, service)
-            )
+            operations_now = partial(self._operations_now, file, service)
+            return self._carry_out(creator, creation, plan, done, requests, unclear, operations_now=operations_now)
 
     def stop(self) -> None:
         """Send nothing more that has not left yet; may be called from a signal handler."""
@@ -239,6 +244,7 @@ class ApplyPlan:
         plan: WhitelistPlan,
         done: Mapping[str, Row],
         requests: Mapping[str, WhitelistRequest],
+        unclear: Collection[str],
         *,
         operations_now: Callable[[Collection[str]], Mapping[str, str]],
     ) -> Applied:
@@ -255,14 +261,15 @@ class ApplyPlan:
         self._turn.is_settled = bool(is_listed) and creator.lost.failure is None
         self._add_earlier_plans(outcome, requests, plan)
         operations = {each.operation for each in plan.with_action("delete")}
-        deleted = [
+        over = {
             key.removeprefix(DELETE)
             for key, row in done.items()
             if row.state == "deleted" or (row.state == "deleting" and row.detail not in operations)
-        ]
+        }
         # The service may list for some time, or for good, what was deleted.
-        deletes = {row.request_id: row.operation for row in plan.with_action("delete") if row.request_id not in deleted}
-        applied = Applied(outcome, requests, deleted)
+        deletes = {row.request_id: row.operation for row in plan.with_action("delete") if row.request_id not in over}
+        deleted = [each for each in over if each not in unclear]
+        applied = Applied(outcome, requests, deleted, not_deleted=dict.fromkeys(unclear, _UNCLEAR))
         if outcome.stopped is not None:
             applied = replace(applied, left=[*deletes])
         elif deletes:
@@ -283,7 +290,7 @@ class ApplyPlan:
         return replace(
             applied,
             deleted=[*applied.deleted, *done.deleted],
-            not_deleted=done.failed,
+            not_deleted={**applied.not_deleted, **done.failed},
             left=done.left,
             stopped=done.stopped,
         )

@@ -108,11 +108,15 @@ def test_a_long_secret_is_redacted_across_line_breaks(
     assert shown == ('<"***">' if is_escaped else "<***>")
 
 
-@pytest.mark.parametrize("line_break", ["\n", "\r\n ", "\n\n", "\t"])
-def test_a_secret_with_blanks_is_redacted_wherever_the_line_breaks(line_break: str) -> None:
-    for secret in ("correct horse ba", "blue cat 9!"):
-        echoed = f"password {line_break.join(secret.split(' ', 1))}, host x"
-        assert sanitize(redact(echoed, [Secret(secret)])) == "password ***, host x"
+# Of each kind that is not seen, or only as room: also what is private, not assigned, or half a character.
+@pytest.mark.parametrize(
+    "blank", ["\n", "\r\n ", "\n\n", "\t", "\u2003", "\u206a", "\ue000", "\u0378", "\ud800", "\u0600"]
+)
+def test_a_secret_with_blanks_is_redacted_wherever_the_line_breaks(blank: str) -> None:
+    for secret in ("correct horse ba", "blue cat 9!", f"blue{blank}cat 9!", f"blue {blank}cat"):
+        for inner in (blank, " "):
+            echoed = f"password {inner.join(secret.split(' ', 1))}, host x"
+            assert sanitize(redact(echoed, [Secret(secret)])) == "password ***, host x"
 
 
 def test_a_short_secret_is_not_found_where_words_meet() -> None:
@@ -134,6 +138,7 @@ def test_many_tokens_cost_little() -> None:
     many = [Secret(f"eyJhbGciOiJIUzI1NiJ9.{number:0900}.abcdef") for number in range(200)]
     started = time.process_time()
     redact('{"message": "caf\\u00e9 &amp; %20"}\n' * 200, many)
+    redact("a \n" * 10_000, many)
     assert time.process_time() - started < 2
 
 
