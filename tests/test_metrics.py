@@ -86,7 +86,7 @@ def test_each_exchange_counts_also_one_that_is_tried_again(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tagged: StatsdServer
 ) -> None:
     # The first retry is made at once.
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1, max_retries=1))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, max_retries=1))
     with CustodyHook() as hook:
         for fault in ({"kind": "status", "status": 503}, {"kind": "drop"}):
             sandbox.control.add_fault(**fault)

@@ -28,8 +28,7 @@ PAGE = {"body": "<html>no</html>", "content_type": "text/html"}
 
 
 @pytest.fixture(autouse=True)
-def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+def quick(sandbox: Sandbox, connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(create_rows, "WINDOW", 5)
     # While the service lists another request of this user, the absence of one counts.
     somebody_creates(sandbox, label="Earlier", address=address(0))
@@ -179,14 +178,14 @@ def test_a_token_that_has_expired_in_the_middle_sends_nothing_more(
 ) -> None:
     task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
     token = sandbox.control.add_token(["TPUser", "WhitelistedAddressCreator"], user_id="1", expires_in=2, jwt=True)
-    connection = json.loads(connection_json(sandbox, timeout=3))
+    connection = json.loads(connection_json(sandbox, timeout=20))
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps({**connection, "password": token}))
     sandbox.control.add_fault("normal", **CREATE, times=5)
     sandbox.control.add_fault("normal", **CREATE, times=4, delay_after=2.2)
     error = task.fails()
     assert isinstance(error, CustodyAuthenticationError)
     assert not error.retryable
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox))
     task.clear()
     task.attempt()
     check_all(sandbox, task)

@@ -25,8 +25,7 @@ from airflow_custody.sandbox import Sandbox
 
 
 @pytest.fixture(autouse=True)
-def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+def quick(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # Several windows although there are few rows.
     monkeypatch.setattr(create_rows, "WINDOW", 5)
 

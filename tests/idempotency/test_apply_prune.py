@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from apply_tries import ApplyTask, address, check_exactly, plan, write_rows
-from connections import connection_json
 from task_tries import RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
@@ -22,8 +21,7 @@ ALL = {"prune": True, "max_deletes": None, "max_delete_percent": None}
 
 
 @pytest.fixture(autouse=True)
-def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+def quick(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(create_rows, "WINDOW", 5)
     monkeypatch.setattr(delete_rows, "WINDOW", 5)
 

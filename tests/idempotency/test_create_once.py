@@ -25,10 +25,7 @@ from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOpe
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
-
-@pytest.fixture(autouse=True)
-def quick(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+pytestmark = pytest.mark.usefixtures("connection")
 
 
 @pytest.fixture(params=[pytest.param("store", marks=needs_store), "no store"])

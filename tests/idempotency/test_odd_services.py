@@ -41,8 +41,7 @@ pytestmark = needs_store
 
 
 @pytest.fixture(autouse=True)
-def quick(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+def quick(sandbox: Sandbox, connection: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # While the service lists another request of this user, the absence of one counts.
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
 
@@ -104,7 +103,7 @@ def test_a_gateways_refusal_after_the_work_leaves_the_outcome_unknown(
 def test_a_redirect_after_the_work_leaves_the_outcome_unknown(
     sandbox: Sandbox, stored: Task, retries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1, max_retries=retries))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, max_retries=retries))
     sandbox.control.add_fault(**{**LOST, "kind": "redirect", "location": "https://example.com/login"})
     assert type(ends(stored)) is CustodyResponseError
     assert stored.store.record["state"] == "intent"
@@ -262,7 +261,7 @@ def test_what_the_users_predecessor_created_is_not_sent_again(
     other = sandbox.control.add_token(roles=["TPUser", "WhitelistedAddressCreator"], user_id="77")
     with CustodyClient(sandbox.url, other) as client:
         client.create_whitelist_request(WhitelistRequest(label="O", address="0x" + "22" * 20, blockchain="ETH"))
-    connection = connection_json(sandbox, timeout=1).replace(sandbox.token, other)
+    connection = connection_json(sandbox).replace(sandbox.token, other)
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection)
     stored.clear()
     stored.refused("another user created it")

@@ -318,7 +318,7 @@ def test_in_a_run_a_request_whose_response_is_lost_is_never_sent_blindly(sandbox
 def test_in_a_run_a_request_that_never_arrived_is_sent_by_the_next_try(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox))
     # While the service lists another request of this user, the absence of one counts.
     earlier = create(address="0x" + "00" * 20)
     sandbox.control.add_fault("drop", method="POST")

@@ -10,7 +10,6 @@ import pytest
 from airflow.providers.common.compat.sdk import DAG, AirflowSkipException
 from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
 from apply_tries import address, check_exactly, write_rows
-from connections import connection_json
 from task_log import TaskLog
 from task_tries import somebody_creates
 
@@ -27,8 +26,7 @@ ROWS = range(1, 5)
 
 
 @pytest.fixture(autouse=True)
-def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1))
+def quick(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "SETTLE", 0.1)
 
 

@@ -23,7 +23,7 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 ENDED = (CustodyFailException, CustodyError)
 # Kind, its options, and whether a wait goes on.
 FAULTS: list[tuple[str, dict[str, Any], bool]] = [
-    ("normal", {"delay": 2.0}, True),  # longer than the time-out
+    ("normal", {"delay": 5.0}, True),  # longer than the time-out
     ("status", {"status": 400}, False),
     ("status", {"status": 401}, False),
     ("status", {"status": 403}, False),
@@ -64,7 +64,7 @@ def test_the_table_has_every_fault_of_the_sandbox() -> None:
 
 @pytest.fixture
 def arguments(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=1, max_response_bytes=50_000))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=3, max_response_bytes=50_000))
     with CustodyClient(sandbox.url, sandbox.token) as client:
         number = client.create_whitelist_request(WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH"))
     # In effect: the fault is the only thing that can be in the way.

@@ -35,7 +35,7 @@ def forged(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return requests that nobody has signed, and that are shown as in effect."""
     monkeypatch.setattr(CustodyWhitelistRequestTrigger, "unverified_after", 1.0)
     monkeypatch.setattr("airflow_custody.sensors.whitelist._PAUSES", (0.2,))
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=20, **sandbox.control.pins()))
     rows = [{"label": str(each), "address": "0x" + "a" * 40, "blockchain": "ETH"} for each in range(2)]
     made = sandbox.control.add_whitelist_requests(rows, status="pending")
     for each in made:

@@ -114,7 +114,7 @@ class TestMissing:
         pending = {"result": [{"id": numbers[0], "status": "pending"}], "totalItems": "1"}
         for body in (*[{}] * 6, {}, pending, *[{}] * 6):
             sandbox.control.add_fault("status", status=200, body=body)
-        event = asyncio.run(first(trigger(numbers[0], deadline=time.time() + 2.5)))
+        event = asyncio.run(first(trigger(numbers[0], deadline=time.time() + 5)))
         assert event["status"] == "timeout"
         assert "is pending approval" in event["message"]
 
