@@ -43,9 +43,9 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
 
 try:
-    from airflow.providers.standard.operators.hitl import ApprovalOperator
-except (ImportError, AirflowOptionalProviderFeatureException):
-    ApprovalOperator = None
+    from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
+except AirflowOptionalProviderFeatureException:
+    CustodyApproveWhitelistPlanOperator = None
 
 #: The file, in the folder of this one.
 FILE = "custody_whitelist.yaml"
@@ -55,7 +55,7 @@ FILE = "custody_whitelist.yaml"
 MAY_APPROVE = [{"id": "alice", "name": "alice"}, {"id": "dave", "name": "dave"}]
 
 params = {}
-if ApprovalOperator is None:
+if CustodyApproveWhitelistPlanOperator is None:
     params["approved_plan"] = Param(
         None,
         type=["null", "string"],
@@ -86,20 +86,19 @@ with DAG(
     )
     # [END howto_operator_custody_plan_whitelist]
 
-    if ApprovalOperator is not None:
-        # [START howto_custody_approve_plan]
-        approve = ApprovalOperator(
+    if CustodyApproveWhitelistPlanOperator is not None:
+        # [START howto_operator_custody_approve_whitelist_plan]
+        approve = CustodyApproveWhitelistPlanOperator(
             task_id="approve",
-            subject="Apply whitelist plan {{ ti.xcom_pull(task_ids='plan', key='plan_hash')[:12] }}?",
+            plan_hash=plan.output["plan_hash"],
             body=plan.output["report"],
             assigned_users=MAY_APPROVE,
-            # No response in time is a rejection.
-            defaults="Reject",
+            # No response in time is a rejection, which skips all that follows, the proof as well.
             response_timeout=timedelta(hours=8),
-            # A rejection skips all that follows, the proof as well.
-            ignore_downstream_trigger_rules=True,
         )
-        # [END howto_custody_approve_plan]
+        # The hash of the plan that was shown, whatever is planned later.
+        approved_hash = approve.output["plan_hash"]
+        # [END howto_operator_custody_approve_whitelist_plan]
     else:
 
         @task.short_circuit(task_id="approve", retries=0)
@@ -111,9 +110,10 @@ with DAG(
             return approved is not None
 
         approve = approve_in_advance(plan.output["plan_hash"])
+        approved_hash = plan.output["plan_hash"]
 
     # [START howto_operator_custody_apply_whitelist_plan]
-    apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=plan.output["plan_hash"])
+    apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=approved_hash)
     # Without this, nothing waits for the decision.
     plan >> approve >> apply
     # [END howto_operator_custody_apply_whitelist_plan]

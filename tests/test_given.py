@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 import itertools
 import pickle
-import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG, TaskDeferred
 from airflow_runs import AIRFLOW, FakeTaskInstance, Run, failing_at_once, new_dag, run_dag
+from floors import modules_of
 from task_log import TaskLog
 
-import airflow_custody.operators
-import airflow_custody.sensors
 from airflow_custody._base import CustodyTask
 from airflow_custody.client import (
     CustodyClient,
@@ -41,13 +38,12 @@ pytestmark = pytest.mark.usefixtures("connection")
 
 
 def tasks() -> Iterator[type[CustodyTask]]:
-    for package in (airflow_custody.operators, airflow_custody.sensors):
-        for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-            for each in vars(importlib.import_module(module.name)).values():
-                own = isinstance(each, type) and each.__module__ == module.name and "._base" not in module.name
-                public = own and not each.__name__.startswith("_")
-                if public and issubclass(each, CustodyTask):
-                    yield each
+    for module in modules_of("operators", "sensors"):
+        for each in vars(module).values():
+            own = isinstance(each, type) and each.__module__ == module.__name__ and "._base" not in module.__name__
+            public = own and not each.__name__.startswith("_")
+            if public and issubclass(each, CustodyTask):
+                yield each
 
 
 ADDRESS = "0x" + "ab" * 20

@@ -146,8 +146,8 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     return CustodyRequestError(
         text,
         code=code,
-        advice="Mend the service, and clear this task; or mend the rows in the file, and clear the task that plans, "
-        "with all that follows.",
+        advice="Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then "
+        "mend the rows in the file, and start a new run.",
     )
 
 

@@ -333,7 +333,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             applied = apply.run(file, plan_hash)
         except PlanChangedError as error:
             error.message = f"{error.message}. {what_changed(file, error, self._planned_operations(context))}"
-            error.advice = "Plan again, and have the new plan approved."
+            error.advice = "Start a new run, which plans again and has the new plan approved."
             self._push_applied(context, plan_hash, error.applied)
             raise
         finally:

@@ -151,12 +151,30 @@ class TestApproval:
         run = office.run(dag_of(folder), respond)
         assert responses == [403, 200]
         assert run.state == "success", run.states
+        assert run.pushed("approve", "plan_hash") is None
         assert {run.state_of(each) for each in ("apply", "sign_first", "wait_until_effective", "prove")} == {"skipped"}
         assert sandbox.control.request_log("POST") == []
         assert [each["name"] for each in office.question["assigned_users"]] == ["alice", "dave"]
         assert "Settlement, Bitcoin" in office.question["body"]
         assert run.xcom("plan")["plan_hash"] in office.question["body"]
         assert run.xcom("plan")["plan_hash"][:12] in office.question["subject"]
+
+    def test_what_was_shown_is_what_was_approved(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
+        from airflow.models.xcom import XComModel
+
+        def respond() -> None:
+            # As if somebody had cleared the task that plans, and nothing else.
+            try:
+                run_id = office.question["task_instance"]["dag_run_id"]
+                XComModel.set(key="plan_hash", value="0" * 64, dag_id=DAG_ID, task_id="plan", run_id=run_id)
+            finally:
+                office.alice.respond(office.question, "Approve")
+
+        run = office.run(dag_of(folder), respond)
+        assert run.pushed("plan", "plan_hash") == "0" * 64
+        assert run.pushed("approve", "plan_hash") in office.question["body"]
+        assert run.xcom("apply")["plan_hash"] == run.pushed("approve", "plan_hash")
+        assert run.state == "success", run.states
 
     def test_no_response_in_time_is_a_rejection(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
         from airflow.jobs.job import Job

@@ -77,6 +77,7 @@ ErrorCode = Literal[
     "plan-changed",
     "plan-over-limits",
     "plan-has-changes",
+    "plan-approval-repeated",
     "plan-incomplete",
     "rows-refused",
     "apply-in-progress",

@@ -72,6 +72,16 @@ GROUP = Group(
             ("CustodyConflictError",),
         ),
         Entry(
+            "plan-approval-repeated",
+            "A task that asks whether to apply a plan was cleared or tried again",
+            "this run has asked before, and Airflow would show that question again, whatever is planned now; nobody "
+            "was asked. Start a new run of the DAG.",
+            "Airflow keeps one question for each task of a run. After a clear it shows the first one, although another "
+            "plan may be behind it by then.",
+            "Start a new run of the DAG: it plans and asks anew.",
+            ("CustodyConflictError",),
+        ),
+        Entry(
             "plan-incomplete",
             "Not all of the plan was carried out",
             "not all of the plan was carried out (12 created, 3 left). The rows that are left had no effect.",
@@ -88,7 +98,7 @@ GROUP = Group(
             "not all of the plan was carried out (12 created, 1 refused)\n  line 7, Treasury: refused: invalid address",
             "The service refused to create or delete some of what the plan says. The text has the service's words for "
             "each.",
-            "Correct the rows in the file, and clear the task that plans, with all that follows.",
+            "Mark the task as success, so that the rest is signed. Correct the rows in the file, and start a new run.",
             _REQUEST,
         ),
         Entry(

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
+
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.get_provider_info import get_provider_info
 
@@ -127,7 +129,10 @@ def provided(floor: str) -> list[tuple[str, type]]:
 
 def _classes(module: str, package: str) -> list[type]:
     """Return the classes of a module that a user may use; its order is that of their names."""
-    names = vars(importlib.import_module(module)).items()
+    try:
+        names = vars(importlib.import_module(module)).items()
+    except AirflowOptionalProviderFeatureException:  # on this Airflow
+        return []
     return [
         each
         for name, each in sorted(names, key=lambda item: item[0])

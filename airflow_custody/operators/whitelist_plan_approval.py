@@ -1,0 +1,97 @@
+"""The operator that asks people whether a plan may be applied. It needs Airflow 3.1 and the standard provider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
+
+from airflow_custody.client.errors import CustodyConflictError
+from airflow_custody.operators._plan_arguments import check_hash
+from airflow_custody.retry_policy import failing_task
+
+try:
+    from airflow.providers.standard.operators.hitl import ApprovalOperator
+except ImportError as error:
+    raise AirflowOptionalProviderFeatureException(
+        "Asking people whether a plan may be applied needs Airflow 3.1 or later with apache-airflow-providers-standard."
+    ) from error
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+_ASKED = "asked"
+
+
+class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
+    """
+    Ask people in the Airflow UI (*Required Actions*) whether a plan may be applied. A rejection skips what follows.
+
+    Its XCom has the hash of the plan that was shown, so that applying does what was approved, and refuses if anything
+    was planned again since.
+
+    It asks once in a run. Airflow keeps the question of a task: after the task is cleared it would show the same one,
+    whatever is planned by then. So a later try fails, and a new run must be started.
+
+    It does not call the service, and needs no role. It needs Airflow 3.1 or later with
+    ``apache-airflow-providers-standard``; without, importing it raises ``AirflowOptionalProviderFeatureException``.
+    What is not named here is given to Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
+    and ``notifiers``.
+
+    :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
+    :param body: what is shown, in Markdown: the plan's report, ``plan.output["report"]``. (templated)
+    :param subject: the headline. Default: the question, with the beginning of the hash. (templated)
+    :param defaults: what no response in time means, ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
+    :param ignore_downstream_trigger_rules: whether a rejection skips all that follows, whatever its trigger rule is.
+        Default True.
+    :return: as ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others. If the
+        plan was approved, XCom also has its hash under the key ``plan_hash`` (``approve.output["plan_hash"]``).
+    :raises AirflowFailException: in a later try, or if the hash is none.
+    """
+
+    template_fields: Sequence[str] = ("plan_hash", *ApprovalOperator.template_fields)
+    ui_color = "#f5ecd7"
+
+    def __init__(
+        self,
+        *,
+        plan_hash: str,
+        body: str,
+        subject: str = "",
+        defaults: str | list[str] = ApprovalOperator.REJECT,
+        ignore_downstream_trigger_rules: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            body=body,
+            subject=subject,
+            defaults=defaults,
+            ignore_downstream_trigger_rules=ignore_downstream_trigger_rules,
+            **kwargs,
+        )
+        self.plan_hash = plan_hash
+
+    def execute(self, context: Context) -> Any:
+        """Show the question, and wait for the response."""
+        with failing_task(self):
+            plan_hash = check_hash(self.plan_hash)
+            if context["ti"].try_number > 1:
+                raise CustodyConflictError(
+                    "this run has asked before, and Airflow would show that question again, whatever is planned now; "
+                    "nobody was asked",
+                    advice="Start a new run of the DAG.",
+                    code="plan-approval-repeated",
+                )
+        self.subject = self.subject or f"Apply whitelist plan {plan_hash[:12]}?"
+        # By the time of the response, something else may be planned.
+        context["ti"].xcom_push(key=_ASKED, value=plan_hash)
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Read the response."""
+        response = super().execute_complete(context, event)
+        if response["chosen_options"] == [self.APPROVE]:
+            asked = context["ti"].xcom_pull(task_ids=self.task_id, key=_ASKED)
+            context["ti"].xcom_push(key="plan_hash", value=asked)
+        return response

@@ -1,0 +1,23 @@
+"""The modules of operators, sensors and the like that can be imported on this Airflow."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from types import ModuleType
+
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
+from airflow_runs import AIRFLOW
+
+import airflow_custody
+
+
+def modules_of(*floors: str) -> Iterator[ModuleType]:
+    """Yield the modules of these packages, without those that need a newer Airflow."""
+    for floor in floors:
+        for found in pkgutil.iter_modules([f"{airflow_custody.__path__[0]}/{floor}"], f"airflow_custody.{floor}."):
+            try:
+                yield importlib.import_module(found.name)
+            except AirflowOptionalProviderFeatureException:
+                assert AIRFLOW < (3, 1), found.name

@@ -1,0 +1,39 @@
+"""Asking people whether a plan may be applied: when nobody is asked. The examples' tests ask them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
+
+if AIRFLOW < (3, 1):
+    pytest.skip("nobody is asked there", allow_module_level=True)
+
+from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
+
+
+def operator(plan_hash: Any = "a" * 64) -> CustodyApproveWhitelistPlanOperator:
+    return CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan_hash, body="the plan")
+
+
+@pytest.mark.parametrize("try_number", [2, 9])
+def test_a_run_asks_once(try_number: int) -> None:
+    instance = FakeTaskInstance(try_number, max_tries=9)
+    with failing_at_once(r"this run has asked before.*Start a new run of the DAG\. \[custody/plan-approval-repeated\]"):
+        execute(operator, ti=instance)
+    assert instance.pushed == {}
+
+
+@pytest.mark.parametrize("plan_hash", [None, "", "a" * 12, "A" * 64, {"plan_hash": "a" * 64}])
+def test_what_is_no_hash_is_not_asked_about(plan_hash: object) -> None:
+    instance = FakeTaskInstance()
+    with failing_at_once("plan_hash (must be|is missing|is empty)"):
+        execute(lambda: operator(plan_hash), ti=instance)
+    assert instance.pushed == {}
+
+
+def test_no_response_in_time_is_a_rejection_that_skips_all() -> None:
+    task = operator()
+    assert task.defaults == ["Reject"]
+    assert task.ignore_downstream_trigger_rules
