@@ -94,14 +94,16 @@ with DAG(
             # Two requests for the same address differ in their ids only.
             subject=(
                 "Request {{ ti.xcom_pull(task_ids='create_request') }}: "
-                "whitelist {{ params.label }} on {{ params.blockchain }}?"
+                "whitelist {{ params.label | tojson }} on {{ params.blockchain | tojson }}?"
             ),
+            # Whoever starts a run writes these texts. tojson keeps each on its line, and shows what cannot be seen.
             body=(
-                "| | |\n|---|---|\n"
-                "| Request | {{ ti.xcom_pull(task_ids='create_request') }} |\n"
-                "| Chain | {{ params.blockchain }} |\n"
-                "| Address | `{{ params.address }}` |\n"
-                "| Label | {{ params.label }} |\n"
+                "```text\n"
+                "Request  {{ ti.xcom_pull(task_ids='create_request') | tojson }}\n"
+                "Chain    {{ params.blockchain | tojson }}\n"
+                "Address  {{ params.address | tojson }}\n"
+                "Label    {{ params.label | tojson }}\n"
+                "```\n"
             ),
             options=["Approve", "Reject"],
             # No response in time is a rejection.

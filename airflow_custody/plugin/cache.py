@@ -288,7 +288,7 @@ class _PageHook(CustodyHook):
         # Airflow hides extras from who sees this page: a secret may stand in the wrong one.
         if error is None or error.setting == "base_url":
             return super()._fault(error)
-        return "is not what it must be. A task that uses this connection says why."
+        return "is not what it must be. 'custody check', the test of the connection and a task that uses it say why."
 
     def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
         return for_people(super()._settings(base_url, extras))

@@ -45,7 +45,7 @@ with DAG(
         request_ids="{{ params.request_id }}",
         expected={
             "label": "Treasury cold wallet",
-            "address": "0x52908400098527886E0F7030069857D2E4169EE7",
+            "address": "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
             "blockchain": "ETH",
         },
         executor_config=WITH_KEY,

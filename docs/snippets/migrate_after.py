@@ -19,7 +19,7 @@ with DAG(
     create = CustodyCreateWhitelistRequestOperator(
         task_id="create",
         label="Treasury cold wallet",
-        address="0x52908400098527886E0F7030069857D2E4169EE7",
+        address="0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
         blockchain="ETH",
     )
     wait = CustodyWhitelistRequestSensor(

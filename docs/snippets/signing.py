@@ -22,7 +22,7 @@ with DAG(
     create_request = CustodyCreateWhitelistRequestOperator(
         task_id="create_request",
         label="Treasury cold wallet",
-        address="0x52908400098527886E0F7030069857D2E4169EE7",
+        address="0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
         blockchain="ETH",
     )
     # [END howto_sign_imports]

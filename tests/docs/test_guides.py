@@ -14,6 +14,7 @@ import yaml
 
 from airflow_custody.cli.commands import Parser, fill_parser
 from airflow_custody.cli.main import COMMANDS
+from airflow_custody.client import CustodyClient, CustodyVerificationError
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.metrics_catalogue import METRICS
@@ -64,6 +65,32 @@ def test_the_sandbox_takes_what_the_guides_send() -> None:
                     body = value
             response = requests.request(method, url, headers=headers, data=body, timeout=10)
             assert response.ok, (command, response.text)
+
+
+def test_what_holds_the_keys_of_the_sandbox_is_for_its_owner_only() -> None:
+    pages = [page for page in (DOCS.parent / "README.md", *PAGES) if "--with-approvers |" in page.read_text()]
+    assert len(pages) == 3
+    safe = "\n(umask 077; python -m airflow_custody.sandbox --with-approvers | tee sandbox.env)\n"
+    assert all(safe in page.read_text() for page in pages)
+
+
+def test_the_steps_of_verification_that_the_guide_names() -> None:
+    guide = (DOCS / "how-to" / "verify-signatures.md").read_text()
+    named = re.findall(r'^\| "(.+?)" \|', guide.partition("| Step that failed")[2], re.MULTILINE)
+    assert len(named) == 4
+    reasons: set[str] = set()
+    with Sandbox() as sandbox:
+        sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
+        rows = [{"label": "Treasury", "address": "0x" + "1" * 40, "blockchain": "ETH"}]
+        (number,) = sandbox.control.add_whitelist_requests(rows, signed=True)
+        with CustodyClient(sandbox.url, sandbox.token, **sandbox.control.pins()) as client:
+            assert client.verifier is not None
+            for name in ("own rules", "one user repeated", "text and hash", "text"):
+                sandbox.control.attack(number, name)
+                with pytest.raises(CustodyVerificationError) as caught:
+                    client.verifier.verify(client.get_whitelist_request(number).wire)
+                reasons |= {text for text in named if f": {text}" in str(caught.value)}
+    assert reasons == {*named}
 
 
 def test_connections_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "explanation" / "comparison.md"
 CREATE = {"method": "POST", "path": "/whitelists/addresses"}
 READ = {"method": "GET", "path": "/whitelists/addresses"}
-ADDRESS = "0x52908400098527886E0F7030069857D2E4169EE7"
+ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 SIDES = ("before", "after")
 _ROW = re.compile(r"^\| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import ParamValidationError
 from airflow_runs import AIRFLOW, load, run_dag
+from markdown_it import MarkdownIt
 from people import connect_approvers
 from webhook_reads import register_assets, write_calls
 
@@ -85,15 +86,53 @@ def test_what_creates_requests_has_no_schedule_and_others_say_what_switching_on_
             assert "most recent scheduled run" in " ".join(dag.doc_md.split())
 
 
-@pytest.mark.skipif(AIRFLOW < (3, 1), reason="nobody is asked there")
-@pytest.mark.parametrize(("name", "task_id"), [("approval", "approve"), ("complete", "decide")])
+QUESTIONS = pytest.mark.parametrize(("name", "task_id"), [("approval", "approve"), ("complete", "decide")])
+asked_in_the_ui = pytest.mark.skipif(AIRFLOW < (3, 1), reason="nobody is asked there")
+
+
+def rendered(question: Any, field: str, **params: str) -> str:
+    template = question.get_template_env().from_string(getattr(question, field))
+    pull = {"create_request": "3711"}
+    return str(template.render(params=params, ti=SimpleNamespace(xcom_pull=lambda task_ids: pull[task_ids])))
+
+
+@asked_in_the_ui
+@QUESTIONS
 def test_the_question_names_the_request(name: str, task_id: str, example: Example) -> None:
     question = example(f"custody_whitelist_{name}").dag.get_task(task_id)
-    template = question.get_template_env().from_string(question.subject)
-    params = {"label": "Cold wallet", "blockchain": "ETH"}
-    pull = {"create_request": "3711"}
-    subject = template.render(params=params, ti=SimpleNamespace(xcom_pull=lambda task_ids: pull[task_ids]))
-    assert "equest 3711: whitelist Cold wallet on ETH?" in subject
+    subject = rendered(question, "subject", label="Cold wallet", blockchain="ETH")
+    assert 'equest 3711: whitelist "Cold wallet" on "ETH"?' in subject
+
+
+@asked_in_the_ui
+@QUESTIONS
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Payroll | ETH |",
+        "Payroll ![logo](https://example.com/x.png) [0xde70](https://example.com) **approved by legal**",
+        "Payroll\n```\n\n# Approved\n\n```text",
+        "Payroll\r\n~~~\u2028```\u2029```\x0b```\x85```",
+        "```\t`",
+        '"</code></pre><script>alert(1)</script>',
+        "{{ var.value.secret }}",
+        "\u202e123\u200b\x1b[31m",
+    ],
+)
+def test_nothing_that_a_run_was_started_with_is_markup(name: str, task_id: str, text: str, example: Example) -> None:
+    question = example(f"custody_whitelist_{name}").dag.get_task(task_id)
+    params = {"label": text, "blockchain": text, "address": text}
+    subject, body = (rendered(question, field, **params) for field in ("subject", "body"))
+    assert subject.isascii()
+    assert subject.isprintable()
+    (block,) = MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(body)
+    # Airflow's page keeps the lines of a block only if its language is named.
+    assert (block.type, block.info) == ("fence", "text")
+    assert block.content.replace("\n", "").isascii()
+    assert block.content.replace("\n", "").isprintable()
+    lines = dict(line.split(maxsplit=1) for line in block.content.splitlines())
+    shown = {key: json.loads(value) for key, value in lines.items()}
+    assert shown == {"Request": "3711", "Chain": text, "Address": text, "Label": text}
 
 
 def test_health_gate(sandbox: Sandbox, example: Example) -> None:

@@ -17,7 +17,7 @@ from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
 SNIPPETS = Path(__file__).parent.parent.parent / "docs" / "snippets"
-ADDRESS = "0x52908400098527886E0F7030069857D2E4169EE7"
+ADDRESS = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 
 pytestmark = [pytest.mark.usefixtures("airflow_db", "connections"), pytest.mark.filterwarnings("ignore")]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -74,6 +75,8 @@ def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]]
         assert sandbox.poll() is None
         assert time.monotonic() < end
         time.sleep(0.1)
+    # It has private keys.
+    assert stat.S_IMODE(printed.stat().st_mode) == 0o600
     run = shell(block("bash", "airflow dags test"))
     output, _ = run.communicate(timeout=900)
     assert run.returncode == 0, output[-5000:]
@@ -87,6 +90,8 @@ def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]]
 def test_the_dag_is_the_example() -> None:
     example = (ROOT / "example_dags" / "custody_first_dag.py").read_text()
     assert f"# [START custody_first_dag]\n{DAG}# [END custody_first_dag]" in example
+    # Under the example's name: so `custody examples` does not put a second file with this DAG beside it.
+    assert "Save this as `dags/custody_first_dag.py`" in README
 
 
 def test_it_is_a_package_page() -> None:

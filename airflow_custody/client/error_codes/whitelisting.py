@@ -101,8 +101,9 @@ GROUP = Group(
             "whitelisting request 3711 is not what was asked for: address is '0x...', and not '0x...'",
             "The service shows another value in the request than the task expects. Somebody asked for something else, "
             "or the service or a gateway changed it.",
-            "Do not approve it before you know why. If the difference is harmless, accept the field that the text "
-            "names with accept_fields.",
+            "Do not approve it. See it with 'custody whitelist show ID', and find out who asked for it; if nobody "
+            "knows, have it rejected. If it only has a field that nobody asked for, and that is harmless, accept the "
+            "field with accept_fields.",
             _REQUEST,
         ),
         Entry(

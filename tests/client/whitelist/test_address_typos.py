@@ -6,11 +6,15 @@ import itertools
 import math
 import string
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from airflow_custody.client.whitelist.address_rules import RULES
 from airflow_custody.client.whitelist.addresses import check_address, is_installed
+from airflow_custody.client.whitelist.file import read_whitelist_file
+
+EXAMPLE = Path(__file__).parents[3] / "example_dags" / "custody_whitelist.yaml"
 
 BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BECH32 = "qpzry9x8gf2tvdw0s3jn54khce6mua7l1"
@@ -29,6 +33,7 @@ SAMPLES: dict[str, tuple[str, str, str]] = {
     "DOGE": ("DOGE", "D7wbmbjBWG5HPkT6d4gh6SdQPp6z25vcF2", BASE58),
     "ETH, with EIP-55": ("ETH", EVM, string.hexdigits),
     "ETH, lower case": ("ETH", EVM.lower(), HEX),
+    "ETH, upper case": ("ETH", f"0x{EVM[2:].upper()}", HEX.upper()),
     "XRP": ("XRP", "rGWrZyQqhTp9Xu7G5Pkayo7bXjH4k4QYpf", BASE58),
     "XRP X-address": ("XRP", "XVLhHMPHU98es4dbozjVtdWzVrDjtV8xvjGQTYPiAx6gwDC", BASE58),
     "XLM": ("XLM", "GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ", BASE32),
@@ -65,6 +70,7 @@ TYPOS_CAUGHT: dict[str, tuple[float, float, float]] = {
     "DOGE": (100.0, 100.0, 100.0),
     "ETH, with EIP-55": (100.0, 100.0, 94.7),
     "ETH, lower case": (4.9, 5.2, 94.7),
+    "ETH, upper case": (4.9, 5.2, 94.7),
     "XRP": (100.0, 100.0, 100.0),
     "XRP X-address": (100.0, 100.0, 100.0),
     "XLM": (100.0, 100.0, 100.0),
@@ -125,6 +131,16 @@ def test_so_many_typos_are_caught(form: str) -> None:
         per_cent_caught(chain, typos(address, alphabet)) for typos in (replacements, transpositions, case_flips)
     )
     assert found == TYPOS_CAUGHT[form]
+
+
+@pytest.mark.skipif(not is_installed(), reason="the extra 'addresses' is not installed")
+def test_every_typo_in_the_example_is_caught() -> None:
+    rows = read_whitelist_file(EXAMPLE).rows
+    assert len(rows) == 4
+    for row in rows:
+        address = row.request.address
+        typos = replacements(address, "".join(sorted(set(address))))
+        assert per_cent_caught(row.request.chain, typos) == 100, address
 
 
 def test_every_chain_with_rules_has_figures() -> None:
