@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from requests import PreparedRequest
 from requests.auth import AuthBase
 
-from airflow_custody.client.text import REDACTED, Secret, redact, sanitize
+from airflow_custody.client.redaction import REDACTED, Secret, redact
+from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.client.http.transport import Transport
