@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote_plus, unquote_to_bytes
 
 from airflow_custody.client.text import SHOWN, fold
 
@@ -21,15 +21,30 @@ MIN_SECRET_LENGTH = 4
 _JSON_ESCAPE = (
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\[\"'\\/bfnrt]"
 )
-_HTML_ESCAPE = r"&#[xX][0-9a-fA-F]{1,8};?|&#[0-9]{1,10};?|&[A-Za-z][A-Za-z0-9]{1,31};?"
+_HTML_ESCAPE = r"&#[xX][0-9a-fA-F]{1,8};|&#[0-9]{1,10};|&[A-Za-z][A-Za-z0-9]{1,31};"
 _PERCENT_ESCAPE = r"(?:%[0-9a-fA-F]{2})+"
 # Each by itself, as the beginning of one may be the end of another; and all, for text that was escaped in several ways.
 _ESCAPES = [
     re.compile(each)
     for each in (_JSON_ESCAPE, _HTML_ESCAPE, _PERCENT_ESCAPE, f"{_JSON_ESCAPE}|{_HTML_ESCAPE}|{_PERCENT_ESCAPE}")
 ]
+# Where a text ends within an escape, or within several that are one character; and what became of half a character: a
+# surrogate, or the mark for what could not be decoded.
+_HALF_JSON = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_HALF_PERCENT = (
+    "(?:%[cCdD][0-9a-fA-F]|%[eE][0-9a-fA-F](?:%[89abAB][0-9a-fA-F])?|%[fF][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){0,2})"
+)
+_UNFINISHED = re.compile(
+    rf"(?:(?:{_HALF_JSON})?\\(?:u[0-9a-fA-F]{{0,3}}|x[0-9a-fA-F]?)?|{_HALF_JSON}"
+    r"|&(?:#(?:[xX][0-9a-fA-F]{0,8}|[0-9]{0,10})|[A-Za-z][A-Za-z0-9]{0,31})?"
+    rf"|{_HALF_PERCENT}?%[0-9a-fA-F]?|{_HALF_PERCENT}|[\ud800-\udbff]|\ufffd+)\Z"
+)
+# No escape is longer.
+_MAX_ESCAPE = 40
 _MAX_ESCAPE_DEPTH = 6
 _BLANKS = re.compile(" +")
+# What a header was folded with, also if it became part of a form.
+_FOLDS = re.compile(r" +|(?:%0[aAdD])+\+")
 # A form of fewer characters is not wrapped, and may turn up by chance where words are joined.
 _MIN_WRAPPED = 16
 # Characters at the beginning of base64 that depend on what came before, by the number of bytes of that.
@@ -110,7 +125,7 @@ def redact(text: str, secrets: Iterable[Secret]) -> str:
         return REDACTED if text else ""
     found = sorted(
         (starts[first], ends[last - 1])
-        for joined, (view, starts, ends) in _views_and_joined(text)
+        for joined, (view, starts, ends) in _all_views(text)
         for secret in secrets
         for first, last in secret.spans(view, joined=joined)
     )
@@ -130,12 +145,16 @@ def _plain_forms(secret: str) -> Iterator[str]:
     plain |= {data.decode(encoding, "replace") for data in _bytes_of(secret) for encoding in ("utf-8", "latin-1")}
     for form in plain:
         # Folded, as in the text: a secret may hold what is not seen.
-        views = (each for view, _, _ in _views(form) for each in (view, fold(view)))
+        views = (each for view, _, _ in _views(_whole(form)) for each in (view, fold(view)))
         yield from (each for each in views if len(each) >= MIN_SECRET_LENGTH)
 
 
 def _base64_forms(secret: str) -> Iterator[str]:
-    for data in _bytes_of(secret):
+    in_json = json.dumps(secret)[1:-1]
+    # As it is, and within what is encoded as a whole: JSON, or a form.
+    texts = {secret, in_json, in_json.replace("/", r"\/"), json.dumps(secret, ensure_ascii=False)[1:-1]}
+    texts.add(quote_plus(secret, errors="surrogatepass"))
+    for data in {data for each in texts for data in _bytes_of(each)}:
         for before, head in enumerate(_BASE64_HEAD):
             text = base64.b64encode(b"\0" * before + data).decode()
             bare = text.rstrip("=")
@@ -158,32 +177,85 @@ _URL_SAFE = str.maketrans("+/", "-_")
 _View = tuple[str, Sequence[int], Sequence[int]]
 
 
-def _views(text: str) -> Iterator[_View]:
-    """Yield the text and what it becomes when it is unescaped; with the place in the text of each character."""
-    whole: _View = (text, range(len(text)), range(1, len(text) + 1))
-    yield whole
+def _whole(text: str) -> _View:
+    """Return a text as a view: with the place in the text of each character."""
+    return text, range(len(text)), range(1, len(text) + 1)
+
+
+def _views(text: _View, *, unfold: bool = False, finish: bool = False) -> Iterator[_View]:
+    """
+    Yield a view and what it becomes when it is unescaped.
+
+    :param text: the view.
+    :param unfold: whether blanks are taken out of each before it is unescaped. Default False.
+    :param finish: whether the beginning of an escape at its end is. Default False.
+    """
+
+    def prepared(view: _View) -> Iterator[_View]:
+        view = _unfolded(view) if unfold else view
+        yield view
+        if finish and (finished := _finished(view)):
+            yield finished
+
+    for whole in prepared(text):
+        yield whole
     for escape in _ESCAPES:
         view = whole
         for _ in range(_MAX_ESCAPE_DEPTH):
             unescaped = _replace(view, escape, _unescape_one)
             if unescaped is None:
                 break
-            view = unescaped
-            yield view
+            # What goes on is the last one.
+            for view in prepared(unescaped):
+                yield view
 
 
-def _views_and_joined(text: str) -> Iterator[tuple[bool, _View]]:
+def _all_views(text: str) -> Iterator[tuple[bool, _View]]:
     """Yield the views of a text, each as it is, with one blank for many, and without; and whether it is without."""
-    for view in _views(text):
-        yield False, view
-        # As sanitize() would show it: a secret may have blanks of its own.
-        shown: _View = (view[0].translate(SHOWN), view[1], view[2])
-        folded = _replace(shown, _BLANKS, lambda blanks: " ") or shown
-        if folded[0] != view[0]:
-            yield False, folded
-        joined = _replace(shown, _BLANKS, lambda blanks: "")
-        if joined is not None:
-            yield True, joined
+    whole = _whole(text)
+    is_unfinished = is_folded = False
+    for view in _views(whole):
+        yield from _with_blanks_and_without(view)
+        is_unfinished = is_unfinished or _finished(view) is not None
+        is_folded = is_folded or _FOLDS.search(view[0].translate(SHOWN)) is not None
+    if is_unfinished:
+        for view in _views(whole, finish=True):
+            yield from _with_blanks_and_without(view)
+    if is_folded:
+        # A line may break within an escape.
+        for view in _views(whole, unfold=True, finish=True):
+            yield True, view
+
+
+def _with_blanks_and_without(view: _View) -> Iterator[tuple[bool, _View]]:
+    yield False, view
+    # As sanitize() would show it: a secret may have blanks of its own.
+    shown = _shown(view)
+    folded = _replace(shown, _BLANKS, lambda blanks: " ") or shown
+    if folded[0] != view[0]:
+        yield False, folded
+    joined = _replace(shown, _BLANKS, lambda blanks: "")
+    if joined is not None:
+        yield True, joined
+
+
+def _shown(view: _View) -> _View:
+    return view[0].translate(SHOWN), view[1], view[2]
+
+
+def _finished(view: _View) -> _View | None:
+    """Return a view without the beginning of an escape at its end, over which the rest extends; None: it has none."""
+    text, starts, ends = view
+    match = _UNFINISHED.search(text, max(0, len(text) - _MAX_ESCAPE))
+    if match is None or not match.start():
+        return None
+    length = match.start()
+    return text[:length], starts[:length], [*ends[: length - 1], ends[-1]]
+
+
+def _unfolded(view: _View) -> _View:
+    shown = _shown(view)
+    return _replace(shown, _FOLDS, lambda fold: "") or shown
 
 
 def _replace(view: _View, pattern: re.Pattern[str], replace: Callable[[str], str]) -> _View | None:
@@ -207,6 +279,9 @@ def _replace(view: _View, pattern: re.Pattern[str], replace: Callable[[str], str
     return "".join(parts), [*new_starts, *starts[position:]], [*new_ends, *ends[position:]]
 
 
+_LETTERS = dict(zip("\"'\\/bfnrt", "\"'\\/\b\f\n\r\t", strict=True))
+
+
 def _unescape_one(escape: str) -> str:
     if escape[0] == "&":
         return html.unescape(escape)
@@ -216,6 +291,8 @@ def _unescape_one(escape: str) -> str:
             return data.decode()
         except UnicodeDecodeError:
             return data.decode("latin-1")
+    if escape[1] in _LETTERS:
+        return _LETTERS[escape[1]]
     if escape[1] == "x":
         return chr(int(escape[2:], 16))
-    return "'" if escape == r"\'" else str(json.loads(f'"{escape}"'))
+    return str(json.loads(f'"{escape}"'))

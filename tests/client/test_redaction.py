@@ -6,6 +6,7 @@ import base64
 import json
 import textwrap
 import time
+from urllib.parse import quote_plus
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,55 @@ def test_a_long_secret_is_redacted_across_line_breaks(
     wrapped = line_break.join(textwrap.wrap(FORMS[form](secret), width, break_on_hyphens=False))
     shown = redact(f"<{json.dumps(wrapped) if is_escaped else wrapped}>", [Secret(secret)])
     assert shown == ('<"***">' if is_escaped else "<***>")
+
+
+ESCAPED = [form for form in FORMS if "base64" not in form and form != "read as Latin-1"]
+
+
+@given(secrets, st.sampled_from(ESCAPED), st.data())
+def test_a_text_that_ends_within_an_escape_ends_before_it(secret: str, form: str, data: st.DataObject) -> None:
+    kept = data.draw(st.integers(4, len(secret)))
+    whole, more = (FORMS[form](secret[:length]) for length in (kept, kept + 1))
+    end = data.draw(st.integers(len(whole), len(more)))
+    shown = redact(f"{{({more[:end]}", [Secret(secret)])
+    # A secret may begin as what is before it ends.
+    assert shown.endswith("***")
+    assert "{(".startswith(shown.removesuffix("***"))
+
+
+@pytest.mark.parametrize("end", ["", "%", "%3", "\\", "\\u", "\\u003", "\\x3", "&", "&e", "&#6", "&#x3", "\ufffd"])
+def test_what_is_before_the_beginning_of_an_escape_is_the_end(end: str) -> None:
+    assert redact(f"denied: /api?access_token=t0ken-t0ken-t0ken{end}", [Secret("t0ken-t0ken-t0ken=")]).endswith("=***")
+    assert redact(f"cut {end}", [Secret("t0ken-t0ken-t0ken=")]) == f"cut {end}"
+
+
+# Unescaped by itself, a secret may be shorter, and too short to be joined.
+wrapped_secrets = st.text(
+    st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="\\&%"), min_size=16, max_size=60
+)
+
+
+@given(wrapped_secrets, st.sampled_from(ESCAPED), st.integers(1, 76), st.sampled_from(["\n", "\r\n ", "\u200b"]))
+def test_a_line_may_break_within_an_escape(secret: str, form: str, width: int, line_break: str) -> None:
+    escaped = FORMS[form](secret)
+    wrapped = line_break.join(escaped[start : start + width] for start in range(0, len(escaped), width))
+    assert redact(f"<{wrapped}>", [Secret(secret)]) == "<***>"
+    assert redact(f"<{json.dumps(wrapped)}>", [Secret(secret)]) == '<"***">'
+
+
+@given(wrapped_secrets, st.integers(4, 76), st.sampled_from(["\n ", "\r\n "]))
+def test_a_folded_header_in_a_form(secret: str, width: int, line_break: str) -> None:
+    folded = line_break.join(secret[start : start + width] for start in range(0, len(secret), width))
+    assert redact(f"a=1&b={quote_plus(folded)}&c=2", [Secret(secret)]) == "a=1&b=***&c=2"
+
+
+@given(secrets, st.sampled_from(["JSON", "JSON, raw", "JSON, slashes", "URL, form"]), st.sampled_from(["", "u", "u:"]))
+def test_base64_of_a_whole_body(secret: str, form: str, before: str) -> None:
+    inner = f"{before}{FORMS[form](secret)}"
+    encoded = base64.b64encode(f"{inner}, more".encode()).decode()
+    left = "".join(redact(encoded, [Secret(secret)]).split("***"))
+    # At most one byte at each end.
+    assert len(left) <= len(encoded) - len(FORMS[form](secret).encode()) * 4 // 3 + 4
 
 
 # Of each kind that is not seen, or only as room: also what is private, not assigned, or half a character.
