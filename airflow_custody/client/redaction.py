@@ -99,8 +99,16 @@ class Secret:
         for form in self._joined if joined else self._forms:
             start = view.find(form)
             while start >= 0:
-                yield start, start + len(form)
-                start = view.find(form, start + 1)
+                end = start + len(form)
+                following = view.find(form, start + 1)
+                if 0 <= following < end:
+                    # It overlaps itself, and may do so many times: the text repeats itself in such steps.
+                    step = following - start
+                    while view.startswith(view[end - step : end], end):
+                        end += step
+                    following = view.find(form, end - len(form) + 1)
+                yield start, end
+                start = following
             # Truncated: the shortest part that counts is as long as the shortest secret.
             start = view.find(form[:MIN_SECRET_LENGTH], max(0, len(view) - len(form) + 1))
             while start >= 0:
