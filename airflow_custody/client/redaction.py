@@ -21,6 +21,7 @@ MIN_SECRET_LENGTH = 4
 _JSON_ESCAPE = (
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\[\"'\\/bfnrt]"
 )
+_JSON_NUMBER = re.compile(r"\\u([0-9a-fA-F]{4})")
 _HTML_ESCAPE = r"&#[xX][0-9a-fA-F]{1,8};|&#[0-9]{1,10};|&[A-Za-z][A-Za-z0-9]{1,31};"
 _PERCENT_ESCAPE = r"(?:%[0-9a-fA-F]{2})+"
 # Each by itself, as the beginning of one may be the end of another; and all, for text that was escaped in several ways.
@@ -66,6 +67,13 @@ class Secret:
         self._forms = sorted(self._plain | self._encoded)
         joined = {fold(each).replace(" ", "") for each in self._forms}
         self._joined = sorted(each for each in joined if len(each) >= _MIN_WRAPPED)
+        in_json = (json.dumps(each)[1:-1] for each in self._plain)
+        bare = {without_json_escapes(each) for each in (*self._plain, *in_json)}
+        self._bare_plain = sorted(each for each in bare if len(each) >= MIN_SECRET_LENGTH)
+        # What a part of it is not in is not in a text either.
+        self._bare_encoded = [
+            each for each in self._encoded if not any(other != each and other in each for other in self._encoded)
+        ]
 
     def only_long(self, word: int, other: int) -> Secret:
         """
@@ -83,11 +91,22 @@ class Secret:
         # What it becomes when it is unescaped may be much shorter than it is.
         found._forms = sorted({*filter(is_long, self._plain), *self._encoded}) if is_long(self._text) else []
         found._joined = [each for each in self._joined if is_long(each)] if is_long(self._text) else []
+        found._bare_plain = [each for each in self._bare_plain if is_long(each)] if is_long(self._text) else []
+        found._bare_encoded = self._bare_encoded if is_long(self._text) else []
         return found
 
-    def is_in(self, text: str) -> bool:
-        """Tell whether the secret stands in a text, as it is or in base64."""
-        return any(form in text for form in self._forms)
+    def is_in(self, text: str, bare: str) -> bool:
+        """
+        Tell whether the secret stands in a text: plain, escaped as JSON or in base64.
+
+        :param text: the text.
+        :param bare: what :func:`without_json_escapes` makes of it.
+        """
+        return any(form in bare for form in (*self._bare_plain, *self._bare_encoded)) or any(
+            # It may be too short without them.
+            "\\" in form and form in text
+            for form in self._forms
+        )
 
     def spans(self, view: str, *, joined: bool = False) -> Iterator[tuple[int, int]]:
         """
@@ -116,6 +135,15 @@ class Secret:
                     yield start, len(view)
                     break
                 start = view.find(form[:MIN_SECRET_LENGTH], start + 1)
+
+
+def without_json_escapes(text: str) -> str:
+    """
+    Return a text as it would be unescaped as JSON, however often, but without any backslash.
+
+    That costs little, also of many megabytes.
+    """
+    return _JSON_NUMBER.sub(lambda match: chr(int(match[1], 16)), text).replace("\\", "")
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
