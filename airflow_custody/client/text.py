@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from copy import copy
-from urllib.parse import unquote_to_bytes
+from collections.abc import Iterable
 
 # Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -46,7 +40,6 @@ _EMOJI_STYLE = re.compile(
     "\U0001fa80-\U0001fa86\U0001fa90-\U0001faac\U0001fab0-\U0001faba\U0001fac0-\U0001fac5\U0001fad0-\U0001fad9"
     "\U0001fae0-\U0001fae7\U0001faf0-\U0001faf6])\ufe0f"
 )
-_BLANKS = re.compile(" +")
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -99,8 +92,8 @@ def sanitize(text: object, limit: int = 300) -> str:
     :return: the text, white space folded.
     """
     # Far more than can survive the folding; keeps the work bounded on a response of many megabytes.
-    folded = _folded(str(text)[: limit * 8])
-    return folded if len(folded) <= limit else folded[: limit - 1] + "…"
+    line = fold(str(text)[: limit * 8])
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 class _Shown(dict[int, int]):
@@ -111,11 +104,13 @@ class _Shown(dict[int, int]):
         return ord(" ") if character.isspace() or _is_unprintable(character) else code
 
 
-_SHOWN = _Shown()
+#: For ``str.translate``: what is seen of each character.
+SHOWN = _Shown()
 
 
-def _folded(text: str) -> str:
-    return " ".join(text.translate(_SHOWN).split())
+def fold(text: str) -> str:
+    """Return all of the text on one line, with one blank for whatever is not seen, or only as room between words."""
+    return " ".join(text.translate(SHOWN).split())
 
 
 def escape(text: str) -> str:
@@ -130,215 +125,6 @@ def ascii_lower(text: str) -> str:
     Compares words of the service without case. ``str.lower`` and ``str.casefold`` also make a Kelvin sign a "k".
     """
     return text.translate(_TO_ASCII_LOWER)
-
-
-# --- secrets -----------------------------------------------------------------------------------------------
-
-#: What stands in the place of a secret.
-REDACTED = "***"
-#: Shorter secrets turn up by chance in any text.
-MIN_SECRET_LENGTH = 4
-
-_JSON_ESCAPE = (
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\[\"'\\/bfnrt]"
-)
-_HTML_ESCAPE = r"&#[xX][0-9a-fA-F]{1,8};?|&#[0-9]{1,10};?|&[A-Za-z][A-Za-z0-9]{1,31};?"
-_PERCENT_ESCAPE = r"(?:%[0-9a-fA-F]{2})+"
-# Each by itself, as the beginning of one may be the end of another; and all, for text that was escaped in several ways.
-_ESCAPES = [
-    re.compile(each)
-    for each in (_JSON_ESCAPE, _HTML_ESCAPE, _PERCENT_ESCAPE, f"{_JSON_ESCAPE}|{_HTML_ESCAPE}|{_PERCENT_ESCAPE}")
-]
-_MAX_ESCAPE_DEPTH = 6
-# A form of fewer characters is not wrapped, and may turn up by chance where words are joined.
-_MIN_WRAPPED = 16
-# Characters at the beginning of base64 that depend on what came before, by the number of bytes of that.
-_BASE64_HEAD = (0, 2, 3)
-
-
-class Secret:
-    """
-    A secret, and all the forms in which a service may echo it.
-
-    :param text: the secret.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self.is_short = len(text) < MIN_SECRET_LENGTH
-        self._plain: frozenset[str] = frozenset() if self.is_short else frozenset(_plain_forms(text))
-        self._encoded: frozenset[str] = frozenset() if self.is_short else frozenset(_base64_forms(text))
-        self._forms = sorted(self._plain | self._encoded)
-        joined = {_folded(each).replace(" ", "") for each in self._forms}
-        self._joined = sorted(each for each in joined if len(each) >= _MIN_WRAPPED)
-
-    def only_long(self, word: int, other: int) -> Secret:
-        """
-        Return the secret in those forms only that do not turn up by chance.
-
-        :param word: minimum length of what is of letters alone, or of digits alone, as words and numbers of the
-            service are.
-        :param other: minimum length of anything else.
-        """
-
-        def is_long(form: str) -> bool:
-            return len(form) >= (word if form.isalpha() or form.isdecimal() else other)
-
-        found = copy(self)
-        # What it becomes when it is unescaped may be much shorter than it is.
-        found._forms = sorted({*filter(is_long, self._plain), *self._encoded}) if is_long(self._text) else []
-        found._joined = [each for each in self._joined if is_long(each)] if is_long(self._text) else []
-        return found
-
-    def is_in(self, text: str) -> bool:
-        """Tell whether the secret stands in a text, as it is or in base64."""
-        return any(form in text for form in self._forms)
-
-    def spans(self, view: str, *, joined: bool = False) -> Iterator[tuple[int, int]]:
-        """
-        Yield where the secret stands in a text, and where the text ends with a part of it.
-
-        :param view: the text.
-        :param joined: whether it is without its blanks. Default False.
-        """
-        for form in self._joined if joined else self._forms:
-            start = view.find(form)
-            while start >= 0:
-                yield start, start + len(form)
-                start = view.find(form, start + 1)
-            # Truncated: the shortest part that counts is as long as the shortest secret.
-            start = view.find(form[:MIN_SECRET_LENGTH], max(0, len(view) - len(form) + 1))
-            while start >= 0:
-                if form.startswith(view[start:]):
-                    yield start, len(view)
-                    break
-                start = view.find(form[:MIN_SECRET_LENGTH], start + 1)
-
-
-def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """
-    Return the text without the secrets, in whatever form they stand in it.
-
-    They are found plain, and escaped as in JSON, HTML or a URL, also several times; and in base64. What is long is
-    found across line breaks, too, as base64 and headers are wrapped. What overlaps is redacted as one.
-
-    :param text: any text.
-    :param secrets: the secrets. If one of them is too short to be found for certain, nothing of the text is returned.
-    """
-    secrets = list(secrets)
-    if any(secret.is_short for secret in secrets):
-        return REDACTED if text else ""
-    found = sorted(
-        (starts[first], ends[last - 1])
-        for joined, (view, starts, ends) in _views_and_joined(text)
-        for secret in secrets
-        for first, last in secret.spans(view, joined=joined)
-    )
-    parts: list[str] = []
-    position = 0
-    for start, end in found:
-        if start > position or not parts:
-            parts += [text[position:start], REDACTED]
-        position = max(position, end)
-    return "".join([*parts, text[position:]])
-
-
-def _plain_forms(secret: str) -> Iterator[str]:
-    # As it is, as headers fold it, and as a form encodes spaces.
-    plain = {secret, secret.strip(), " ".join(secret.split()), secret.replace(" ", "+")}
-    # Read in the other encoding, as headers are.
-    plain |= {data.decode(encoding, "replace") for data in _bytes_of(secret) for encoding in ("utf-8", "latin-1")}
-    for form in plain:
-        # Folded, as in the text: a secret may hold what is not seen.
-        views = (each for view, _, _ in _views(form) for each in (view, _folded(view)))
-        yield from (each for each in views if len(each) >= MIN_SECRET_LENGTH)
-
-
-def _base64_forms(secret: str) -> Iterator[str]:
-    for data in _bytes_of(secret):
-        for before, head in enumerate(_BASE64_HEAD):
-            text = base64.b64encode(b"\0" * before + data).decode()
-            bare = text.rstrip("=")
-            # The last character depends on what comes next, if it is not a whole one.
-            core = bare[head : -1 if len(text) > len(bare) else None]
-            for form in (core, *((text, bare) if not before else ())):
-                if len(form) >= MIN_SECRET_LENGTH:
-                    yield from (form, form.translate(_URL_SAFE))
-
-
-def _bytes_of(secret: str) -> set[bytes]:
-    encoded = {secret.encode("utf-8", "surrogatepass")}
-    with suppress(UnicodeEncodeError):
-        encoded.add(secret.encode("latin-1"))
-    return encoded
-
-
-_URL_SAFE = str.maketrans("+/", "-_")
-
-_View = tuple[str, Sequence[int], Sequence[int]]
-
-
-def _views(text: str) -> Iterator[_View]:
-    """Yield the text and what it becomes when it is unescaped; with the place in the text of each character."""
-    whole: _View = (text, range(len(text)), range(1, len(text) + 1))
-    yield whole
-    for escape in _ESCAPES:
-        view = whole
-        for _ in range(_MAX_ESCAPE_DEPTH):
-            unescaped = _replace(view, escape, _unescape_one)
-            if unescaped is None:
-                break
-            view = unescaped
-            yield view
-
-
-def _views_and_joined(text: str) -> Iterator[tuple[bool, _View]]:
-    """Yield the views of a text, each as it is, with one blank for many, and without; and whether it is without."""
-    for view in _views(text):
-        yield False, view
-        # As sanitize() would show it: a secret may have blanks of its own.
-        shown: _View = (view[0].translate(_SHOWN), view[1], view[2])
-        folded = _replace(shown, _BLANKS, lambda blanks: " ") or shown
-        if folded[0] != view[0]:
-            yield False, folded
-        joined = _replace(shown, _BLANKS, lambda blanks: "")
-        if joined is not None:
-            yield True, joined
-
-
-def _replace(view: _View, pattern: re.Pattern[str], replace: Callable[[str], str]) -> _View | None:
-    """Return a view in which what fits a pattern is replaced; None if nothing is."""
-    text, starts, ends = view
-    parts: list[str] = []
-    new_starts: list[int] = []
-    new_ends: list[int] = []
-    position, changed = 0, False
-    for match in pattern.finditer(text):
-        first, last = match.span()
-        character = replace(match[0])
-        changed = changed or character != match[0]
-        parts += [text[position:first], character]
-        new_starts += [*starts[position:first], *[starts[first]] * len(character)]
-        new_ends += [*ends[position:first], *[ends[last - 1]] * len(character)]
-        position = last
-    if not changed:
-        return None
-    parts.append(text[position:])
-    return "".join(parts), [*new_starts, *starts[position:]], [*new_ends, *ends[position:]]
-
-
-def _unescape_one(escape: str) -> str:
-    if escape[0] == "&":
-        return html.unescape(escape)
-    if escape[0] == "%":
-        data = unquote_to_bytes(escape)
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            return data.decode("latin-1")
-    if escape[1] == "x":
-        return chr(int(escape[2:], 16))
-    return "'" if escape == r"\'" else str(json.loads(f'"{escape}"'))
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from secret_forms import FORMS as ECHOES
 
 from airflow_custody.client import (
     CustodyClient,
@@ -16,6 +20,7 @@ from airflow_custody.client import (
     CustodyResponseError,
     WhitelistRequest,
 )
+from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.sandbox import Sandbox, health_entry
 
 TOKEN = 'tok-"s\u00e9cret"&12345-long'
@@ -102,6 +107,34 @@ def test_a_password_that_is_long_enough_once_it_is_unescaped(
     sandbox.control.set_health([health_entry(report={"error": f"no {echo}"})])
     with pytest.raises(CustodyResponseError, match="repeats a secret"):
         client.list_health_checks()
+
+
+@given(
+    # Of characters that turn up nowhere by chance, however they are unescaped.
+    st.text(st.sampled_from("\"\\&<>%+/ \u00e9\u20ac\U0001f600'=;#ux41qjzQJZ"), min_size=16, max_size=40),
+    st.sampled_from([form for form in ECHOES if not any(each in form for each in ("URL", "HTML", "Latin"))]),
+    st.integers(1, 2),
+)
+def test_a_long_response(secret: str, form: str, depth: int) -> None:
+    """A listing of any length is searched for secrets as JSON writes them, also within the JSON of a payload."""
+    auth = Authentication(source="a test")
+    auth.hide(f"t0ken-{secret}")
+    echo = ECHOES[form](f"t0ken-{secret}")
+    for _ in range(depth):
+        echo = json.dumps({"payload": echo})
+    padding = json.dumps("x" * 70_000)
+    assert auth.is_echoed_in(f'{{"result": [{padding}, {echo}]}}'.encode())
+    assert not auth.is_echoed_in(f'{{"result": [{padding}, "t0ken"]}}'.encode())
+
+
+def test_a_long_response_with_many_tokens_costs_little() -> None:
+    auth = Authentication(source="a test")
+    for number in range(200):
+        auth.hide_token(f"eyJhbGciOiJIUzI1NiJ9.{number:0900}.abc/def+")
+    body = json.dumps({"result": [{"label": "caf\u00e9", "payload": json.dumps({"a": "b/c"})}] * 20_000}).encode()
+    started = time.process_time()
+    assert not auth.is_echoed_in(body)
+    assert time.process_time() - started < 2
 
 
 def test_what_repeats_none_is_used(sandbox: Sandbox, client: CustodyClient) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from requests import PreparedRequest
 from requests.auth import AuthBase
 
-from airflow_custody.client.text import REDACTED, Secret, redact, sanitize
+from airflow_custody.client.redaction import REDACTED, Secret, redact, without_json_escapes
+from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.client.http.transport import Transport
@@ -79,12 +80,13 @@ class Authentication(AuthBase):
         """
         Tell whether a response repeats a secret.
 
-        A long one is searched for secrets as they are and in base64 only, which costs little.
+        In a long one, secrets are found plain, escaped as JSON, and in base64 only, which costs little.
         """
         text = body.decode("utf-8", "replace")
         known = (*self._secrets.values(), *self._tokens)
         secrets = [secret.only_long(_MIN_ECHOED_WORD, _MIN_ECHOED_LENGTH) for secret in known if not secret.is_short]
-        if any(secret.is_in(text) for secret in secrets):
+        bare = without_json_escapes(text)
+        if any(secret.is_in(text, bare) for secret in secrets):
             return True
         is_escaped = len(text) <= _MAX_UNESCAPED and any(sign in text for sign in "\\&%")
         return is_escaped and redact(text, secrets) != text
