@@ -395,7 +395,9 @@ def _not_pending(approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope
     return failed(
         CustodyConflictError,
         f"not pending this user's approval: {words}; {approval.nothing_signed}",
-        advice="It is decided, this user has signed, or it is another group's turn: sign with the connection of an "
+        advice="What was rejected cannot be signed any more: sign the others without it."
+        if any(has_status(each, REJECTED_STATUSES) for each in listed.values())
+        else "It is decided, this user has signed, or it is another group's turn: sign with the connection of an "
         "approver whose turn it is.",
         code="not-pending",
     )
