@@ -31,18 +31,20 @@ _ESCAPES = [
 ]
 # Where a text ends within an escape, or within several that are one character; and what became of half a character: a
 # surrogate, or the mark for what could not be decoded.
-_HALF_JSON = r"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_HALF_JSON = r"\\+u[dD][89abAB][0-9a-fA-F]{2}"
 _HALF_PERCENT = (
     "(?:%[cCdD][0-9a-fA-F]|%[eE][0-9a-fA-F](?:%[89abAB][0-9a-fA-F])?|%[fF][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){0,2})"
 )
 _UNFINISHED = re.compile(
-    rf"(?:(?:{_HALF_JSON})?\\(?:u[0-9a-fA-F]{{0,3}}|x[0-9a-fA-F]?)?|{_HALF_JSON}"
+    rf"(?:(?:{_HALF_JSON})?\\+(?:u[0-9a-fA-F]{{0,3}}|x[0-9a-fA-F]?)?|{_HALF_JSON}"
     r"|&(?:#(?:[xX][0-9a-fA-F]{0,8}|[0-9]{0,10})|[A-Za-z][A-Za-z0-9]{0,31})?"
     rf"|{_HALF_PERCENT}?%[0-9a-fA-F]?|{_HALF_PERCENT}|[\ud800-\udbff]|\ufffd+)\Z"
 )
 # No escape is longer.
 _MAX_ESCAPE = 40
 _MAX_ESCAPE_DEPTH = 6
+# Of what was escaped twice, one end may be within another.
+_MAX_UNFINISHED = 2
 _BLANKS = re.compile(" +")
 # What a header was folded with, also if it became part of a form.
 _FOLDS = re.compile(r" +|(?:%0[aAdD])+\+")
@@ -224,39 +226,38 @@ def _views(text: _View, *, unfold: bool = False, finish: bool = False) -> Iterat
 
     :param text: the view.
     :param unfold: whether blanks are taken out of each before it is unescaped. Default False.
-    :param finish: whether the beginning of an escape at its end is. Default False.
+    :param finish: whether each counts without the beginning of an escape at its end, too. Default False.
     """
 
     def prepared(view: _View) -> Iterator[_View]:
         view = _unfolded(view) if unfold else view
         yield view
-        if finish and (finished := _finished(view)):
-            yield finished
-
-    for whole in prepared(text):
-        yield whole
-    for escape in _ESCAPES:
-        view = whole
-        for _ in range(_MAX_ESCAPE_DEPTH):
-            unescaped = _replace(view, escape, _unescape_one)
-            if unescaped is None:
+        for _ in range(_MAX_UNFINISHED if finish else 0):
+            finished = _finished(view)
+            if finished is None:
                 break
-            # What goes on is the last one.
-            for view in prepared(unescaped):
-                yield view
+            view = finished
+            yield view
+
+    whole = [*prepared(text)]
+    yield from whole
+    for escape in _ESCAPES:
+        views = whole
+        for _ in range(_MAX_ESCAPE_DEPTH):
+            unescaped = filter(None, (_replace(view, escape, _unescape_one) for view in views))
+            # By what they are, and how far they extend.
+            found = {(view[0], *view[2][-1:]): view for each in unescaped for view in prepared(each)}
+            views = [*found.values()]
+            yield from views
 
 
 def _all_views(text: str) -> Iterator[tuple[bool, _View]]:
     """Yield the views of a text, each as it is, with one blank for many, and without; and whether it is without."""
     whole = _whole(text)
-    is_unfinished = is_folded = False
-    for view in _views(whole):
+    is_folded = False
+    for view in _views(whole, finish=True):
         yield from _with_blanks_and_without(view)
-        is_unfinished = is_unfinished or _finished(view) is not None
         is_folded = is_folded or _FOLDS.search(view[0].translate(SHOWN)) is not None
-    if is_unfinished:
-        for view in _views(whole, finish=True):
-            yield from _with_blanks_and_without(view)
     if is_folded:
         # A line may break within an escape.
         for view in _views(whole, unfold=True, finish=True):

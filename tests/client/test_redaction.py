@@ -89,6 +89,18 @@ def test_a_text_that_ends_within_an_escape_ends_before_it(secret: str, form: str
     assert "{(".startswith(shown.removesuffix("***"))
 
 
+TWICE = ["JSON, Go", "JSON, upper case", "HTML, decimal", "URL", "URL, form"]
+
+
+@pytest.mark.parametrize("inner", TWICE)
+@pytest.mark.parametrize("outer", TWICE)
+def test_a_text_that_ends_within_an_escape_in_an_escape(inner: str, outer: str) -> None:
+    secret = 'abcd"\u00e9\U0001f600e'
+    text, part = (FORMS[outer](FORMS[inner](each)) for each in (secret, "abcd"))
+    for end in range(len(part), len(text)):
+        assert redact(f"{{({text[:end]}", [Secret(secret)]) == "{(***"
+
+
 @pytest.mark.parametrize("end", ["", "%", "%3", "\\", "\\u", "\\u003", "\\x3", "&", "&e", "&#6", "&#x3", "\ufffd"])
 def test_what_is_before_the_beginning_of_an_escape_is_the_end(end: str) -> None:
     assert redact(f"denied: /api?access_token=t0ken-t0ken-t0ken{end}", [Secret("t0ken-t0ken-t0ken=")]).endswith("=***")
