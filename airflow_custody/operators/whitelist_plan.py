@@ -24,6 +24,7 @@ from airflow_custody.operators._plan_texts import (
     advice_text,
     changes_text,
     counts_text,
+    marked_text,
     to_failure,
     to_result,
     unverified_text,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 # XCom keeps what the plan does, so that applying can say what has changed, for plans of this size.
 _MAX_OPERATIONS = 5000
+_OVER_LIMITS = "The log has the whole plan. If it is meant, raise the limit in the DAG."
 
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
@@ -184,7 +186,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self._push(context, result)
             raise CustodyRequestError(
                 f"the plan is over its limits, and nothing was sent: {'; '.join(faults)}",
-                advice="The log has the whole plan. If it is meant, raise the limit in the DAG.",
+                advice=" ".join(
+                    filter(None, [marked_text(plan, ("pending", *(settings.effective_statuses or ()))), _OVER_LIMITS])
+                ),
                 code="plan-over-limits",
             )
         if warning := unverified_text(plan):
