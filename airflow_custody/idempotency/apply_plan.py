@@ -148,10 +148,14 @@ class PlanChangedError(CustodyConflictError):
     :param operations: what is to be done now.
     :param plan: the plan as it is now.
     :param applied: what earlier tries of the task have created and deleted.
+    :param only_prune: whether it is what was approved if ``prune`` is turned over. Default False.
     """
 
-    def __init__(self, operations: Collection[str], plan: WhitelistPlan, applied: Applied) -> None:
+    def __init__(
+        self, operations: Collection[str], plan: WhitelistPlan, applied: Applied, *, only_prune: bool = False
+    ) -> None:
         super().__init__("the plan is not the one that was approved; nothing was sent", code="plan-changed")
+        self.only_prune = only_prune
         self.operations = operations
         self.plan = plan
         self.applied = applied
@@ -231,13 +235,14 @@ class ApplyPlan:
                 creator.lost.follow_overrides()
                 done = {key: row for key, (_, row) in earlier.rows().items()}
                 self._log.info("An earlier try has done %d of %s: going on.", earlier.done, count(earlier.total, "row"))
-            plan = self._plan(file, listing, done, service)
-            there = self._settings.not_deleted(listing, plan, done)
-            operations = {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
+            make = partial(self._operations, file, listing, done, service)
+            plan, there, operations = make(self._settings)
             if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
                 created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
                 applied = Applied(Outcome(created=created), requests, _with_state(done, "deleted"))
-                raise PlanChangedError(operations, plan, applied)
+                other, _, others = make(replace(self._settings, prune=not self._settings.prune))
+                only_prune = hash_operations({*others, *other.unverified}, service) == plan_hash
+                raise PlanChangedError(operations, plan, applied, only_prune=only_prune)
             self._warn_of_settled(listing, done)
             unclear, unread = self._unclear(plan, listing, done, there)
             self._store.begin(plan_hash, len(operations), earlier)
@@ -410,8 +415,15 @@ class ApplyPlan:
                 code="outcome-unknown",
             )
 
-    def _plan(self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str) -> WhitelistPlan:
-        """Return the plan without what this task has created."""
+    def _operations(
+        self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str, settings: PlanSettings
+    ) -> tuple[WhitelistPlan, Collection[str], set[str]]:
+        """
+        Plan again.
+
+        :return: the plan without what this task has created; the ids of the requests that nobody has deleted; and what
+            is to be done, with what this task has done of it.
+        """
         found = {row.detail for row in done.values() if row.state == "found"}
         # What somebody else has asked for, and does not verify any more, is not this row's.
         unverified = self._proofs.unverified(each for each in listing.envelopes if each.id in found)
@@ -423,7 +435,10 @@ class ApplyPlan:
         }
         own = {done[key].detail for key in settled}
         rows = tuple(row for row in file.rows if row_key(row.request) not in settled)
-        return self._settings.plan(replace(file, rows=rows), listing.without(own), service)
+        plan = settings.plan(replace(file, rows=rows), listing.without(own), service)
+        there = settings.not_deleted(listing, plan, done)
+        requests = {row_key(row.request): row.request for row in file.rows}
+        return plan, there, {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
 
     def _add_earlier_plans(
         self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan

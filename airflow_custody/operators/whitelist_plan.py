@@ -336,8 +336,17 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         try:
             applied = apply.run(file, plan_hash)
         except PlanChangedError as error:
-            error.message = f"{error.message}. {what_changed(file, error, self._planned_operations(context))}"
-            error.advice = "Plan again, and have the new plan approved."
+            planner, planned = self._planned(context)
+            differing = self._differing_arguments(planner) if planner is not None else []
+            if not differing and error.only_prune:
+                differing = [f"prune={self.prune} (the plan was made with prune={not self.prune})"]
+            if differing:
+                changes = f"This task does not have the arguments of the one that planned: {', '.join(differing)}"
+                error.advice = "Give both tasks the same arguments, plan again, and have the new plan approved."
+            else:
+                changes = what_changed(file, error, planned)
+                error.advice = "Plan again, and have the new plan approved."
+            error.message = f"{error.message}. {changes}"
             self._push_applied(context, plan_hash, error.applied)
             raise
         finally:
@@ -366,15 +375,15 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self._push(context, result)
         return result
 
-    def _planned_operations(self, context: Context) -> set[str] | None:
-        """Return what the plan before this task would do; None if that is not known."""
+    def _planned(self, context: Context) -> tuple[CustodyPlanWhitelistOperator | None, set[str] | None]:
+        """Return the task that planned, and what its plan would do; None for what is not known."""
         if not self.has_dag():  # type: ignore[no-untyped-call]
-            return None
+            return None, None
         planners = [
             each for each in self.get_flat_relatives(upstream=True) if isinstance(each, CustodyPlanWhitelistOperator)
         ]
         for each in planners:
             operations = context["ti"].xcom_pull(task_ids=each.task_id, key="operations")
             if isinstance(operations, (list, tuple)):
-                return {str(operation) for operation in operations}
-        return None
+                return each, {str(operation) for operation in operations}
+        return None, None

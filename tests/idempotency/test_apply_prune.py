@@ -61,13 +61,17 @@ def test_what_the_file_has_no_more_is_deleted(sandbox: Sandbox, task: ApplyTask,
 
 
 def test_without_prune_nothing_is_deleted(sandbox: Sandbox, path: str) -> None:
-    result = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    assert "prune=True (the plan was made with prune=False)" in str(task.fails(prune=True))
+    result = task.attempt()
     assert result["counts"]["deleted"] == 0
     assert left(sandbox) == addresses(ROWS)
 
 
 def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask) -> None:
-    assert "is not the one that was approved" in str(task.fails(prune=False))
+    error = task.fails(prune=False)
+    assert "is not the one that was approved" in str(error)
+    assert "prune=False (the plan was made with prune=True)" in str(error)
     assert left(sandbox) == addresses(ROWS[:7])
 
 
