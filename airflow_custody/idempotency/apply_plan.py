@@ -40,10 +40,14 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plan import PlanRow
 
 
+#: What ends it that a service lists what was deleted.
+MARKED = (
+    "If the service goes on listing what was deleted, add the status word that it then has to rejected_statuses of "
+    "this task and of the one that plans"
+)
 _UNCLEAR = (
-    "an earlier try began to delete it, and whether it did cannot be told: look at the service, and plan again. If the "
-    "service goes on listing what was deleted, add the status word that it then has to rejected_statuses of this task "
-    "and of the one that plans"
+    "an earlier try began to delete it, and whether it did cannot be told: look at the service, and plan again. "
+    f"{MARKED}"
 )
 _STILL_LISTED = (
     "an earlier try of this task was told that it is deleted, and the service lists it as not deleted: if it is late, "

@@ -104,7 +104,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     :param file: the file.
     :param can_go_on: whether a later try finds a record of this one.
     """
-    from airflow_custody.idempotency.apply_plan import row_key
+    from airflow_custody.idempotency.apply_plan import MARKED, row_key
 
     outcome = applied.outcome
     problems = [*outcome.unknown.items(), *outcome.refused.items()]
@@ -167,7 +167,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
         text,
         code=code,
         advice="Mend the service, and clear this task; or mend the rows in the file, and clear the task that plans, "
-        "with all that follows.",
+        f"with all that follows.{f' {MARKED}.' if applied.not_deleted else ''}",
     )
 
 

@@ -213,6 +213,7 @@ def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTa
     assert not error.retryable
     assert "5 created, 6 deleted, 1 refused" in str(error)
     assert "not deleted: delete whitelisting request failed: FailedPrecondition: in use" in str(error)
+    assert "add the status word that it then has to rejected_statuses" in str(error)
     assert len(left(sandbox)) == 6
 
 
