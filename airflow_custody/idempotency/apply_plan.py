@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
-    CustodyNotFoundError,
     CustodyOutcomeUnknownError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count
+from airflow_custody.client.whitelist.existence import status_if_exists
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, status_word
 from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
 from airflow_custody.idempotency.create_rows import CreateRows, Outcome
 from airflow_custody.idempotency.delete_rows import DELETE, DeleteRows
 from airflow_custody.idempotency.listed_rows import ListedRows
 from airflow_custody.idempotency.proofs import Proofs
 from airflow_custody.idempotency.records import Untracked, digest
-from airflow_custody.idempotency.rows import Row, RowLog, RowStore
+from airflow_custody.idempotency.rows import Row, RowLog, RowState, RowStore
 from airflow_custody.idempotency.turn import Turn
 from airflow_custody.idempotency.whitelist_requests import WhitelistRowsCreation
 
@@ -40,7 +40,19 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plan import PlanRow
 
 
-_UNCLEAR = "an earlier try began to delete it, and whether it did cannot be told: look at the service, and plan again"
+#: What ends it that a service lists what was deleted.
+MARKED = (
+    "If the service goes on listing what was deleted, add the status word that it then has to rejected_statuses of "
+    "this task and of the one that plans"
+)
+_UNCLEAR = (
+    "an earlier try began to delete it, and whether it did cannot be told: look at the service, and start a new run. "
+    f"{MARKED}"
+)
+_STILL_LISTED = (
+    "an earlier try of this task was told that it is deleted, and the service lists it as not deleted: if it is late, "
+    "clear this task later; otherwise start a new run, which deletes it again"
+)
 
 
 @dataclass(frozen=True)
@@ -85,8 +97,12 @@ class PlanSettings:
         :param done: what an earlier try has done.
         """
         states = {each.id: self._state_of(each, listing) for each in listing.envelopes}
-        as_before = {row.request_id for row in plan.rows if row.operation and _detail(done, row) == row.operation}
+        as_before = {row.request_id for row in plan.rows if row.operation and _deletion(done, row) == row.operation}
         return as_before | {each for each, state in states.items() if state in ("pending", "unchanged")}
+
+    def is_settled_otherwise(self, envelope: WhitelistEnvelope, listing: Listing) -> bool:
+        """Tell whether a request is neither pending nor in effect."""
+        return self._state_of(envelope, listing) in ("rejected", "differs")
 
     def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> ListedState:
         return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
@@ -115,6 +131,7 @@ class Applied:
     :param requests: what each of them asks for, by its key.
     :param deleted: the ids of the requests that were deleted.
     :param not_deleted: why others were not, by their id.
+    :param unknown: why it cannot be known whether others were, by their id.
     :param left: the ids of requests that are to be deleted, and were not.
     :param stopped: what ended the deletions before all were done; None if nothing did.
     """
@@ -123,6 +140,7 @@ class Applied:
     requests: Mapping[str, WhitelistRequest]
     deleted: Sequence[str] = ()
     not_deleted: Mapping[str, str] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
     left: Sequence[str] = ()
     stopped: CustodyError | None = None
 
@@ -133,11 +151,15 @@ class PlanChangedError(CustodyConflictError):
 
     :param operations: what is to be done now.
     :param plan: the plan as it is now.
-    :param applied: what earlier tries of the task have created.
+    :param applied: what earlier tries of the task have created and deleted.
+    :param only_prune: whether it is what was approved if ``prune`` is turned over. Default False.
     """
 
-    def __init__(self, operations: Collection[str], plan: WhitelistPlan, applied: Applied) -> None:
+    def __init__(
+        self, operations: Collection[str], plan: WhitelistPlan, applied: Applied, *, only_prune: bool = False
+    ) -> None:
         super().__init__("the plan is not the one that was approved; nothing was sent", code="plan-changed")
+        self.only_prune = only_prune
         self.operations = operations
         self.plan = plan
         self.applied = applied
@@ -217,19 +239,21 @@ class ApplyPlan:
                 creator.lost.follow_overrides()
                 done = {key: row for key, (_, row) in earlier.rows().items()}
                 self._log.info("An earlier try has done %d of %s: going on.", earlier.done, count(earlier.total, "row"))
-            plan = self._plan(file, listing, done, service)
-            there = self._settings.not_deleted(listing, plan, done)
-            operations = {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
+            make = partial(self._operations, file, listing, done, service)
+            plan, there, operations = make(self._settings)
             if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
                 created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
-                raise PlanChangedError(operations, plan, Applied(Outcome(created=created), requests))
-            listed = {each.id for each in listing.envelopes}
-            begun = {key.removeprefix(DELETE) for key, row in done.items() if row.state == "deleting"}.difference(there)
-            unclear = [each for each in sorted(begun) if each in listed or self._exists(each)]
+                applied = Applied(Outcome(created=created), requests, _with_state(done, "deleted"))
+                other, _, others = make(replace(self._settings, prune=not self._settings.prune))
+                only_prune = hash_operations({*others, *other.unverified}, service) == plan_hash
+                raise PlanChangedError(operations, plan, applied, only_prune=only_prune)
+            self._warn_of_settled(listing, done)
+            unclear, unread = self._unclear(plan, listing, done, there)
             self._store.begin(plan_hash, len(operations), earlier)
             creator = creator or self._creator(creation)
             operations_now = partial(self._operations_now, file, service)
-            return self._carry_out(creator, creation, plan, done, requests, unclear, operations_now=operations_now)
+            applied = self._carry_out(creator, creation, plan, done, requests, unclear, operations_now=operations_now)
+            return replace(applied, stopped=applied.stopped or unread)
 
     def stop(self) -> None:
         """Send nothing more that has not left yet; may be called from a signal handler."""
@@ -244,7 +268,7 @@ class ApplyPlan:
         plan: WhitelistPlan,
         done: Mapping[str, Row],
         requests: Mapping[str, WhitelistRequest],
-        unclear: Collection[str],
+        unclear: Mapping[str, str],
         *,
         operations_now: Callable[[Collection[str]], Mapping[str, str]],
     ) -> Applied:
@@ -269,7 +293,7 @@ class ApplyPlan:
         # The service may list for some time, or for good, what was deleted.
         deletes = {row.request_id: row.operation for row in plan.with_action("delete") if row.request_id not in over}
         deleted = [each for each in over if each not in unclear]
-        applied = Applied(outcome, requests, deleted, not_deleted=dict.fromkeys(unclear, _UNCLEAR))
+        applied = Applied(outcome, requests, deleted, unknown=unclear)
         if outcome.stopped is not None:
             applied = replace(applied, left=[*deletes])
         elif deletes:
@@ -290,29 +314,60 @@ class ApplyPlan:
         return replace(
             applied,
             deleted=[*applied.deleted, *done.deleted],
-            not_deleted={**applied.not_deleted, **done.failed},
+            not_deleted=done.refused,
+            unknown={**applied.unknown, **done.unknown},
             left=done.left,
             stopped=done.stopped,
         )
 
+    def _warn_of_settled(self, listing: Listing, done: Mapping[str, Row]) -> None:
+        """Warn of what an earlier try has created and nobody can approve any more."""
+        created = {row.detail for row in done.values() if row.state == "created"}
+        for each in listing.envelopes:
+            if each.id in created and self._settings.is_settled_otherwise(each, listing):
+                status = status_word(each.status)
+                self._log.warning("Request %s, which this task has created, has the status %s now.", each.id, status)
+
+    def _unclear(
+        self, plan: WhitelistPlan, listing: Listing, done: Mapping[str, Row], there: Collection[str]
+    ) -> tuple[dict[str, str], CustodyError | None]:
+        """
+        Find which requests may be there although an earlier try deleted them, or began to.
+
+        :param there: the ids of the requests that nobody has deleted.
+        :return: why that is not clear, by their ids; and what another try may mend, None: nothing.
+        """
+        to_delete = {row.request_id for row in plan.with_action("delete")}.intersection(there)
+        found = {each: _STILL_LISTED for each in _with_state(done, "deleted") if each in to_delete}
+        again: CustodyError | None = None
+        if found:
+            again = CustodyConflictError("the service lists what was deleted", code="write-unconfirmed", retryable=True)
+        listed = {each.id for each in listing.envelopes}
+        for each in _with_state(done, "deleting"):
+            if each in there:
+                continue
+            try:
+                if each in listed or status_if_exists(self._client, each) is not None:
+                    found[each] = _UNCLEAR
+            except CustodyError as error:
+                found[each] = f"{_UNCLEAR} ({error.reason})"
+                again = again or (error if error.transient else None)
+        return found, again
+
     def _operations_now(self, file: WhitelistFile, service: str, ids: Collection[str]) -> Mapping[str, str]:
-        """Return what a plan would do by now about each of these requests that exist; empty for nothing."""
+        """Return what a plan would do by now about each of these requests that may exist; empty for nothing."""
         self._turn.keep()
         listing = self._settings.fetch(self._client)
         rows = {row.request_id: row.operation for row in self._settings.plan(file, listing, service).rows}
         listed = {each.id for each in listing.envelopes}
-        return {each: rows.get(each, "") for each in ids if each in listed or self._exists(each)}
+        return {each: rows.get(each, "") for each in ids if each in listed or self._may_exist(each)}
 
-    def _exists(self, request_id: str) -> bool:
-        """Tell whether a request exists that is not listed: in doubt, it does."""
+    def _may_exist(self, request_id: str) -> bool:
         try:
-            self._client.get_whitelist_request(request_id)
+            return status_if_exists(self._client, request_id) is not None
         except CustodyError as error:
-            if isinstance(error, CustodyNotFoundError) and error.from_service:
-                return False
-            if not error.not_offered:
-                raise
-        return True
+            self._log.warning("Whether request %s, which is not listed, exists cannot be known: %s", request_id, error)
+            return True
 
     def _creator(self, creation: WhitelistRowsCreation) -> CreateRows:
         self._creating = CreateRows(
@@ -364,8 +419,15 @@ class ApplyPlan:
                 code="outcome-unknown",
             )
 
-    def _plan(self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str) -> WhitelistPlan:
-        """Return the plan without what this task has created."""
+    def _operations(
+        self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str, settings: PlanSettings
+    ) -> tuple[WhitelistPlan, Collection[str], set[str]]:
+        """
+        Plan again.
+
+        :return: the plan without what this task has created; the ids of the requests that nobody has deleted; and what
+            is to be done, with what this task has done of it.
+        """
         found = {row.detail for row in done.values() if row.state == "found"}
         # What somebody else has asked for, and does not verify any more, is not this row's.
         unverified = self._proofs.unverified(each for each in listing.envelopes if each.id in found)
@@ -377,7 +439,10 @@ class ApplyPlan:
         }
         own = {done[key].detail for key in settled}
         rows = tuple(row for row in file.rows if row_key(row.request) not in settled)
-        return self._settings.plan(replace(file, rows=rows), listing.without(own), service)
+        plan = settings.plan(replace(file, rows=rows), listing.without(own), service)
+        there = settings.not_deleted(listing, plan, done)
+        requests = {row_key(row.request): row.request for row in file.rows}
+        return plan, there, {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
 
     def _add_earlier_plans(
         self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan
@@ -394,10 +459,15 @@ class ApplyPlan:
                 outcome.created[key] = request_id
 
 
-def _detail(done: Mapping[str, Row], row: PlanRow) -> str:
-    """Return the operation that an earlier try was deleting; empty if it was not."""
+def _deletion(done: Mapping[str, Row], row: PlanRow) -> str:
+    """Return the operation by which an earlier try deleted a request, or began to; empty if it did not."""
     recorded = done.get(f"{DELETE}{row.request_id}")
-    return recorded.detail if recorded is not None and recorded.state == "deleting" else ""
+    return recorded.detail if recorded is not None else ""
+
+
+def _with_state(done: Mapping[str, Row], state: RowState) -> list[str]:
+    """Return the ids of the requests whose deletion has come so far."""
+    return sorted(key.removeprefix(DELETE) for key, row in done.items() if row.state == state)
 
 
 def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row], there: Collection[str]) -> Iterable[str]:

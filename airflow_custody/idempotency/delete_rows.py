@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_custody.client.errors import CustodyError, CustodyNotFoundError
+from airflow_custody.client.errors import CustodyConnectionError, CustodyError, CustodyNotFoundError
 from airflow_custody.idempotency.create_rows import WINDOW
 from airflow_custody.idempotency.rows import Row, RowStore
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 #: What the key of a row that is deleted begins with; the request's id follows.
 DELETE = "delete:"
-_CHANGED = "it is not any more what the approved plan deletes: plan again"
+_CHANGED = "it is not any more what the approved plan deletes: plan again in a new run"
+_STOPPED = "the task was stopped before all deletions were sent"
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,15 @@ class Deletions:
     What became of deletions.
 
     :param deleted: the ids of the requests that were deleted.
-    :param failed: why others were not, by their id.
+    :param refused: why others were not, by their id.
+    :param unknown: why it cannot be known whether others were, by their id.
     :param left: the ids of those that were not tried.
     :param stopped: what ended the deletions before all were done; None if nothing did.
     """
 
     deleted: Sequence[str]
-    failed: Mapping[str, str]
+    refused: Mapping[str, str]
+    unknown: Mapping[str, str]
     left: Sequence[str]
     stopped: CustodyError | None
 
@@ -75,12 +78,23 @@ class DeleteRows:
         :return: what became of them.
         """
         deleted: list[str] = []
-        failed: dict[str, str] = {}
+        refused: dict[str, str] = {}
+        unknown: dict[str, str] = {}
         stopped: CustodyError | None = None
         left = list(deletes)
+
+        was_stopped = CustodyConnectionError(_STOPPED, code="task-stopped", retryable=True)
+
+        def delete(request_id: str) -> CustodyError | None:
+            # Asked before each one: a window may take minutes.
+            return was_stopped if is_stopped() else self._delete(request_id)
+
         pool = ThreadPoolExecutor(self._max_parallel, thread_name_prefix="custody-apply")
         try:
-            while left and stopped is None and not is_stopped():
+            while left and stopped is None:
+                if is_stopped():
+                    stopped = was_stopped
+                    break
                 try:
                     now = check(left[:WINDOW])
                 except CustodyError as unread:
@@ -88,24 +102,28 @@ class DeleteRows:
                     break
                 batch, left = left[:WINDOW], left[WINDOW:]
                 changed = {each for each in batch if now.get(each, deletes[each]) != deletes[each]}
-                failed.update(dict.fromkeys(changed, _CHANGED))
+                refused.update(dict.fromkeys(changed, _CHANGED))
                 if not (batch := [each for each in batch if each not in changed]):
                     continue
-                rows = {f"{DELETE}{each}": Row("deleting", deletes[each]) for each in batch}
-                window = self._store.open(rows, datetime.now(timezone.utc))
-                errors = dict(zip(batch, pool.map(self._delete, batch), strict=True))
+                begun = {f"{DELETE}{each}": Row("deleting", deletes[each]) for each in batch}
+                window = self._store.open(begun, datetime.now(timezone.utc))
+                rows: dict[str, Row | None] = {**begun}
+                errors = dict(zip(batch, pool.map(delete, batch), strict=True))
                 for each, error in errors.items():
                     if error is None:
                         deleted.append(each)
                         rows[f"{DELETE}{each}"] = Row("deleted", deletes[each])
+                    elif error is was_stopped:
+                        left.append(each)
+                        rows[f"{DELETE}{each}"] = None
                     else:
-                        failed[each] = error.reason
+                        (refused if _is_refusal(error) else unknown)[each] = error.reason
                 self._store.record((window, key, row) for key, row in rows.items())
                 stopped = next((each for each in errors.values() if each is not None and _ends(each)), None)
         finally:
             # After an exception, nothing that has not left yet may leave any more.
             pool.shutdown(cancel_futures=True)
-        return Deletions(deleted, failed, left, stopped)
+        return Deletions(deleted, refused, unknown, left, stopped)
 
     def _delete(self, request_id: str) -> CustodyError | None:
         try:
@@ -118,6 +136,11 @@ class DeleteRows:
         else:
             self._log.info("Whitelisting request %s is deleted.", request_id)
         return None
+
+
+def _is_refusal(error: CustodyError) -> bool:
+    """Tell whether a request was certainly not deleted."""
+    return error.nothing_sent or (error.from_service and 400 <= (error.status or 0) < 500)
 
 
 def _ends(error: CustodyError) -> bool:

@@ -51,13 +51,17 @@ class ListedRows:
         :return: whether the service lists all of them; None if a row has the id of something else. Then its outcome is
             recorded as unknown.
         """
-        listed, is_complete = self.fetch([*outcome.created.values()])
+        listed, missing = self.fetch([*outcome.created.values()])
         wrong: list[tuple[Window, str, Row | None]] = []
         by_address: dict[str, list[WhitelistRequest]] = defaultdict(list)
         for each in requests.values():
             by_address[each.address].append(each)
-        missing = [each for each in outcome.created.values() if each not in listed]
-        if listed and missing:
+        # Of what an earlier try has created; unless the service has never listed anything of this task.
+        were_listed = listed or self._store.log.is_listed
+        gone = {each for key, each in outcome.created.items() if were_listed and key in done}.intersection(
+            missing or ()
+        )
+        if missing and (listed or gone):
             outcome.stopped = outcome.stopped or CustodyConflictError(
                 f"the service does not list what it said that it created: {_names(missing)}",
                 code="created-not-listed",
@@ -66,9 +70,11 @@ class ListedRows:
         for key, request_id in list(outcome.created.items()):
             if request_id in listed:
                 fields = self._differing(requests[key], listed[request_id])
-            elif listed and key in done:
-                # What the service shows of this task's requests was complete after an earlier try.
-                outcome.unknown[key] = f"request {request_id}, which this task has created, is not listed any more"
+            elif request_id in gone:
+                outcome.unknown[key] = (
+                    f"request {request_id}, which this task has created, is not listed any more: if it was removed, "
+                    "start a new run, which asks for it again"
+                )
                 del outcome.created[key]
                 continue
             else:
@@ -89,13 +95,14 @@ class ListedRows:
             elif fields:
                 self._log.warning("Request %s is not quite what was asked for: %s.", request_id, ", ".join(fields))
         self._store.record(wrong)
-        return None if wrong else is_complete
+        self._store.log.is_listed |= bool(listed) and missing == [] and not wrong
+        return None if wrong else missing == []
 
-    def fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], bool]:
+    def fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], list[str] | None]:
         """
         Wait until the service lists what was created: whoever plans next must see it.
 
-        :return: what it lists, by id, and whether that is all of it.
+        :return: what it lists, by id, and the ids of what it does not; None: that could not be read.
         """
         listed: dict[str, WhitelistEnvelope] = {}
         missing, deadline, intervals = list(ids), time.monotonic() + self._lookup_wait, lookup_intervals()
@@ -106,14 +113,14 @@ class ListedRows:
                     listed |= {each.id: each for each in self._client.find_whitelist_requests(ids=batch)}
             except CustodyError as error:
                 self._log.warning("Whether the service lists what was created cannot be seen: %s", error)
-                return listed, False
+                return listed, None
             missing = [each for each in missing if each not in listed]
             if not missing or time.monotonic() >= deadline:
                 break
             time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
         if missing:
             self._log.warning("The service does not list yet: %s.", _names(missing))
-        return listed, not missing
+        return listed, missing
 
     def _differing(self, request: WhitelistRequest, envelope: WhitelistEnvelope) -> list[str]:
         try:

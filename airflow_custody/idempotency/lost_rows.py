@@ -225,7 +225,7 @@ class LostRows:
 
     def _advise(self, window: Window, key: str, why: str) -> str:
         if not self._store.task.is_kept:
-            return f"{why} Look at the service, and plan again: this Airflow keeps no record for a later try."
+            return f"{why} Look at the service, and start a new run: this Airflow keeps no record for a later try."
         variable = self._store.task.override_variable(window.intent(key))
         return (
             f"{why} If it exists: airflow variables set {variable} ID; if it does not: airflow variables set "

@@ -82,12 +82,14 @@ class RowLog:
     :param total: the number of rows that the plan is about.
     :param first: the number of the first window. Default 0.
     :param windows: the windows; :meth:`put` adds and replaces them.
+    :param is_listed: whether the service has listed all that was created, at the end of a try. Default False.
     """
 
     plan: str
     total: int
     first: int = 0
     windows: list[Window] = field(default_factory=list)
+    is_listed: bool = False
     # The index of the last window that knows a row, by the row's key; and how many rows are open. Both are asked for
     # with each row, and must not take longer the more rows there are.
     _last: dict[str, int] = field(default_factory=dict, init=False, repr=False)
@@ -188,6 +190,7 @@ class RowStore:
             if head["format"] != _FORMAT:
                 raise ValueError(head["format"])
             found = RowLog(str(head["plan"]), int(head["total"]), int(head["first"]))
+            found.is_listed = head.get("listed") is True
             for number in range(found.first, int(head["windows"])):
                 stored = self.task.get(f"{STATE_KEY}_{number:04d}")
                 # Only the last one can be open still.
@@ -294,6 +297,8 @@ class RowStore:
             "first": log.first,
             "windows": log.first + len(log.windows),
         }
+        if log.is_listed:
+            head["listed"] = True
         if window is not None:
             head["window"] = _stored(window)
         self._set(STATE_KEY, head)

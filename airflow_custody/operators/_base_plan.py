@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.idempotency.apply_plan import PlanSettings
 
+# What must be the same for planning and applying, besides the file.
+_SAME = ("prune", "dry_run_chains", "effective_statuses", "rejected_statuses", "accept_fields", "custody_conn_id")
+
 
 class WhitelistFileTask(CustodyOperator):
     """What planning and applying share: the file, and what a plan depends on besides."""
@@ -47,6 +50,17 @@ class WhitelistFileTask(CustodyOperator):
         # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
         self.multiple_outputs = True
 
+    def _differing_arguments(self, planner: WhitelistFileTask) -> list[str]:
+        """Return, in words, the arguments that decide what is planned, and that another task was given otherwise."""
+        return [
+            f"{name}={getattr(self, name)!r} (there {getattr(planner, name)!r})"
+            for name in _SAME
+            if _comparable(getattr(self, name)) != (other := _comparable(getattr(planner, name)))
+            # A template is rendered here only.
+            and other is not None
+            and not any("{" in each for each in other)
+        ]
+
     def _push(self, context: Context, result: dict[str, Any]) -> None:
         """Push to XCom what the task would return, before it fails or is skipped."""
         for key, value in {**result, "return_value": result}.items():
@@ -74,3 +88,10 @@ class WhitelistFileTask(CustodyOperator):
             rejected_statuses=check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or (),
             accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or (),
         )
+
+
+def _comparable(value: object) -> set[str] | None:
+    """Return an argument in a form that can be compared; None if it is not given as it is, but by another task."""
+    if value is None or isinstance(value, (bool, str)):
+        return {str(value)}
+    return {str(each) for each in value} if isinstance(value, (list, tuple, set, frozenset)) else None

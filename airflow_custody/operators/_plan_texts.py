@@ -12,7 +12,7 @@ from airflow_custody.client.errors import (
     CustodyOutcomeUnknownError,
     CustodyRequestError,
 )
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.whitelist.batches import name_some
 
 if TYPE_CHECKING:
@@ -32,6 +32,23 @@ def unverified_text(plan: WhitelistPlan) -> str:
     return (
         f"Signatures do not prove what the service shows: {changes_text(plan, _UNVERIFIED)}. Nothing is done about "
         f"these rows. {advice_text(plan)}"
+    )
+
+
+def marked_text(plan: WhitelistPlan, known_statuses: Collection[str]) -> str:
+    """
+    Return what to do about requests that the service may list because they were deleted; empty if there are none.
+
+    :param plan: the plan.
+    :param known_statuses: status words that mean something else.
+    """
+    known = {"", *map(ascii_lower, known_statuses)}
+    words = {row.status: None for row in plan.with_action("delete") if ascii_lower(row.status) not in known}
+    if not words:
+        return ""
+    return (
+        f"Some of what it deletes has the status {some(words)}: if the service goes on listing with it what was "
+        "deleted, add it to rejected_statuses of the tasks that plan and apply."
     )
 
 
@@ -68,7 +85,7 @@ def to_result(plan_hash: str, applied: Applied) -> dict[str, Any]:
             "deleted": len(applied.deleted),
             "found": len(outcome.found),
             "refused": len(outcome.refused) + len(applied.not_deleted),
-            "unknown": len(outcome.unknown),
+            "unknown": len(outcome.unknown) + len(applied.unknown),
             "left": len(outcome.left) + len(applied.left),
         },
         "request_ids": list(outcome.created.values()),
@@ -87,13 +104,13 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     :param file: the file.
     :param can_go_on: whether a later try finds a record of this one.
     """
-    from airflow_custody.idempotency.apply_plan import row_key
+    from airflow_custody.idempotency.apply_plan import MARKED, row_key
 
     outcome = applied.outcome
     problems = [*outcome.unknown.items(), *outcome.refused.items()]
     stopped = outcome.stopped or applied.stopped
     is_left = bool(outcome.left or applied.left)
-    if not problems and not applied.not_deleted and not is_left and stopped is None:
+    if not problems and not applied.not_deleted and not applied.unknown and not is_left and stopped is None:
         return None
     places = {row_key(row.request): row for row in file.rows}
     lines = [
@@ -102,6 +119,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
         for key, why in problems
     ]
     lines += [f"request {request_id}: not deleted: {why}" for request_id, why in applied.not_deleted.items()]
+    lines += [f"request {request_id}: unknown: {why}" for request_id, why in applied.unknown.items()]
     if len(lines) > _MAX_LINES:
         lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more, which the log has"]
     counts = counts_text(to_result("", applied)["counts"])
@@ -112,6 +130,8 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     code: ErrorCode = "plan-incomplete" if is_left else "rows-refused"
     if stopped is not None:
         code = stopped.code
+    elif applied.unknown and not is_left and not outcome.refused and not applied.not_deleted:
+        code = "write-unconfirmed"
     if outcome.unknown:
         code = "outcome-unknown"
     if not can_go_on and (outcome.created or outcome.unknown or applied.deleted):
@@ -124,7 +144,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
             if only_refused
             else CustodyConflictError
         )
-        again = "Plan again: this Airflow keeps no record for a later try."
+        again = "Start a new run: this Airflow keeps no record for a later try."
         return error_type(text, advice=" ".join([*advice, again]), code=code)
     if stopped is not None and stopped.retryable:
         # The next try finds out more, and sends what is left.
@@ -147,7 +167,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
         text,
         code=code,
         advice="Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then "
-        "mend the rows in the file, and start a new run.",
+        f"mend the rows in the file, and start a new run.{f' {MARKED}.' if applied.not_deleted else ''}",
     )
 
 

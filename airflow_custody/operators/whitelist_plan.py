@@ -24,6 +24,7 @@ from airflow_custody.operators._plan_texts import (
     advice_text,
     changes_text,
     counts_text,
+    marked_text,
     to_failure,
     to_result,
     unverified_text,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 # XCom keeps what the plan does, so that applying can say what has changed, for plans of this size.
 _MAX_OPERATIONS = 5000
+_OVER_LIMITS = "The log has the whole plan. If it is meant, raise the limit in the DAG."
 
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
@@ -184,7 +186,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             self._push(context, result)
             raise CustodyRequestError(
                 f"the plan is over its limits, and nothing was sent: {'; '.join(faults)}",
-                advice="The log has the whole plan. If it is meant, raise the limit in the DAG.",
+                advice=" ".join(
+                    filter(None, [marked_text(plan, ("pending", *(settings.effective_statuses or ()))), _OVER_LIMITS])
+                ),
                 code="plan-over-limits",
             )
         if warning := unverified_text(plan):
@@ -332,8 +336,17 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         try:
             applied = apply.run(file, plan_hash)
         except PlanChangedError as error:
-            error.message = f"{error.message}. {what_changed(file, error, self._planned_operations(context))}"
-            error.advice = "Start a new run, which plans again and has the new plan approved."
+            planner, planned = self._planned(context)
+            differing = self._differing_arguments(planner) if planner is not None else []
+            if not differing and error.only_prune:
+                differing = [f"prune={self.prune} (the plan was made with prune={not self.prune})"]
+            if differing:
+                changes = f"This task does not have the arguments of the one that planned: {', '.join(differing)}"
+                error.advice = "Give both tasks the same arguments, and start a new run."
+            else:
+                changes = what_changed(file, error, planned)
+                error.advice = "Start a new run, which plans again and has the new plan approved."
+            error.message = f"{error.message}. {changes}"
             self._push_applied(context, plan_hash, error.applied)
             raise
         finally:
@@ -362,15 +375,15 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self._push(context, result)
         return result
 
-    def _planned_operations(self, context: Context) -> set[str] | None:
-        """Return what the plan before this task would do; None if that is not known."""
+    def _planned(self, context: Context) -> tuple[CustodyPlanWhitelistOperator | None, set[str] | None]:
+        """Return the task that planned, and what its plan would do; None for what is not known."""
         if not self.has_dag():  # type: ignore[no-untyped-call]
-            return None
+            return None, None
         planners = [
             each for each in self.get_flat_relatives(upstream=True) if isinstance(each, CustodyPlanWhitelistOperator)
         ]
         for each in planners:
             operations = context["ti"].xcom_pull(task_ids=each.task_id, key="operations")
             if isinstance(operations, (list, tuple)):
-                return {str(operation) for operation in operations}
-        return None
+                return each, {str(operation) for operation in operations}
+        return None, None

@@ -21,6 +21,8 @@ from airflow_custody.sandbox import Sandbox
 
 REQUEST = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain="ETH")
 OTHER_ID = "00000000-0000-4000-8000-000000000000"
+#: As a server says it that has no such route.
+_UNKNOWN_ROUTE = {"code": 5, "message": "Not Found", "details": []}
 
 
 @pytest.fixture(autouse=True)
@@ -326,7 +328,12 @@ def test_after_a_404_of_a_gateway_unknown_is_no_success(
         write.call()
 
 
-def test_the_services_own_404_about_a_webhook_is_its_word(sandbox: Sandbox, client: CustodyClient) -> None:
+@pytest.mark.parametrize("listing", ["offered", "not offered"])
+def test_the_services_own_404_about_a_webhook_is_its_word(
+    sandbox: Sandbox, client: CustodyClient, listing: str
+) -> None:
+    if listing == "not offered":
+        sandbox.control.add_fault("status", method="GET", status=403, times=None)
     calls: list[Callable[[], object]] = [
         lambda: client.delete_webhook(OTHER_ID),
         lambda: client.set_webhook_status(OTHER_ID, "enabled"),
@@ -335,22 +342,68 @@ def test_the_services_own_404_about_a_webhook_is_its_word(sandbox: Sandbox, clie
         with pytest.raises(CustodyNotFoundError) as caught:
             call()
         assert caught.value.from_service
-    assert len(sandbox.control.request_log()) == 2
 
 
 def test_the_services_own_404_may_be_about_the_operation(sandbox: Sandbox, client: CustodyClient) -> None:
     with pytest.raises(CustodyNotFoundError):
         client.delete_whitelist_request("1", "a slip")
+    for name in ("delete request", "delete webhook"):
+        write = prepare(sandbox, client, name)
+        sandbox.control.add_fault("status", method=write.method, status=404, body=_UNKNOWN_ROUTE)
+        with pytest.raises(CustodyResponseError, match="still there"):
+            write.call()
+        sandbox.control.add_fault("status", method=write.method, status=404, body=_UNKNOWN_ROUTE)
+        sandbox.control.add_fault("status", method="GET", status=503)
+        with pytest.raises(CustodyResponseError, match="reading it back failed") as caught:
+            write.call()
+        assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "status", "status": 404, "body": _UNKNOWN_ROUTE},
+        *({"kind": "status", "status": status} for status in (400, 403, 500, 503)),
+        {"kind": "html", "status": 404},
+        {"kind": "drop"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_404_to_a_deletion_counts_only_if_reading_shows_that_it_is_one(
+    sandbox: Sandbox, client: CustodyClient, fault: dict[str, Any], listed: bool
+) -> None:
+    client.create_whitelist_request(REQUEST)
     write = prepare(sandbox, client, "delete request")
-    # As a server says it that has no such route.
-    sandbox.control.add_fault(
-        "status", method="POST", status=404, body={"code": 5, "message": "Not Found", "details": []}, times=2
-    )
+    sandbox.control.add_fault("status", method="POST", status=404, body=_UNKNOWN_ROUTE)
+    for each in sandbox.control.whitelist_requests():
+        sandbox.control.add_fault(method="GET", path=f"/whitelists/addresses/{each['id']}", times=None, **fault)
+    if not listed:
+        # A listing that lags.
+        body = {"result": [], "totalItems": "0"}
+        sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", status=200, body=body)
+    with pytest.raises(CustodyResponseError, match="but") as caught:
+        write.call()
+    assert (caught.value.status, caught.value.code) == (404, "write-unconfirmed")
+    assert caught.value.retryable is (fault["kind"] == "drop" or fault.get("status") in (500, 503))
+
+
+def test_a_404_to_reading_a_request_that_is_listed_is_no_success(sandbox: Sandbox, client: CustodyClient) -> None:
+    write = prepare(sandbox, client, "delete request")
+    respond(sandbox, write, {"app": "something else"}, work=False)
+    sandbox.control.add_fault("status", method="GET", path=write.reads, status=404, body=_UNKNOWN_ROUTE, times=None)
     with pytest.raises(CustodyResponseError, match="still there"):
         write.call()
-    sandbox.control.add_fault("status", method="GET", status=403)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_the_service_neither_shows_nor_lists_does_not_exist(
+    sandbox: Sandbox, client: CustodyClient, others: int
+) -> None:
+    for _ in range(others):
+        client.create_whitelist_request(REQUEST)
     with pytest.raises(CustodyNotFoundError):
-        write.call()
+        client.delete_whitelist_request("1", "a slip")
 
 
 # --- the operations whose response is the result -----------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ from task_tries import RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
 from airflow_custody.client.whitelist.listing import Listing
+from airflow_custody.client.whitelist.progress import REJECTED_STATUSES
+from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency import create_rows, delete_rows
 from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanSettings
+from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
 ROWS = range(1, 13)
@@ -57,13 +61,17 @@ def test_what_the_file_has_no_more_is_deleted(sandbox: Sandbox, task: ApplyTask,
 
 
 def test_without_prune_nothing_is_deleted(sandbox: Sandbox, path: str) -> None:
-    result = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    assert "prune=True (the plan was made with prune=False)" in str(task.fails(prune=True))
+    result = task.attempt()
     assert result["counts"]["deleted"] == 0
     assert left(sandbox) == addresses(ROWS)
 
 
 def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask) -> None:
-    assert "is not the one that was approved" in str(task.fails(prune=False))
+    error = task.fails(prune=False)
+    assert "is not the one that was approved" in str(error)
+    assert "prune=False (the plan was made with prune=True)" in str(error)
     assert left(sandbox) == addresses(ROWS[:7])
 
 
@@ -79,22 +87,62 @@ def test_deletions_that_were_killed_go_on(sandbox: Sandbox, task: ApplyTask, wri
 
 
 @needs_store
+@pytest.mark.parametrize("is_late", [True, False])
 def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
-    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, task: ApplyTask, path: str, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
-    """A service that only marks what was deleted, and refuses to delete it once more."""
-    sandbox.control.add_fault("status", **DELETE, status=200, body={"result": {"id": "x"}}, times=7)
-    body = {"error": "FailedPrecondition", "message": "deleted already", "code": 409}
-    sandbox.control.add_fault("status", **DELETE, status=409, body=body, times=None)
-    monkeypatch.setattr("airflow_custody.client.CustodyClient.delete_whitelist_request", _delete)
-    first = task.attempt()
-    assert first["counts"]["deleted"] == 7
+    """A listing that lags, or a response that was not true."""
+    listing: list[Listing] = []
+    fetch = PlanSettings.fetch
+    if is_late:
+        monkeypatch.setattr(PlanSettings, "fetch", lambda *given: listing[0])
+        listing.append(fetch(PlanSettings(), CustodyHook().get_conn()))
+    else:
+        sandbox.control.add_fault("empty", **DELETE, times=7, work=False)
+    assert task.attempt()["counts"]["deleted"] == 7
+    sandbox.control.clear_request_log()
     task.clear()
-    assert task.attempt() == first
+    error = task.fails()
+    assert (error.code, error.retryable) == ("write-unconfirmed", True)
+    assert "5 created, 7 unknown" in str(error)
+    assert "the service lists it as not deleted" in str(error)
+    assert task.ti.pushed["counts"]["deleted"] == 0
+    assert not [each for each in sandbox.control.request_log() if each["path"].endswith("/delete")]
+    monkeypatch.setattr(PlanSettings, "fetch", fetch)
+    if is_late:
+        assert task.attempt()["counts"]["deleted"] == 7
+    else:
+        # A new run has no record of it.
+        ApplyTask(path, plan(path, **ALL)["plan_hash"], RowsStore(), prune=True).attempt()
+    assert left(sandbox) == addresses(ROWS[7:])
 
 
-def _delete(client: object, request_id: str, comment: str) -> None:
-    """Say that a request is deleted, which the service goes on listing."""
+@needs_store
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_word_of_its_own_for_what_was_deleted_is_named_in_rejected_statuses(
+    sandbox: Sandbox, task: ApplyTask, path: str, lost: bool
+) -> None:
+    """A service that goes on listing what was deleted."""
+    made = sandbox.control.whitelist_requests()
+    sandbox.control.add_fault("empty", **DELETE, times=6 if lost else 7, work=False)
+    if lost:
+        sandbox.control.add_fault("drop", **DELETE)
+        assert "1 unknown" in str(task.fails())
+    else:
+        task.attempt()
+    for each in made:
+        sandbox.control.set_whitelist_status(each["id"], "DELETED")
+    if lost:
+        assert "add the status word that it then has to rejected_statuses" in str(task.fails())
+    with pytest.raises(CustodyFailException) as caught:
+        plan(path, prune=True)
+    assert "has the status DELETED" in str(caught.value.error.advice)
+    assert "add it to rejected_statuses" in str(caught.value.error.advice)
+    words = [*REJECTED_STATUSES, "deleted"]
+    planned = plan(path, prune=True, rejected_statuses=words)
+    task.clear()
+    result = task.attempt(plan_hash=planned["plan_hash"], rejected_statuses=words)
+    assert result["counts"] == {"created": 5, "deleted": 0, "found": 0, "refused": 0, "unknown": 0, "left": 0}
 
 
 def test_what_is_gone_already_is_deleted(sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,6 +213,7 @@ def test_one_refused_deletion_stops_nothing_else(sandbox: Sandbox, task: ApplyTa
     assert not error.retryable
     assert "5 created, 6 deleted, 1 refused" in str(error)
     assert "not deleted: delete whitelisting request failed: FailedPrecondition: in use" in str(error)
+    assert "add the status word that it then has to rejected_statuses" in str(error)
     assert len(left(sandbox)) == 6
 
 
@@ -177,7 +226,7 @@ def test_a_service_that_deletes_nothing_any_more_ends_the_task(
     sandbox.control.add_fault("status", **DELETE, status=status, body=body, times=None)
     error = task.fails()
     assert error.retryable is retryable
-    assert "5 created, 5 refused, 2 left" in str(error)
+    assert f"5 created, 5 {'unknown' if retryable else 'refused'}, 2 left" in str(error)
     if status == 403:
         assert isinstance(error, CustodyPermissionError)
     sandbox.control.clear_faults()
@@ -229,7 +278,7 @@ def test_a_deletion_that_was_begun_counts_only_if_it_is_certain(
         monkeypatch.setattr(PlanSettings, "fetch", lambda *given: fetch(*given).without([number]))
     else:
         sandbox.control.set_whitelist_status(number, now)
-    assert f"request {number}: not deleted: an earlier try began to delete it" in str(task.fails())
+    assert f"request {number}: unknown: an earlier try began to delete it" in str(task.fails())
     others = [each for each in left(sandbox) if each not in addresses(ROWS[7:])]
     assert others == ([] if now == "deleted" else [dropped])
 
@@ -262,5 +311,61 @@ def test_a_task_that_is_stopped_between_deletions_does_not_succeed(
 
     monkeypatch.setattr(ApplyPlan, "_operations_now", stop)
     error = task.fails()
-    assert error.code == "plan-incomplete"
-    assert len(left(sandbox)) == 7
+    assert error.code == "task-stopped"
+    assert len(left(sandbox)) == 12
+
+
+@needs_store
+def test_a_task_that_is_stopped_within_a_window_sends_no_further_deletion(sandbox: Sandbox, task: ApplyTask) -> None:
+    read, delete = ApplyPlan._operations_now, CustodyClient.delete_whitelist_request
+    applying: list[ApplyPlan] = []
+
+    def remember(plan: ApplyPlan, *given: Any) -> Any:
+        applying.append(plan)
+        return read(plan, *given)
+
+    def stop(client: CustodyClient, request_id: str, comment: str) -> None:
+        delete(client, request_id, comment)
+        applying[0].stop()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ApplyPlan, "_operations_now", remember)
+        patch.setattr(CustodyClient, "delete_whitelist_request", stop)
+        error = task.fails(max_parallel=1)
+    assert (error.code, error.retryable) == ("task-stopped", True)
+    assert "5 created, 1 deleted, 6 left" in str(error)
+    assert len(left(sandbox)) == 11
+    assert task.attempt()["counts"]["deleted"] == 7
+
+
+@needs_store
+@pytest.mark.parametrize("status", [400, 403, 500])
+def test_a_begun_deletion_that_cannot_be_read_back_is_named_and_stops_nothing_else(
+    sandbox: Sandbox, task: ApplyTask, path: str, status: int
+) -> None:
+    # It is carried out, and the response is lost.
+    sandbox.control.add_fault("drop", **DELETE, work=True)
+    (number,) = re.findall(r"request (\d+): unknown: delete", str(task.fails(max_parallel=1)))
+    read = f"/whitelists/addresses/{number}"
+    body = {"error": "Odd", "message": "boom", "code": status}
+    sandbox.control.add_fault("status", method="GET", path=read, status=status, body=body, times=None)
+    error = task.fails()
+    assert error.retryable is (status == 500)
+    assert f"request {number}: unknown: an earlier try began to delete it" in str(error)
+    assert "boom" in str(error)
+    assert task.ti.pushed["counts"]["deleted"] == 6
+    assert left(sandbox) == addresses(ROWS[7:])
+    again = task.attempt(plan_hash=plan(path, **ALL)["plan_hash"])
+    assert again["counts"]["created"] == 5
+
+
+@needs_store
+def test_a_changed_plan_counts_what_earlier_tries_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
+    sandbox.control.add_fault("drop", **DELETE, times=1, skip=4)
+    task.fails(max_parallel=1)
+    assert task.ti.pushed["counts"]["deleted"] == 4
+    kept = left(sandbox)[0]
+    (number,) = [each["id"] for each in sandbox.control.whitelist_requests() if each["address"] == kept]
+    sandbox.control.sign_whitelist_requests([number])
+    assert task.fails().code == "plan-changed"
+    assert task.ti.pushed["counts"]["deleted"] == 4

@@ -370,3 +370,34 @@ def test_a_pace_that_has_stopped_lets_nobody_wait() -> None:
     pace.stop()
     thread.join(5)
     assert found == [False]
+
+
+@needs_store
+@pytest.mark.parametrize("others", [0, 1])
+def test_what_was_created_and_removed_since_is_not_created(sandbox: Sandbox, tmp_path: Path, others: int) -> None:
+    """The plan of it has the hash of the first one, so the task cannot tell that it was approved once more."""
+    for _ in range(others):
+        somebody_creates(sandbox, label="Other", address=address(9))
+    path = write_rows(tmp_path / "rows.yaml", [1])
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    (number,) = task.attempt()["request_ids"]
+    sandbox.control.set_whitelist_status(number, "removed")
+    assert plan(path)["plan_hash"] == task.arguments["plan_hash"]
+    task.clear()
+    error = task.fails()
+    assert f"request {number}, which this task has created, is not listed any more" in str(error)
+    assert "start a new run" in str(error)
+    assert task.ti.pushed["request_ids"] == []
+    (again,) = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()["request_ids"]
+    assert again != number
+
+
+@needs_store
+def test_what_was_created_and_rejected_since_is_named(sandbox: Sandbox, tmp_path: Path, task_log: TaskLog) -> None:
+    path = write_rows(tmp_path / "rows.yaml", [1])
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+    (number,) = task.attempt()["request_ids"]
+    sandbox.control.set_whitelist_status(number, "rejected")
+    task.clear()
+    task.attempt()
+    assert f"Request {number}, which this task has created, has the status rejected now" in task_log.text

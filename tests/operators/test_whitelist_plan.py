@@ -322,6 +322,39 @@ def test_mapped_tasks_with_native_templates(sandbox: Sandbox, airflow_db: None, 
     check_exactly(sandbox, [1, 2, 11, 12])
 
 
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"prune": True}, "prune=False (there True)"),
+        ({"dry_run_chains": ["ETH"]}, "dry_run_chains=() (there ['ETH'])"),
+        # A template may be the same.
+        ({"prune": True, "dry_run_chains": "{{ 'ETH' }}"}, "prune=False (there True). Give both"),
+    ],
+    ids=str,
+)
+def test_arguments_that_are_not_those_of_the_task_that_planned_are_named(
+    sandbox: Sandbox, airflow_db: None, path: str, given: dict[str, Any], text: str
+) -> None:
+    messages: list[str] = []
+
+    class Explaining(QuickApply):
+        def _run(self, context: Any, hook: Any) -> Any:
+            try:
+                return super()._run(context, hook)
+            except CustodyError as error:
+                messages.append(str(error))
+                raise
+
+    somebody_creates(sandbox, label="Other", address=address(50))
+    with new_dag() as dag:
+        plan = CustodyPlanWhitelistOperator(task_id="plan", path=path, max_delete_percent=None, **given)
+        Explaining(task_id="apply", path=path, plan_hash=plan.output["plan_hash"])  # type: ignore[index]
+    assert run_dag(dag).state == "failed"
+    (message,) = messages
+    assert text in message
+    assert "not there any more" not in message
+
+
 def test_what_has_changed_since_the_approval_is_named(
     sandbox: Sandbox, airflow_db: None, path: str, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,5 +378,5 @@ def test_what_has_changed_since_the_approval_is_named(
     assert "line 4 (Label 3) is pending now" in message
     assert "line 6 (Label 99) is new or was changed" in message
     assert "1 planned change to rows or requests that are not there any more" in message
-    assert "Plan again, and have the new plan approved." in message
+    assert "Start a new run, which plans again and has the new plan approved." in message
     check_exactly(sandbox, [3])

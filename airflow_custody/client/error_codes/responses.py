@@ -144,7 +144,7 @@ GROUP = Group(
             "The response to a change is not the service's confirmation, and reading the object back did not show the "
             "change either.",
             "Clear the task: doing it again does no harm. If it goes on, look at the object in the service.",
-            _RESPONSE,
+            (*_RESPONSE, "CustodyConflictError", "CustodyRequestError"),
             None,
         ),
     ),

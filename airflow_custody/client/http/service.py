@@ -104,6 +104,48 @@ class ServiceOperations:
             return
         raise _unconfirmed(doubt, f"reading it back failed too: {unread.reason}", retryable=unread.retryable)
 
+    def _delete(
+        self,
+        operation: Operation,
+        *,
+        body: Any = None,
+        shows: Callable[[Mapping[str, Any]], bool | None],
+        read_back: Callable[[], str | None],
+    ) -> None:
+        """
+        Carry out a deletion as :meth:`_write` does.
+
+        A 404 of the service itself may mean that it does not know the operation. So the object is read back then, too.
+
+        :param read_back: as for :meth:`_write`: returns None if the object certainly does not exist.
+        :raises CustodyNotFoundError: if there certainly was no such object; or if the service itself says so of a
+            deletion that it is known to offer, and that it does not offer to read the object back.
+        :raises CustodyResponseError: if the deletion is not confirmed.
+        """
+        try:
+            self._write(operation, body=body, shows=shows, read_back=read_back)
+            return
+        except CustodyNotFoundError as error:
+            refusal = error
+        state, unread = None, None
+        try:
+            state = read_back()
+        except CustodyError as error:
+            unread = error
+        if unread is not None and not (operation.documented and unread.not_offered and unread.from_service):
+            state = f"reading it back failed: {unread.reason}"
+        if state is None:
+            raise refusal
+        raise operation.failed(
+            CustodyResponseError,
+            f"{refusal.message}; but {state}",
+            code="write-unconfirmed",
+            status=refusal.status,
+            advice=refusal.advice,
+            from_service=unread is None,
+            retryable=unread is not None and unread.retryable,
+        )
+
 
 def shown_object(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any] | None:
     """

@@ -113,7 +113,8 @@ class WebhookOperations(ServiceOperations):
 
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is no UUID; nothing was sent.
-        :raises CustodyNotFoundError: if the service itself says that there is no such webhook configuration.
+        :raises CustodyNotFoundError: if the service itself says that there is no such webhook configuration, and lists
+            none, or offers no listing.
         :raises CustodyResponseError: if it is not known to be deleted.
         """
 
@@ -130,7 +131,7 @@ class WebhookOperations(ServiceOperations):
             state = self._webhook_state(str(webhook_id))
             return None if state is None else f"the webhook is still there, with status {sanitize(repr(state), 40)}"
 
-        self._write(_on_webhook(DELETE_WEBHOOK, webhook_id), shows=shows, read_back=read_back)
+        self._delete(_on_webhook(DELETE_WEBHOOK, webhook_id), shows=shows, read_back=read_back)
 
     def create_webhook(
         self,

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.listings import (
     OffsetPage,
     is_readable_id,
@@ -25,6 +24,7 @@ from airflow_custody.client.whitelist.envelopes import (
     WireEnvelopes,
     WireSignatures,
 )
+from airflow_custody.client.whitelist.existence import status_if_exists, status_if_shown
 from airflow_custody.client.whitelist.listed_rules import ListedRules
 from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, check_request_ids
 
@@ -286,7 +286,7 @@ class WhitelistOperations(ServiceOperations):
 
         def read_back() -> str | None:
             for number in numbers:
-                status = self._status_if_exists(number)
+                status = status_if_shown(self, number)
                 if status is None:
                     return f"whitelisting request {number} does not exist"
                 if ascii_lower(status) not in words:
@@ -305,8 +305,9 @@ class WhitelistOperations(ServiceOperations):
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
         It is deleted when the response is empty or names just this request, or else when the service itself says that
-        there is none with this id. Where the service itself says that it does not offer to read it, a response that
-        says nothing of it passes, with a warning in the log; a 404 of a gateway never does.
+        there is none with this id: it does not show it, does not list it, and shows another that it lists. Where the
+        service itself says that it does not offer to read it, a response that says nothing of it passes, with a warning
+        in the log; a 404 never does.
 
         :param request_id: the request's id.
         :param comment: why; not empty.
@@ -325,42 +326,13 @@ class WhitelistOperations(ServiceOperations):
             return None if request.get("status") else True
 
         def read_back() -> str | None:
-            status = self._status_if_exists(number)
+            status = status_if_exists(self, number)
             if status is None:
                 return None
             return f"whitelisting request {number} is still there, with status {sanitize(repr(status), 40)}"
 
         body = {"id": number, "comment": comment}
-        try:
-            self._write(DELETE_WHITELIST_REQUEST, body=body, shows=shows, read_back=read_back)
-        except CustodyNotFoundError as error:
-            # It may be the operation that the service does not know, and not the request.
-            try:
-                state = read_back()
-            except CustodyError:
-                state = None
-            if state is None:
-                raise
-            raise DELETE_WHITELIST_REQUEST.failed(
-                CustodyResponseError,
-                f"{error.message}; but {state}",
-                code="write-unconfirmed",
-                status=error.status,
-                advice=error.advice,
-            ) from None
-
-    def _status_if_exists(self, request_id: str) -> str | None:
-        """
-        Return a request's status; None if the service itself says that there is no such request.
-
-        :raises CustodyError: if that cannot be known.
-        """
-        try:
-            return self.get_whitelist_request(request_id).status or "not given"
-        except CustodyNotFoundError as error:
-            if not error.from_service:
-                raise
-            return None
+        self._delete(DELETE_WHITELIST_REQUEST, body=body, shows=shows, read_back=read_back)
 
     def _pages(self, operation: Operation, filters: Mapping[str, str | list[str]]) -> Iterator[WhitelistEnvelope]:
         rules = ListedRules()
