@@ -48,7 +48,8 @@ GROUP = Group(
         Entry(
             "plan-changed",
             "The plan is no longer the one that was approved",
-            "the plan is not the one that was approved; nothing was sent. Start a new run, which plans again and has the new plan approved.",
+            "the plan is not the one that was approved; nothing was sent. Start a new run, which plans again and has "
+            "the new plan approved.",
             "The file or the whitelist at the service changed between planning and applying.",
             "Start a new run, look at the new plan, and have it approved.",
             ("PlanChangedError",),

@@ -147,7 +147,7 @@ class TestSmallBatches:
         with pytest.raises(CustodyRequestError, match="nothing of this batch was signed"):
             approver.approve(earlier_try=True)
         approver.sandbox.control.set_whitelist_status(numbers[3], "rejected")
-        with pytest.raises(CustodyConflictError, match="nothing of this batch was signed.*sign the others without it"):
+        with pytest.raises(CustodyConflictError, match=r"nothing of this batch was signed.*sign the others without it"):
             approver.approve(earlier_try=True, expected=None)
         assert approver.signed == numbers[:2]
 
