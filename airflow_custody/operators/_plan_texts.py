@@ -127,6 +127,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     text = f"not all of the plan was carried out ({counts}){': ' + stopped.reason if stopped else ''}{table}"
     advice = [stopped.advice] if stopped is not None and stopped.advice else []
     advice += ["Nothing of what is unknown is sent again by itself."] if outcome.unknown else []
+    marked = [f"{MARKED}."] if applied.not_deleted else []
     code: ErrorCode = "plan-incomplete" if is_left else "rows-refused"
     if stopped is not None:
         code = stopped.code
@@ -145,7 +146,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
             else CustodyConflictError
         )
         again = "Start a new run: this Airflow keeps no record for a later try."
-        return error_type(text, advice=" ".join([*advice, again]), code=code)
+        return error_type(text, advice=" ".join([*advice, again, *marked]), code=code)
     if stopped is not None and stopped.retryable:
         # The next try finds out more, and sends what is left.
         return CustodyConflictError(
@@ -163,12 +164,11 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
         return CustodyOutcomeUnknownError(text, advice=" ".join([*advice, "Then clear this task."]), code=code)
     if stopped is not None:
         return type(stopped)(text, retryable=False, status=stopped.status, advice=stopped.advice, code=code)
-    return CustodyRequestError(
-        text,
-        code=code,
-        advice="Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then "
-        f"mend the rows in the file, and start a new run.{f' {MARKED}.' if applied.not_deleted else ''}",
+    mend = (
+        "Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then mend "
+        "the rows in the file, and start a new run."
     )
+    return CustodyRequestError(text, code=code, advice=" ".join([mend, *marked]))
 
 
 def what_changed(file: WhitelistFile, error: PlanChangedError, planned: Collection[str] | None) -> str:
