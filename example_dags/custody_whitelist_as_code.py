@@ -80,8 +80,8 @@ with DAG(
     plan = CustodyPlanWhitelistOperator(
         task_id="plan",
         path=FILE,
-        # A plan that creates more than this fails before anybody is asked.
-        max_creates=500,
+        # A plan that creates more than this fails before anybody is asked. The question shows a hundred rows.
+        max_creates=100,
         skip_if_nothing_to_do=True,
     )
     # [END howto_operator_custody_plan_whitelist]
@@ -102,15 +102,14 @@ with DAG(
     else:
 
         @task.short_circuit(task_id="approve", retries=0)
-        def approve_in_advance(plan_hash: str, params: dict | None = None) -> bool:
-            """Go on only if whoever started the run has approved this very plan."""
-            approved = params["approved_plan"]
+        def approve_in_advance(plan_hash: str, params: dict | None = None) -> str | None:
+            """Go on only if whoever started the run has approved this very plan, and return its hash."""
+            approved: str | None = params["approved_plan"]
             if approved not in (None, plan_hash):
                 raise AirflowFailException(f"The approved plan is another one. The plan is now {plan_hash}.")
-            return approved is not None
+            return approved
 
-        approve = approve_in_advance(plan.output["plan_hash"])
-        approved_hash = plan.output["plan_hash"]
+        approve = approved_hash = approve_in_advance(plan.output["plan_hash"])
 
     # [START howto_operator_custody_apply_whitelist_plan]
     apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=approved_hash)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
-from airflow_custody.client.errors import CustodyConflictError
+from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 from airflow_custody.operators._plan_arguments import check_hash
 from airflow_custody.retry_policy import failing_task
 
@@ -40,14 +40,16 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
     and ``notifiers``.
 
     :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
-    :param body: what is shown, in Markdown: the plan's report, ``plan.output["report"]``. (templated)
+    :param body: what is shown, in Markdown, with the hash in it: the plan's report, ``plan.output["report"]``.
+        (templated)
     :param subject: the headline. Default: the question, with the beginning of the hash. (templated)
     :param defaults: what no response in time means, ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
     :param ignore_downstream_trigger_rules: whether a rejection skips all that follows, whatever its trigger rule is.
         Default True.
     :return: as ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others. If the
         plan was approved, XCom also has its hash under the key ``plan_hash`` (``approve.output["plan_hash"]``).
-    :raises AirflowFailException: in a later try, or if the hash is none.
+    :raises AirflowFailException: in a later try, in a mapped task or task group, if the hash is none, or if the body
+        does not have it.
     """
 
     template_fields: Sequence[str] = ("plan_hash", *ApprovalOperator.template_fields)
@@ -76,10 +78,23 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
         """Show the question, and wait for the response."""
         with failing_task(self):
             plan_hash = check_hash(self.plan_hash)
+            if plan_hash not in str(self.body):
+                raise CustodyRequestError(
+                    "body is not the report of the plan that plan_hash names; nobody was asked",
+                    advice='Write body=plan.output["report"].',
+                    code="plan-hash-wrong",
+                )
+            if context["ti"].map_index not in (None, -1):
+                raise CustodyRequestError(
+                    "a plan cannot be approved in a mapped task: a rejection would not skip what follows; nobody was "
+                    "asked",
+                    advice="Use a DAG, or a task, for each file.",
+                    code="parameter-wrong",
+                )
             if context["ti"].try_number > 1:
                 raise CustodyConflictError(
-                    "this run has asked before, and Airflow would show that question again, whatever is planned now; "
-                    "nobody was asked",
+                    "an earlier try may have asked, and Airflow would show that question again, whatever is planned "
+                    "now; nobody was asked",
                     advice="Start a new run of the DAG.",
                     code="plan-approval-repeated",
                 )

@@ -422,3 +422,22 @@ def test_a_create_or_an_approval_without_its_result_is_no_success(
     for call in calls:
         with pytest.raises(CustodyError):
             call()
+
+
+@pytest.mark.parametrize("status", [404, 501])
+def test_a_deletion_that_is_said_to_be_done_is_so_if_it_is_not_listed_any_more(
+    sandbox: Sandbox, client: CustodyClient, status: int
+) -> None:
+    # Requests are listed, and not shown one by one.
+    other = client.create_whitelist_request(REQUEST)
+    write = prepare(sandbox, client, "delete request")
+    body = {**_UNKNOWN_ROUTE, "error": "Unimplemented", "code": 12} if status == 501 else _UNKNOWN_ROUTE
+    for each in sandbox.control.whitelist_requests():
+        path = f"/whitelists/addresses/{each['id']}"
+        sandbox.control.add_fault("status", method="GET", path=path, status=status, body=body, times=None)
+    respond(sandbox, write, {"message": "ok"}, work=False)
+    with pytest.raises(CustodyResponseError, match="still there"):
+        write.call()
+    respond(sandbox, write, {"message": "ok"}, work=True)
+    write.call()
+    assert [each["id"] for each in sandbox.control.whitelist_requests()] == [other]

@@ -230,6 +230,8 @@ class TestApprovalInAdvance:
         (folder / FILE).write_text(text)
         run = run_dag(dag, run_conf={"approved_plan": approved})
         assert run.state == "success", run.states
+        # What is applied is what whoever started the run has named, whatever is planned again later.
+        assert run.xcom("approve") == approved
         assert run.xcom("prove")["counts"]["unchanged"] == ROWS
         assert statuses(sandbox) == [EFFECTIVE] * ROWS
         assert signatures(sandbox) == 2

@@ -13,14 +13,16 @@ if AIRFLOW < (3, 1):
 from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 
 
-def operator(plan_hash: Any = "a" * 64) -> CustodyApproveWhitelistPlanOperator:
-    return CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan_hash, body="the plan")
+def operator(plan_hash: Any = "a" * 64, body: Any = f"Plan hash: `{'a' * 64}`") -> CustodyApproveWhitelistPlanOperator:
+    return CustodyApproveWhitelistPlanOperator(task_id="approve", plan_hash=plan_hash, body=body)
 
 
 @pytest.mark.parametrize("try_number", [2, 9])
 def test_a_run_asks_once(try_number: int) -> None:
     instance = FakeTaskInstance(try_number, max_tries=9)
-    with failing_at_once(r"this run has asked before.*Start a new run of the DAG\. \[custody/plan-approval-repeated\]"):
+    with failing_at_once(
+        r"an earlier try may have asked.*Start a new run of the DAG\. \[custody/plan-approval-repeated\]"
+    ):
         execute(operator, ti=instance)
     assert instance.pushed == {}
 
@@ -30,6 +32,22 @@ def test_what_is_no_hash_is_not_asked_about(plan_hash: object) -> None:
     instance = FakeTaskInstance()
     with failing_at_once("plan_hash (must be|is missing|is empty)"):
         execute(lambda: operator(plan_hash), ti=instance)
+    assert instance.pushed == {}
+
+
+@pytest.mark.parametrize("body", [None, "", "Plan hash: " + "b" * 64])
+def test_what_is_shown_is_about_this_plan(body: str | None) -> None:
+    instance = FakeTaskInstance()
+    with failing_at_once("body is not the report of the plan that plan_hash names; nobody was asked"):
+        execute(lambda: operator(body=body), ti=instance)
+    assert instance.pushed == {}
+
+
+def test_nobody_is_asked_in_a_mapped_task() -> None:
+    instance = FakeTaskInstance()
+    instance.map_index = 0
+    with failing_at_once("a plan cannot be approved in a mapped task: .*nobody was asked"):
+        execute(operator, ti=instance)
     assert instance.pushed == {}
 
 

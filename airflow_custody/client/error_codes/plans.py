@@ -75,8 +75,8 @@ GROUP = Group(
         Entry(
             "plan-approval-repeated",
             "A task that asks whether to apply a plan was cleared or tried again",
-            "this run has asked before, and Airflow would show that question again, whatever is planned now; nobody "
-            "was asked. Start a new run of the DAG.",
+            "an earlier try may have asked, and Airflow would show that question again, whatever is planned now; "
+            "nobody was asked. Start a new run of the DAG.",
             "Airflow keeps one question for each task of a run. After a clear it shows the first one, although another "
             "plan may be behind it by then.",
             "Start a new run of the DAG: it plans and asks anew.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from airflow_custody.client.errors import CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
 from airflow_custody.client.text import sanitize
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.operations import WhitelistOperations
 
 
-def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None:
+def status_if_exists(client: WhitelistOperations, request_id: str, *, said_done: bool = False) -> str | None:
     """
     Return a request's status; None if there certainly is no such request.
 
@@ -22,12 +22,25 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
 
     :param client: the client.
     :param request_id: the request's id.
+    :param said_done: whether the service has just responded as if it had deleted the request: then its 404, and that
+        it does not list the request, is enough. Default False.
     :raises CustodyError: if that cannot be known.
     """
-    if (status := status_if_shown(client, request_id)) is not None:
+    not_offered: CustodyError | None = None
+    try:
+        status = status_if_shown(client, request_id)
+    except CustodyError as error:
+        if not (error.not_offered and error.from_service):
+            raise
+        status, not_offered = None, error
+    if status is not None:
         return status
     for found in client.find_whitelist_requests(ids=[request_id]):
         return found.status or _NO_STATUS
+    if not_offered is not None:
+        raise not_offered
+    if said_done:
+        return None
     page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]
     # Any of them may be deleted just now: the last was created last.
     others = dict.fromkeys([page[-1], page[len(page) // 2], page[0]] if page else [])

@@ -305,9 +305,9 @@ class WhitelistOperations(ServiceOperations):
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
         It is deleted when the response is empty or names just this request, or else when the service itself says that
-        there is none with this id: it does not show it, does not list it, and shows another that it lists. Where the
-        service itself says that it does not offer to read it, a response that says nothing of it passes, with a warning
-        in the log; a 404 never does.
+        there is none with this id: it does not show it, does not list it, and, after a 404, shows another that it
+        lists. Where the service itself says that it does not offer to read it, and does not list it, a response that
+        says nothing of it passes, with a warning in the log; a 404 never does.
 
         :param request_id: the request's id.
         :param comment: why; not empty.
@@ -315,10 +315,13 @@ class WhitelistOperations(ServiceOperations):
         :raises CustodyResponseError: if it is not known to be deleted.
         """
         number = check_request_id(request_id)
+        said_done = False
 
         def shows(data: Mapping[str, Any]) -> bool | None:
+            nonlocal said_done
             request = shown_object(data, "result")
             if request is None:
+                said_done = True
                 return None
             if str(request["id"]) != number:
                 return False
@@ -326,7 +329,7 @@ class WhitelistOperations(ServiceOperations):
             return None if request.get("status") else True
 
         def read_back() -> str | None:
-            status = status_if_exists(self, number)
+            status = status_if_exists(self, number, said_done=said_done)
             if status is None:
                 return None
             return f"whitelisting request {number} is still there, with status {sanitize(repr(status), 40)}"
