@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from side_by_side import report
 
 from airflow_custody.client.signers import raw_signature
-from airflow_custody.client.whitelist.verification import VerificationPins, Verifier
+from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
 ROWS, CONTAINERS, USERS, PARTS = 10_000, 20, 40, 50
 _ALGORITHM = ec.ECDSA(SHA256())

@@ -13,7 +13,7 @@ import pytest
 from whitelist_forge import fingerprint, hash_of, pem
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedAddress, Verifier
+from airflow_custody.client.verification.verifier import VerificationPins, VerifiedAddress, Verifier
 
 SUPERADMINS = (pem("admin1"), pem("admin2"))
 PINS = VerificationPins(SUPERADMINS, 2)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from airflow_custody.client.signers import raw_signature
-from airflow_custody.client.whitelist.verification import VerificationPins
+from airflow_custody.client.verification.verifier import VerificationPins
 
 ADMIN1 = (
     "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE+F3Udaziu7WMvAFUflQagqcSHhMpejToK31NTTpeGNvqGEXvRit4ZgjYeMDMjZ7R"

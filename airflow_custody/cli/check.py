@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.http.observation import Observation
     from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.rules.models import WireRules
-    from airflow_custody.client.whitelist.verification import VerifiedRules
+    from airflow_custody.client.verification.verifier import VerifiedRules
 
 #: What is checked, in this order.
 CHECKS = (
@@ -298,7 +298,7 @@ def _roles(value: str) -> list[str]:
 
 def _signers(pins: VerificationPins, rules: WireRules) -> set[str]:
     """Return the fingerprints of all pinned keys that have signed rules: verifying them needs no more than enough."""
-    from airflow_custody.client.whitelist.verification import VerificationPins, Verifier
+    from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
     found = set()
     for key, fingerprint in zip(pins.superadmin_keys, pins.fingerprints, strict=True):

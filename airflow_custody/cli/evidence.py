@@ -83,9 +83,9 @@ def take_evidence(id_: str, listed: Listed, envelope: Mapping[str, Any]) -> Evid
 
 def _too_large(envelope: Mapping[str, Any]) -> str | None:
     """Say what verification would refuse unread; None: nothing."""
-    from airflow_custody.client.whitelist.rules_container import MAX_CONTAINER_BYTES, MAX_SIGNATURES_BYTES
-    from airflow_custody.client.whitelist.signature_count import MAX_ENTRIES
-    from airflow_custody.client.whitelist.signed_text import MAX_PAYLOAD_BYTES
+    from airflow_custody.client.verification.rules_container import MAX_CONTAINER_BYTES, MAX_SIGNATURES_BYTES
+    from airflow_custody.client.verification.signature_count import MAX_ENTRIES
+    from airflow_custody.client.verification.signed_text import MAX_PAYLOAD_BYTES
 
     metadata, address = envelope.get("metadata"), envelope.get("signedAddress")
     text = metadata.get("payloadAsString") if isinstance(metadata, Mapping) else None
@@ -114,7 +114,7 @@ def _take_signatures(address: object) -> dict[str, Any]:
 
 def _take_entry(found: object) -> dict[str, Any] | None:
     """Return a signature that may count as it came; of another one no more than shows that it does not."""
-    from airflow_custody.client.whitelist.signature_count import MAX_HASHES
+    from airflow_custody.client.verification.signature_count import MAX_HASHES
 
     signature = found.get("signature") if isinstance(found, Mapping) else None
     if not isinstance(found, Mapping) or not isinstance(signature, Mapping):

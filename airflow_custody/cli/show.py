@@ -12,12 +12,12 @@ from airflow_custody.cli.verify import signers_text, verify_row
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, escape, sanitize
 from airflow_custody.client.text_table import format_table
-from airflow_custody.client.whitelist.trust_texts import describe_legacy
+from airflow_custody.client.verification.trust_texts import describe_legacy
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
+    from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-    from airflow_custody.client.whitelist.verification import Verifier
 
 _FIELDS = ("id", "status", "action", "tenant_id", "blockchain", "network", "visibility_group_id", "hash")
 _MAX_SHOWN = 50

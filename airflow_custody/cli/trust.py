@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.timestamps import format_unix_time
-from airflow_custody.client.whitelist.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust_texts import NOT_PINNED
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedRules
+    from airflow_custody.client.verification.verifier import VerificationPins, VerifiedRules
 
 #: What a command says that finds nothing pinned.
 NOTHING_PINNED = NOT_PINNED[:1].lower() + NOT_PINNED[1:].rstrip(".")

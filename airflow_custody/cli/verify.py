@@ -23,12 +23,12 @@ from airflow_custody.cli.trust import (
 )
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyVerificationError
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.whitelist.trust_texts import describe_legacy
+from airflow_custody.client.verification.trust_texts import describe_legacy
 
 if TYPE_CHECKING:
     from airflow_custody.cli.evidence import Evidence
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.whitelist.verification import Verifier
+    from airflow_custody.client.verification.verifier import Verifier
 
 #: What a row may be, in the order of a summary.
 STATES = ("verified", "unverified", "pending", "rejected", "absent")
@@ -69,8 +69,8 @@ def verify(args: Namespace, output: Output) -> int:
     """
     from airflow_custody.cli.comparison import differences
     from airflow_custody.cli.evidence import evidence_to_json, read_evidence
-    from airflow_custody.client.whitelist.rules_in_force import verifier_for
-    from airflow_custody.client.whitelist.verification import Verifier
+    from airflow_custody.client.verification.rules_in_force import verifier_for
+    from airflow_custody.client.verification.verifier import Verifier
 
     if args.evidence and output.form != "json":
         raise CustodyConfigurationError(

@@ -234,7 +234,7 @@ def show(args: Namespace, output: Output) -> int:
     "user_id", "external_user_id", "comment"}]}.
     """
     from airflow_custody.cli.show import describe_request, listed_as, show_lines
-    from airflow_custody.client.whitelist.rules_in_force import verifier_for
+    from airflow_custody.client.verification.rules_in_force import verifier_for
 
     with open_client(args) as client:
         envelope = client.get_whitelist_request(args.id)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     )
     from airflow_custody.client.health.models import HealthCheck
     from airflow_custody.client.settings import ClientSettings
+    from airflow_custody.client.verification import VerificationPins, VerifiedAddress, verify_envelope
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
-    from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedAddress, verify_envelope
 
 __all__ = [
     "ApiKey",
@@ -68,10 +68,10 @@ _MODULES = {
     "HealthCheck": "health.models",
     "PasswordSignIn": "auth",
     "WhitelistEnvelope": "whitelist.envelopes",
-    "VerificationPins": "whitelist.verification",
-    "VerifiedAddress": "whitelist.verification",
+    "VerificationPins": "verification",
+    "VerifiedAddress": "verification",
     "WhitelistRequest": "whitelist.models",
-    "verify_envelope": "whitelist.verification",
+    "verify_envelope": "verification",
 }
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from airflow_custody.client.http.operation import Operation
-    from airflow_custody.client.whitelist.verification import Verifier
+    from airflow_custody.client.verification.verifier import Verifier
 
 
 class CustodyClient(
@@ -144,7 +144,7 @@ class CustodyClient(
     @cached_property
     def verifier(self) -> Verifier | None:
         """What verifies whitelisted addresses against the pinned keys; None: none are pinned, nothing is verified."""
-        from airflow_custody.client.whitelist.verification import Verifier
+        from airflow_custody.client.verification.verifier import Verifier
 
         pins = self._settings.pins
         return None if pins is None else Verifier(pins)

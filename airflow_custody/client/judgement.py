@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.health.models import HealthListing
     from airflow_custody.client.rules.models import WireRules
     from airflow_custody.client.users.models import WireUser
-    from airflow_custody.client.whitelist.verification import VerifiedRules
+    from airflow_custody.client.verification.verifier import VerifiedRules
 
 T = TypeVar("T")
 

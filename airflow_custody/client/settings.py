@@ -14,7 +14,9 @@ from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.http.operation import API_ROOT
-from airflow_custody.client.pin_settings import (
+from airflow_custody.client.proxy_settings import Proxy, check_proxy, environment_proxy
+from airflow_custody.client.text import sanitize
+from airflow_custody.client.verification.pin_settings import (
     check_keys,
     check_minimum,
     check_networks,
@@ -22,11 +24,9 @@ from airflow_custody.client.pin_settings import (
     parse_keys,
     parse_names,
 )
-from airflow_custody.client.proxy_settings import Proxy, check_proxy, environment_proxy
-from airflow_custody.client.text import sanitize
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.verification import VerificationPins
+    from airflow_custody.client.verification.verifier import VerificationPins
 
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
@@ -310,7 +310,7 @@ class ClientSettings:
         """What whitelisted addresses are verified with; None: nothing is."""
         if self.superadmin_keys is None:
             return None
-        from airflow_custody.client.whitelist.verification import VerificationPins
+        from airflow_custody.client.verification.verifier import VerificationPins
 
         return VerificationPins(
             self.superadmin_keys,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.public_keys import INTEGER_BYTES, PublicKey
 from airflow_custody.client.text import sanitize
+from airflow_custody.client.verification.keys import INTEGER_BYTES, PublicKey
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey

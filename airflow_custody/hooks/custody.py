@@ -278,7 +278,7 @@ class CustodyHook(BaseHook):
     def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
         """Return the client's settings, read from the connection by name."""
         from airflow_custody.client import ClientSettings
-        from airflow_custody.client.pin_settings import refuse_misspelt, refuse_relative
+        from airflow_custody.client.verification.pin_settings import refuse_misspelt, refuse_relative
         from airflow_custody.hooks._connection_test import describe_unknown
 
         self.unknown_extras = ""

@@ -11,7 +11,7 @@ from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECT
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistEnvelope
-    from airflow_custody.client.whitelist.rules_in_force import PendingVerifier
+    from airflow_custody.client.verification.rules_in_force import PendingVerifier
 
 
 class Proofs:
@@ -39,7 +39,7 @@ class Proofs:
 
     @cached_property
     def _verifier(self) -> PendingVerifier | None:
-        from airflow_custody.client.whitelist.rules_in_force import verifier_for
+        from airflow_custody.client.verification.rules_in_force import verifier_for
 
         return verifier_for(self._client)
 

@@ -35,9 +35,9 @@ from airflow_custody.overview.rows import MAX_TEXT, MAX_WORD, bound, make_row
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.health.models import HealthCheck
+    from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.webhooks.models import WireWebhook
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-    from airflow_custody.client.whitelist.verification import Verifier
 
 #: Seconds for all of an overview.
 DEFAULT_DEADLINE = 30.0

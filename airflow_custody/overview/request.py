@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.verification.trust_texts import NOT_PINNED
 from airflow_custody.client.whitelist.listing import doubt_of
 from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.client.whitelist.progress import (
@@ -21,15 +22,14 @@ from airflow_custody.client.whitelist.progress import (
     status_word,
     verified_facts,
 )
-from airflow_custody.client.whitelist.trust_texts import NOT_PINNED
 from airflow_custody.overview.models import RequestRow, RequestsView, RequestView, SignatureRow, State, TrailRow
 from airflow_custody.overview.rows import MAX_TEXT, MAX_WORD, bound, make_row, paths_of
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
+    from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.progress import ListedRequest
-    from airflow_custody.client.whitelist.verification import Verifier
 
 _NOT_LISTED = "The service does not list it: there is no such request (any more), or it is another tenant's."
 
@@ -150,7 +150,7 @@ def _verifier_for(client: CustodyClient, envelopes: Iterable[WhitelistEnvelope])
     try:
         if client.verifier is None:
             return None, ""
-        from airflow_custody.client.whitelist.rules_in_force import verifier_for
+        from airflow_custody.client.verification.rules_in_force import verifier_for
 
         return verifier_for(client, [each.wire for each in envelopes]), ""
     except CustodyError as error:

@@ -10,14 +10,14 @@ from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyError, CustodyVerificationError
 from airflow_custody.client.text import as_name, read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.verification.trust_texts import describe_legacy
 from airflow_custody.client.whitelist.listed_requests import read_payload
 from airflow_custody.client.whitelist.review import is_creation
-from airflow_custody.client.whitelist.trust_texts import describe_legacy
 from airflow_custody.overview.models import GroupSignatures, RequestRow, State, Trust
 
 if TYPE_CHECKING:
+    from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-    from airflow_custody.client.whitelist.verification import Verifier
 
 Paths = tuple[tuple[GroupSignatures, ...], ...]
 

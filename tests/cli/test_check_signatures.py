@@ -16,7 +16,7 @@ from worked_example import ADMIN1, pem, sign
 
 from airflow_custody.cli.check import describe_rules
 from airflow_custody.client import VerificationPins
-from airflow_custody.client.whitelist.verification import Verifier
+from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.sandbox import Sandbox
 
 OWN_404 = {"error": "NotFound", "message": "not found", "code": 404}

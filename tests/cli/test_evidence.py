@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.cli.evidence import evidence_to_json, take_evidence
+from airflow_custody.client.verification.signature_count import EntriesError, Entry, read_entries
 from airflow_custody.client.whitelist.envelopes import UnreadableRow
-from airflow_custody.client.whitelist.signature_count import EntriesError, Entry, read_entries
 from airflow_custody.sandbox import Sandbox
 
 HASH = "0" * 64

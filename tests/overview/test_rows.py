@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_custody.client.verification.verifier import ExaminedSignatures
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.verification import ExaminedSignatures
 from airflow_custody.overview.models import GroupSignatures
 from airflow_custody.overview.rows import MAX_GROUPS, MAX_PATHS, bound, judge_trust, make_row, paths_of
 

@@ -11,7 +11,7 @@ from sandbox_api import Api
 from sandbox_approvers import PATH, create
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedAddress, Verifier
+from airflow_custody.client.verification.verifier import VerificationPins, VerifiedAddress, Verifier
 from airflow_custody.sandbox import Sandbox
 
 WALLETS = ["7", "8"]

@@ -16,7 +16,7 @@ class RulesOperations(ServiceOperations):
         """
         Get the rules in force: ``GET /rules`` (undocumented).
 
-        They are the service's word; :meth:`~airflow_custody.client.whitelist.verification.Verifier.verify_rules` tells
+        They are the service's word; :meth:`~airflow_custody.client.verification.verifier.Verifier.verify_rules` tells
         whether the pinned super-administrators have signed them.
 
         :param only_try: seconds for the only try, for who can do without; None (default): as the client's settings say.

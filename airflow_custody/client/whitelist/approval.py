@@ -19,6 +19,8 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import as_list, count, sanitize
+from airflow_custody.client.verification.rules_in_force import PendingVerifier, verifier_for
+from airflow_custody.client.verification.trust_texts import NOT_PINNED
 from airflow_custody.client.whitelist.approval_batch import (
     NO_SIGNATURE,
     NOTHING_OF_BATCH_SIGNED,
@@ -33,8 +35,6 @@ from airflow_custody.client.whitelist.batches import BatchProgress, name_some, s
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, has_status
-from airflow_custody.client.whitelist.rules_in_force import PendingVerifier, verifier_for
-from airflow_custody.client.whitelist.trust_texts import NOT_PINNED
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

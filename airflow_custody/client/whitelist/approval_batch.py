@@ -18,19 +18,19 @@ from airflow_custody.client.errors import (
     CustodyVerificationError,
 )
 from airflow_custody.client.text import escape, sanitize
+from airflow_custody.client.verification.signature_count import EntriesError, check_size
+from airflow_custody.client.verification.trust_texts import what_to_do
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
 from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, has_status
 from airflow_custody.client.whitelist.review import compare, envelope_faults
-from airflow_custody.client.whitelist.signature_count import EntriesError, check_size
-from airflow_custody.client.whitelist.trust_texts import what_to_do
 
 if TYPE_CHECKING:
-    from airflow_custody.client.public_keys import PublicKey
     from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.verification.keys import PublicKey
+    from airflow_custody.client.verification.verifier import VerifiedSignatures, Verifier
     from airflow_custody.client.whitelist.envelopes import Signing, WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
-    from airflow_custody.client.whitelist.verification import VerifiedSignatures, Verifier
 
 NOTHING_SIGNED = "nothing was signed"
 NOTHING_OF_BATCH_SIGNED = "nothing of this batch was signed"

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.public_keys import SIGNATURE_BYTES, decode_base64
 from airflow_custody.client.signers import name_of, part_of, public_key_of
 from airflow_custody.client.text import sanitize
+from airflow_custody.client.verification.keys import SIGNATURE_BYTES, decode_base64
+from airflow_custody.client.verification.rules_container import MAX_CONTAINER_BYTES, RulesContainer, read_container
 from airflow_custody.client.whitelist.approval_batch import failed
-from airflow_custody.client.whitelist.rules_container import MAX_CONTAINER_BYTES, RulesContainer, read_container
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

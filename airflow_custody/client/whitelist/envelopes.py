@@ -12,7 +12,7 @@ from pydantic import StrictInt, StrictStr, ValidationError, WrapValidator
 from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.whitelist.signed_text import SignedTextError, read_object
+from airflow_custody.client.verification.signed_text import SignedTextError, read_object
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 # A request cannot be older than any blockchain: such a date is the zero value of some program.

@@ -24,7 +24,7 @@ from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_creation, i
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedAddress, VerifiedSignatures
+    from airflow_custody.client.verification.verifier import VerificationPins, VerifiedAddress, VerifiedSignatures
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _PAUSES = (0.5, 1.0, 2.0, 4.0)
 
 
 class EnvelopeVerifier(Protocol):
-    """What verifies envelopes: a :class:`~airflow_custody.client.whitelist.verification.Verifier`."""
+    """What verifies envelopes: a :class:`~airflow_custody.client.verification.verifier.Verifier`."""
 
     @property
     def pins(self) -> VerificationPins:
@@ -229,7 +229,7 @@ def fetch_for_approval(client: CustodyClient) -> Listing:
 def _with_verifier(listing: Listing, client: CustodyClient) -> Listing:
     if client.verifier is None:
         return listing
-    from airflow_custody.client.whitelist.rules_in_force import verifier_for
+    from airflow_custody.client.verification.rules_in_force import verifier_for
 
     return replace(
         listing, verifier=verifier_for(client, [each.wire for each in (*listing.envelopes, *listing.deletions)])

@@ -17,6 +17,7 @@ from airflow_custody.client.http.listings import (
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import as_list, ascii_lower, read_number, sanitize
+from airflow_custody.client.verification.listed_rules import ListedRules
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
     WireCreateResponse,
@@ -25,7 +26,6 @@ from airflow_custody.client.whitelist.envelopes import (
     WireSignatures,
 )
 from airflow_custody.client.whitelist.existence import status_if_exists, status_if_shown
-from airflow_custody.client.whitelist.listed_rules import ListedRules
 from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, check_request_ids
 
 log = logging.getLogger(__name__)

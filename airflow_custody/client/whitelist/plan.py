@@ -14,8 +14,8 @@ from airflow_custody.client.text import as_list, count, sanitize
 from airflow_custody.client.whitelist.spelling import is_same_address
 
 if TYPE_CHECKING:
+    from airflow_custody.client.verification.verifier import VerificationPins
     from airflow_custody.client.whitelist.models import WhitelistRequest
-    from airflow_custody.client.whitelist.verification import VerificationPins
 
 State = Literal["create", "pending", "unchanged", "differs", "undeclared", "rejected", "unreadable", "unverified"]
 Action = Literal["create", "delete"]

@@ -24,14 +24,14 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
 from airflow_custody.client.text import ascii_lower, count, sanitize
+from airflow_custody.client.verification.trust_texts import what_to_do
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
 from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
-from airflow_custody.client.whitelist.trust_texts import what_to_do
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.verification.verifier import VerifiedAddress, Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-    from airflow_custody.client.whitelist.verification import VerifiedAddress, Verifier
 
 #: The word of a request in effect, as a published sample has it.
 EFFECTIVE_STATUSES = ("approved",)

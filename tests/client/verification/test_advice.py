@@ -9,7 +9,7 @@ import pytest
 from whitelist_forge import container, envelope, hash_of, pem, signing, text_of
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.whitelist.verification import VerificationPins, Verifier
+from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
 PINS = VerificationPins([pem("admin1"), pem("admin2")], 2)
 TEXT = text_of()

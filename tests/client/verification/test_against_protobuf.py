@@ -32,8 +32,8 @@ from whitelist_forge import (
     wallet_cell,
 )
 
-from airflow_custody.client.whitelist.protobuf import ProtobufError
-from airflow_custody.client.whitelist.rules_container import RulesContainer, read_container, read_signatures
+from airflow_custody.client.verification.protobuf import ProtobufError
+from airflow_custody.client.verification.rules_container import RulesContainer, read_container, read_signatures
 
 descriptor_pb2, descriptor_pool, message, message_factory = (
     pytest.importorskip(f"google.protobuf.{name}")

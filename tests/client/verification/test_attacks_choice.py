@@ -35,7 +35,7 @@ from whitelist_forge import (
 )
 from whitelist_verdicts import MAINNET, PINS, SUPERADMINS, accept, refuse, signers
 
-from airflow_custody.client.whitelist.verification import VerificationPins
+from airflow_custody.client.verification.verifier import VerificationPins
 
 BOTH = ("alice", "bob")
 

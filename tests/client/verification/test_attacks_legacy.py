@@ -22,7 +22,7 @@ from whitelist_forge import (
 )
 from whitelist_verdicts import LEGACY, PINS, accept, bounded, plain, refuse, refused
 
-from airflow_custody.client.whitelist.verification import Verifier
+from airflow_custody.client.verification.verifier import Verifier
 
 BOTH = ("alice", "bob")
 SIGNED_A = envelope(TEXT_A, *BOTH)

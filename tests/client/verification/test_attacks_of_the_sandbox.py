@@ -9,7 +9,7 @@ import pytest
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.errors import CustodyNotFoundError, CustodyResponseError, CustodyVerificationError
-from airflow_custody.client.whitelist.verification import VerifiedAddress
+from airflow_custody.client.verification.verifier import VerifiedAddress
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sandbox.whitelist.attacks.store import Attacks
 

@@ -41,7 +41,7 @@ from whitelist_forge import (
 from whitelist_verdicts import PINS, SUPERADMINS, accept, refuse, refused, signers
 
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.whitelist.verification import VerificationPins, Verifier
+from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
 BOTH = ("alice", "bob")
 DEMO = container()

@@ -32,7 +32,7 @@ from whitelist_forge import (
 from whitelist_verdicts import LEGACY, PINS, accept, bounded, refuse, refused, signers
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.whitelist.verification import Verifier
+from airflow_custody.client.verification.verifier import Verifier
 
 A, B = hash_of(TEXT_A), hash_of(TEXT_B)
 ALICE, BOB, CAROL = (signing(name, A) for name in ("alice", "bob", "carol"))

@@ -20,7 +20,7 @@ from whitelist_forge import (
 )
 from whitelist_verdicts import LEGACY, PINS, accept, bounded, plain, refuse, refused, signers
 
-from airflow_custody.client.whitelist.verification import VerificationPins, Verifier
+from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
 BOTH = ("alice", "bob")
 SIGNED_A = envelope(TEXT_A, *BOTH)

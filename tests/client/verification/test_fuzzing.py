@@ -41,7 +41,7 @@ from whitelist_forge import (
 from whitelist_verdicts import PINS, accept, bounded, plain, refuse, refused, signers
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.whitelist.verification import Verifier
+from airflow_custody.client.verification.verifier import Verifier
 
 BOTH = ("alice", "bob")
 QUICK = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -40,7 +40,7 @@ from whitelist_forge import (
 from whitelist_verdicts import LEGACY, MAINNET, PINS, Facts, Ledger
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.whitelist.verification import VerificationPins, VerifiedAddress, Verifier
+from airflow_custody.client.verification.verifier import VerificationPins, VerifiedAddress, Verifier
 
 TEXT_D = text_of(currency="BTC", address="bc1q", label="demo D")
 TEXT_N = text_of(network="mainnet", label="demo N", contractType="ERC20")

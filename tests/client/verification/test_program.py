@@ -9,7 +9,7 @@ import pytest
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.whitelist import VerificationPins, verify_envelope
+from airflow_custody.client.verification import VerificationPins, verify_envelope
 from airflow_custody.sandbox import Sandbox
 
 

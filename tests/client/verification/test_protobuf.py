@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worked_example import CONTAINER
 
-from airflow_custody.client.whitelist.protobuf import Field, Message, ProtobufError, messages, read_message
-from airflow_custody.client.whitelist.rules_container import RulesContainer, read_container, read_signatures
+from airflow_custody.client.verification.protobuf import Field, Message, ProtobufError, messages, read_message
+from airflow_custody.client.verification.rules_container import RulesContainer, read_container, read_signatures
 
 INNER: Message = {1: Field("name", "string"), 2: Field("data", "bytes")}
 MESSAGE: Message = {

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from worked_example import ADMIN1, ADMIN2, PINS, pem, private_key, sign
 
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.public_keys import KeyTextError, PublicKey, decode_base64, read_public_keys
-from airflow_custody.client.whitelist.verification import VerificationPins
+from airflow_custody.client.verification.keys import KeyTextError, PublicKey, decode_base64, read_public_keys
+from airflow_custody.client.verification.verifier import VerificationPins
 
 DER1 = base64.b64decode(ADMIN1)
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_custody.client.whitelist.rule_choice import (
+from airflow_custody.client.verification.rule_choice import (
     Networks,
     RuleChoiceError,
     choose_rules,
     networks_of,
     paths_of,
 )
-from airflow_custody.client.whitelist.rules_container import Line, Path, Rule, RulesContainer, Threshold, is_wildcard
-from airflow_custody.client.whitelist.signed_text import SignedText
+from airflow_custody.client.verification.rules_container import Line, Path, Rule, RulesContainer, Threshold, is_wildcard
+from airflow_custody.client.verification.signed_text import SignedText
 
 OPEN = Networks((), open=True)
 

@@ -10,10 +10,10 @@ import pytest
 from worked_example import ALICE, BY_ALICE, BY_BOB, CONTAINER, HASH_A, PINS, SIGNATURES, TEXT_A, TEXT_B, entry, envelope
 
 from airflow_custody.client.errors import CustodyVerificationError
+from airflow_custody.client.verification.rules_container import read_signatures
+from airflow_custody.client.verification.signature_count import Entry, read_entries
+from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.rules_container import read_signatures
-from airflow_custody.client.whitelist.signature_count import Entry, read_entries
-from airflow_custody.client.whitelist.verification import Verifier
 
 NO_RULES: dict[str, Any] = {"rulesContainer": None, "rulesSignatures": None}
 IN_FORCE: dict[str, Any] = {

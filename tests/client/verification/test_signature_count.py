@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 import pytest
 from worked_example import HASH_A, HASH_B, pem, private_key, signed_entry
 
-from airflow_custody.client.public_keys import PublicKey
-from airflow_custody.client.whitelist.rules_container import Path, RulesContainer, Threshold
-from airflow_custody.client.whitelist.signature_count import Entry, SignatureCache, SignatureCount, read_entries
+from airflow_custody.client.verification.keys import PublicKey
+from airflow_custody.client.verification.rules_container import Path, RulesContainer, Threshold
+from airflow_custody.client.verification.signature_count import Entry, SignatureCache, SignatureCount, read_entries
 
 
 def key(name: str) -> str:

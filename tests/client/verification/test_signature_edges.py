@@ -33,7 +33,7 @@ from whitelist_forge import (
 from whitelist_verdicts import accept, refuse, signers
 
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.whitelist.verification import VerificationPins
+from airflow_custody.client.verification.verifier import VerificationPins
 
 DEMO = container()
 MESSAGE = message_of([hash_of(TEXT_A)])

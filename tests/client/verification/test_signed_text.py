@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worked_example import HASH_CS, TEXT_A, TEXT_B, TEXT_C, TEXT_CS, TEXT_X
 
-from airflow_custody.client.whitelist.signed_text import (
+from airflow_custody.client.verification.signed_text import (
     MAX_PAYLOAD_BYTES,
     SignedText,
     SignedTextError,

@@ -34,11 +34,11 @@ from worked_example import (
     signed_entry,
 )
 
-from airflow_custody.client import public_keys
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
-from airflow_custody.client.public_keys import PublicKey
-from airflow_custody.client.whitelist.signature_count import MAX_ENTRIES, MAX_HASHES
-from airflow_custody.client.whitelist.verification import (
+from airflow_custody.client.verification import keys
+from airflow_custody.client.verification.keys import PublicKey
+from airflow_custody.client.verification.signature_count import MAX_ENTRIES, MAX_HASHES
+from airflow_custody.client.verification.verifier import (
     VerificationPins,
     VerifiedSignatures,
     Verifier,
@@ -318,8 +318,8 @@ def test_rules_that_failed_stay_so_and_others_are_not_affected() -> None:
 
 
 def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_custody.client.whitelist.signed_rules.MAX_CONTAINERS", 2)
-    monkeypatch.setattr("airflow_custody.client.whitelist.signature_count.MAX_SIGNATURES", 2)
+    monkeypatch.setattr("airflow_custody.client.verification.signed_rules.MAX_CONTAINERS", 2)
+    monkeypatch.setattr("airflow_custody.client.verification.signature_count.MAX_SIGNATURES", 2)
     verifier = Verifier(PINS)
     for number in range(5):
         refused(lambda number=number: verifier.verify({**GOOD, "rulesSignatures": "CgQSAgEB" * number}))  # type: ignore[misc]
@@ -362,4 +362,4 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     pins = VerificationPins([pem(ADMIN1)], 1)
     with pytest.raises(CustodyConfigurationError, match=r"airflow-provider-custody\[signing\]"):
         verify_envelope(GOOD, pins)
-    assert public_keys.PublicKey.from_der(base64.b64decode(ADMIN1)) == pins.public_keys[0]
+    assert keys.PublicKey.from_der(base64.b64decode(ADMIN1)) == pins.public_keys[0]

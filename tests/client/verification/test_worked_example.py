@@ -32,8 +32,8 @@ from worked_example import (
 )
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.whitelist.rules_container import Line, Rule, Threshold, read_container
-from airflow_custody.client.whitelist.verification import VerificationPins, verify_envelope
+from airflow_custody.client.verification.rules_container import Line, Rule, Threshold, read_container
+from airflow_custody.client.verification.verifier import VerificationPins, verify_envelope
 
 LEGACY = dataclasses.replace(PINS, allow_legacy_signatures=True)
 CONTAINER_SHA256 = "539f19e6809306318637beefcebad7aa99037c7fee017842900beedd76d0dccc"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyClient, CustodyResponseError
 from airflow_custody.client.settings import ClientSettings
+from airflow_custody.client.verification.listed_rules import ListedRules
 from airflow_custody.client.whitelist.envelopes import Signing, WhitelistEnvelope
-from airflow_custody.client.whitelist.listed_rules import ListedRules
 from airflow_custody.sandbox import Sandbox
 
 FIND = {"method": "GET", "path": "/whitelists/addresses"}

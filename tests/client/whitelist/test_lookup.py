@@ -24,8 +24,8 @@ from airflow_custody.client import (
     WhitelistEnvelope,
     WhitelistRequest,
 )
+from airflow_custody.client.verification.signed_text import MAX_PAYLOAD_BYTES
 from airflow_custody.client.whitelist.review import compare
-from airflow_custody.client.whitelist.signed_text import MAX_PAYLOAD_BYTES
 from airflow_custody.sandbox import Sandbox
 
 ADDRESS = "0x" + "ab" * 20

@@ -14,16 +14,16 @@ from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, lis
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
-from airflow_custody.client.whitelist.listing import Listing
-from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, WhitelistPlan
-from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
-from airflow_custody.client.whitelist.planner import make_plan
-from airflow_custody.client.whitelist.verification import (
+from airflow_custody.client.verification.verifier import (
     VerificationPins,
     VerifiedAddress,
     VerifiedRules,
     VerifiedSignatures,
 )
+from airflow_custody.client.whitelist.listing import Listing
+from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, WhitelistPlan
+from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
+from airflow_custody.client.whitelist.planner import make_plan
 
 RULES = VerifiedRules("00", 0, ())
 PINS = VerificationPins([public_pem_of(ec.generate_private_key(ec.SECP256R1())) for _ in range(3)], 2)

@@ -183,7 +183,7 @@ def test_without_pins_nobody_asks_for_them(service: Service) -> None:
 
 
 def test_the_first_failure_is_remembered(service: Service) -> None:
-    from airflow_custody.client.whitelist.rules_in_force import verifier_for
+    from airflow_custody.client.verification.rules_in_force import verifier_for
 
     envelope = service.ann.client.get_whitelist_request(service.create_signed()).wire
     verifier = verifier_for(service.ann.client)

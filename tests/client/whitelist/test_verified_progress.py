@@ -18,6 +18,8 @@ from airflow_custody.client import (
     WhitelistEnvelope,
     WhitelistRequest,
 )
+from airflow_custody.client.verification.trust_texts import what_to_do
+from airflow_custody.client.verification.verifier import AppliedRule, GroupSignatures, VerifiedRules
 from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.group_progress import GroupProgress
 from airflow_custody.client.whitelist.progress import (
@@ -31,8 +33,6 @@ from airflow_custody.client.whitelist.progress import (
     judge_progress,
     verified_facts,
 )
-from airflow_custody.client.whitelist.trust_texts import what_to_do
-from airflow_custody.client.whitelist.verification import AppliedRule, GroupSignatures, VerifiedRules
 
 WORDS: dict[str, Any] = {"effective_statuses": EFFECTIVE_STATUSES, "rejected_statuses": REJECTED_STATUSES}
 FIELDS = {"currency": "ETH", "address": "0x1", "label": "L", "memo": "", "linkedWallets": [{"id": 7, "name": "hot"}]}

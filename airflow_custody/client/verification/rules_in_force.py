@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import CustodyError, CustodyVerificationError
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.whitelist.verification import ExaminedSignatures, VerifiedSignatures, Verifier
+from airflow_custody.client.verification.verifier import ExaminedSignatures, VerifiedSignatures, Verifier
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.whitelist.rules_container import Path, Rule, RulesContainer
-from airflow_custody.client.whitelist.signed_text import SignedText
+from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer
+from airflow_custody.client.verification.signed_text import SignedText
 
 _ByNetwork = Mapping[str, Sequence[Rule]]
 _FOR_SUPERADMINS = "One rule must say who signs for it: making one is for super-administrators."

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.public_keys import BARE_BASE64, KeyTextError, is_bare_base64, read_public_keys
 from airflow_custody.client.text import is_decimal, sanitize
+from airflow_custody.client.verification.keys import BARE_BASE64, KeyTextError, is_bare_base64, read_public_keys
 
 #: The settings of ``ClientSettings`` that say what is trusted.
 PIN_SETTINGS = ("superadmin_keys", "superadmin_minimum", "networks", "allow_legacy_signatures", "rules_not_before")

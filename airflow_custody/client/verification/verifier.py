@@ -13,21 +13,10 @@ from itertools import chain, islice, product
 from typing import Any
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.public_keys import PublicKey
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.whitelist.rule_choice import Networks, RuleChoiceError, choose_rules, networks_of, paths_of
-from airflow_custody.client.whitelist.rules_container import Path, Rule, RulesContainer, Threshold
-from airflow_custody.client.whitelist.signature_count import (
-    EntriesError,
-    Entry,
-    SignatureCache,
-    SignatureCount,
-    read_entries,
-)
-from airflow_custody.client.whitelist.signed_rules import RefusalError, RulesVerifier
-from airflow_custody.client.whitelist.signed_text import SignedText, SignedTextError, legacy_forms, read_signed_text
-from airflow_custody.client.whitelist.verification_pins import VerificationPins
-from airflow_custody.client.whitelist.verification_results import (
+from airflow_custody.client.verification.keys import PublicKey
+from airflow_custody.client.verification.pins import VerificationPins
+from airflow_custody.client.verification.results import (
     AppliedRule,
     ExaminedSignatures,
     GroupSignatures,
@@ -35,6 +24,23 @@ from airflow_custody.client.whitelist.verification_results import (
     VerifiedRules,
     VerifiedSignatures,
 )
+from airflow_custody.client.verification.rule_choice import (
+    Networks,
+    RuleChoiceError,
+    choose_rules,
+    networks_of,
+    paths_of,
+)
+from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer, Threshold
+from airflow_custody.client.verification.signature_count import (
+    EntriesError,
+    Entry,
+    SignatureCache,
+    SignatureCount,
+    read_entries,
+)
+from airflow_custody.client.verification.signed_rules import RefusalError, RulesVerifier
+from airflow_custody.client.verification.signed_text import SignedText, SignedTextError, legacy_forms, read_signed_text
 
 __all__ = [
     "AppliedRule",

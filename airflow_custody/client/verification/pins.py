@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.pin_settings import check_time
-from airflow_custody.client.public_keys import KeyTextError, PublicKey, read_public_keys
 from airflow_custody.client.text import sanitize
+from airflow_custody.client.verification.keys import KeyTextError, PublicKey, read_public_keys
+from airflow_custody.client.verification.pin_settings import check_time
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_custody.client.public_keys import SIGNATURE_BYTES, PublicKey, decode_base64
 from airflow_custody.client.text import as_name, sanitize
-from airflow_custody.client.whitelist.rules_container import Path, RulesContainer, Threshold
-from airflow_custody.client.whitelist.verification_results import GroupSignatures
+from airflow_custody.client.verification.keys import SIGNATURE_BYTES, PublicKey, decode_base64
+from airflow_custody.client.verification.results import GroupSignatures
+from airflow_custody.client.verification.rules_container import Path, RulesContainer, Threshold
 
 #: Maximum number of signatures of a request; more are refused unread.
 MAX_ENTRIES = 200

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from airflow_custody.client.public_keys import PublicKey, read_public_keys
 from airflow_custody.client.text import ascii_lower
-from airflow_custody.client.whitelist.protobuf import Field, Message, ProtobufError, messages, read_message
+from airflow_custody.client.verification.keys import PublicKey, read_public_keys
+from airflow_custody.client.verification.protobuf import Field, Message, ProtobufError, messages, read_message
 
 #: Maximum size of a container in bytes; a larger one is refused unread.
 MAX_CONTAINER_BYTES = 4 * 1024 * 1024

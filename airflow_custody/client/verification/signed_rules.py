@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_custody.client.error_codes import ErrorCode
-from airflow_custody.client.public_keys import SIGNATURE_BYTES, decode_base64
 from airflow_custody.client.text import count
 from airflow_custody.client.timestamps import format_unix_time
-from airflow_custody.client.whitelist.protobuf import ProtobufError
-from airflow_custody.client.whitelist.rules_container import (
+from airflow_custody.client.verification.keys import SIGNATURE_BYTES, decode_base64
+from airflow_custody.client.verification.pins import VerificationPins
+from airflow_custody.client.verification.protobuf import ProtobufError
+from airflow_custody.client.verification.results import VerifiedRules
+from airflow_custody.client.verification.rules_container import (
     MAX_CONTAINER_BYTES,
     MAX_RULES_SIGNATURES,
     MAX_SIGNATURES_BYTES,
@@ -21,9 +23,7 @@ from airflow_custody.client.whitelist.rules_container import (
     read_container,
     read_signatures,
 )
-from airflow_custody.client.whitelist.signature_count import SignatureCache
-from airflow_custody.client.whitelist.verification_pins import VerificationPins
-from airflow_custody.client.whitelist.verification_results import VerifiedRules
+from airflow_custody.client.verification.signature_count import SignatureCache
 
 #: Maximum number of containers that are remembered.
 MAX_CONTAINERS = 64
