@@ -158,7 +158,7 @@ def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge:
             f"{name} is an empty list: there are no ids; nothing was sent",
             setting=name,
             advice="To skip the task then, set skip_if_empty=True.",
-            code="ids-empty",
+            code="parameter-wrong",
         )
     return ids
 

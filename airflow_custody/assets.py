@@ -85,7 +85,7 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
         "sent",
         setting="asset",
         advice="Something else emits events of this asset. Give this task an asset of its own.",
-        code="asset-wrong",
+        code="parameter-wrong",
     )
 
 

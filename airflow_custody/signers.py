@@ -75,7 +75,7 @@ class ConnectionSigner(PemSigner):
             mask(self._password)
         return pem
 
-    def _unusable(self, why: str, code: ErrorCode = "signing-key-unusable") -> CustodyConfigurationError:
+    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
         error = super()._unusable(why, code)
         error.advice = f"It comes from the Airflow connection {self.name!r}."
         return error
@@ -114,7 +114,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
         return Pkcs11Key(module, token, key, connection.password or "")
 
-    def _unusable(self, why: str, code: ErrorCode = "signing-key-unusable") -> CustodyConfigurationError:
+    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
         error = super()._unusable(why, code)
         error.advice = f"It comes from the Airflow connection {self.name!r}."
         return error
@@ -149,7 +149,7 @@ def _extras(connection: Connection) -> dict[str, Any]:
             str(connection.conn_id),
             "the connection's Extra is not a JSON object",
             "Correct the Extra of the Airflow connection; a JSON text has double quotation marks.",
-            "connection-extra",
+            "setting-wrong",
         )
     return extras
 

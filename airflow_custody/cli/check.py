@@ -163,7 +163,7 @@ class _Checker:
         auth = self._client.auth
         detail = f"{settings.base_url}, {type(auth).__name__} from {auth.source}"
         state: State = "failed" if self._unknown else "ok"
-        self._report.add("settings", state, detail, self._unknown, "extra-unknown" if self._unknown else "")
+        self._report.add("settings", state, detail, self._unknown, "setting-wrong" if self._unknown else "")
         found = judge_client(self._client, self._roles)
         if not self._seen and found.health.error is not None:
             # There is no response at all, so nothing else can be checked.

@@ -92,14 +92,14 @@ def open_source(args: Namespace, adjust: Adjust = lambda settings: settings) -> 
             raise CustodyConfigurationError(
                 f"{', '.join(given)}: only with --base-url",
                 advice="An Airflow connection has settings of its own.",
-                code="options-conflict",
+                code="usage-wrong",
             )
         with _open_connection(args, adjust) as source:
             yield source
         return
     if args.conn_id is not None:
         raise CustodyConfigurationError(
-            "--conn-id and --base-url are both given", advice="Give one of them.", code="options-conflict"
+            "--conn-id and --base-url are both given", advice="Give one of them.", code="usage-wrong"
         )
     with _open_base_url(args, adjust) as client:
         yield lambda: client
@@ -128,7 +128,7 @@ def read_pins(args: Namespace) -> VerificationPins:
     others += [name for name, given in (("--conn-id", args.conn_id), ("--base-url", args.base_url)) if given]
     if others:
         raise CustodyConfigurationError(
-            f"{', '.join(others)}: not with --from", advice="No service is asked.", code="options-conflict"
+            f"{', '.join(others)}: not with --from", advice="No service is asked.", code="usage-wrong"
         )
     # The URL is not used.
     settings = {**{name: getattr(args, name) or None for name in PIN_SETTINGS}, "base_url": "https://localhost"}
@@ -138,7 +138,7 @@ def read_pins(args: Namespace) -> VerificationPins:
         "--superadmin-keys is missing: what is trusted is never read from the file",
         setting="superadmin_keys",
         advice="Give --superadmin-keys and --superadmin-minimum.",
-        code="pins-missing",
+        code="pins-wrong",
     )
 
 
@@ -204,7 +204,7 @@ def _open_base_url(args: Namespace, adjust: Adjust) -> Iterator[CustodyClient]:
             "--proxy contains a password, which others on this machine can read",
             setting="proxy",
             advice="Put the URL into the environment variable HTTPS_PROXY.",
-            code="password-in-option",
+            code="usage-wrong",
         )
     args.custody_auth = auth = _authentication(args)
     values = {name: getattr(args, name) or None for name in SETTINGS}
@@ -248,7 +248,7 @@ def _authentication(args: Namespace) -> Authentication:
     if len(given) > 1:
         both = " and ".join(_NAMES[way][0] for way in given)
         raise CustodyConfigurationError(
-            f"{both} are both set", setting="auth", advice="Set those of one way only.", code="credentials-conflict"
+            f"{both} are both set", setting="auth", advice="Set those of one way only.", code="credentials-missing"
         )
     (way,) = given
     names = _NAMES[way]

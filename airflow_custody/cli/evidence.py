@@ -217,7 +217,7 @@ def read_evidence(path: str) -> EvidenceFile:
         raise CustodyRequestError(
             f"{sanitize(path, 200)} {why}",
             advice="Give a file that 'custody whitelist verify --evidence -o json' has printed.",
-            code="evidence-unreadable",
+            code="file-wrong",
         )
     return found
 

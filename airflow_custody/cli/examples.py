@@ -104,7 +104,7 @@ def _has_text(copy: Path, text: str) -> bool:
 
 
 def _refused(why: str, advice: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(why, advice=advice, code="examples-not-copied")
+    return CustodyConfigurationError(why, advice=advice, code="usage-wrong")
 
 
 COMMAND = Command(

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli import check, errors, examples, health, status, webhooks, whitelist
+from airflow_custody.cli import check, examples, health, status, webhooks, whitelist
 from airflow_custody.cli.commands import ERROR, EXIT_CODES, INTERRUPTED, Command, Group, Parser, fill_parser
 from airflow_custody.cli.output import Output, OutputError, discard, keep_clean, message
 from airflow_custody.client.error_codes import label
@@ -22,7 +22,6 @@ COMMANDS: tuple[Command | Group, ...] = (
     health.COMMAND,
     whitelist.GROUP,
     webhooks.GROUP,
-    errors.COMMAND,
     examples.COMMAND,
 )
 
@@ -35,7 +34,6 @@ examples:
   {{prog}} whitelist dump > whitelist.yaml                  how one starts
   {{prog}} whitelist plan whitelist.yaml -o markdown
   {{prog}} whitelist verify --evidence -o json > audit.json   with pinned keys
-  {{prog}} errors token-expired                              why it happens, and what to do
   {{prog}} examples --to dags                                 copy the example DAGs
   CUSTODY_TOKEN=... {{prog}} whitelist plan whitelist.yaml --base-url https://custody.example.com
 

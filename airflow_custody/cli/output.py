@@ -90,7 +90,7 @@ class OutputError(CustodyError):
 
     def __init__(self, error: OSError | None = None) -> None:
         reason = "it is closed" if error is None else sanitize(error.strerror or error, 200)
-        super().__init__(f"standard output cannot be written: {reason}", code="output-closed")
+        super().__init__(f"standard output cannot be written: {reason}", code="usage-wrong")
 
 
 def discard(stream: TextIO) -> None:

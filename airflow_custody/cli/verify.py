@@ -74,7 +74,7 @@ def verify(args: Namespace, output: Output) -> int:
 
     if args.evidence and output.form != "json":
         raise CustodyConfigurationError(
-            "--evidence needs -o json", advice="A file for --from is JSON.", code="options-conflict"
+            "--evidence needs -o json", advice="A file for --from is JSON.", code="usage-wrong"
         )
     service = None
     file: dict[str, Any] | None = None
@@ -91,7 +91,7 @@ def verify(args: Namespace, output: Output) -> int:
             if client.settings.pins is None or client.verifier is None:
                 advice = how_to_pin(client.settings.source)
                 raise CustodyConfigurationError(
-                    NOTHING_PINNED, setting="superadmin_keys", advice=advice, code="pins-missing"
+                    NOTHING_PINNED, setting="superadmin_keys", advice=advice, code="pins-wrong"
                 )
             verifier = client.verifier
             service = _service(client)

@@ -147,7 +147,7 @@ def _status_words(args: Namespace) -> StatusWords:
 
     if args.any_status and args.effective_statuses:
         raise CustodyConfigurationError(
-            "--any-status and --effective-status are both given", advice="Give one of them.", code="options-conflict"
+            "--any-status and --effective-status are both given", advice="Give one of them.", code="usage-wrong"
         )
     words = StatusWords(rejected=args.rejected_statuses) if args.rejected_statuses else StatusWords()
     if args.any_status:

@@ -34,7 +34,7 @@ class ApiKey(Authentication):
             raise CustodyConfigurationError(
                 "the API key's id is missing, or contains what cannot be sent in a header",
                 setting="api_key_id",
-                code="credentials-malformed",
+                code="credentials-missing",
             )
         key: bytes | None = None
         with suppress(TypeError, ValueError):
@@ -44,7 +44,7 @@ class ApiKey(Authentication):
             raise CustodyConfigurationError(
                 "the API key's secret is not made of hexadecimal digits: copy it again",
                 setting="secret",
-                code="credentials-malformed",
+                code="credentials-missing",
             )
         if not key:
             raise CustodyConfigurationError(

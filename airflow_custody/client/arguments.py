@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.text import sanitize
 
@@ -67,15 +66,11 @@ def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequ
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
         raise error(
-            f"{name} {text_fault(value)}; nothing was sent{hint}", setting=_parameter(name), code=_code_for(value)
+            f"{name} {text_fault(value)}; nothing was sent{hint}", setting=_parameter(name), code="parameter-wrong"
         )
     if not value.strip():
-        raise error(f"{name} is empty; nothing was sent", setting=_parameter(name), code="parameter-missing")
+        raise error(f"{name} is empty; nothing was sent", setting=_parameter(name), code="parameter-wrong")
     return str.__str__(value)
-
-
-def _code_for(value: object) -> ErrorCode:
-    return "parameter-missing" if value is None else "parameter-wrong"
 
 
 def _parameter(name: str) -> str:
@@ -86,7 +81,7 @@ def check_identifier(name: str, value: object, error: type[CustodyError] = Custo
     """Return an id as text: one that is text, or a whole number; raises as :func:`check_text` does."""
     fault = identifier_fault(value)
     if fault is not None:
-        raise error(f"{name} {fault}; nothing was sent", setting=name, code=_code_for(value))
+        raise error(f"{name} {fault}; nothing was sent", setting=name, code="parameter-wrong")
     return int.__repr__(value) if isinstance(value, int) else check_text(name, value, error)
 
 
@@ -114,7 +109,7 @@ def check_names(
         )
     names = [check_text(f"{name}[{index}]", each, error) for index, each in enumerate(value)]
     if not names and not may_be_empty:
-        raise error(f"{name} is an empty list; leave it out if it is not meant", setting=name, code="parameter-missing")
+        raise error(f"{name} is an empty list; leave it out if it is not meant", setting=name, code="parameter-wrong")
     return names
 
 
@@ -191,13 +186,13 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
             f"{name} was given, and resolved to None: its template or upstream task gave no value; nothing was sent"
             f"{advice}",
             setting=name,
-            code="parameter-missing",
+            code="parameter-wrong",
         )
     if isinstance(value, str) and is_missing(value):
         raise CustodyRequestError(
             f"{name} is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent{advice}",
             setting=name,
-            code="parameter-missing",
+            code="parameter-wrong",
         )
     if isinstance(value, (list, tuple)):
         for index, each in enumerate(value):

@@ -326,7 +326,7 @@ def _in_flight() -> CustodyError:
     return SIGN_IN.failed(
         CustodyConnectionError,
         "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
-        code="timed-out",
+        code="no-response",
         nothing_sent=True,
     )
 
@@ -335,9 +335,7 @@ def check_token(token: object) -> str:
     """Return a token that can be sent in a header, or refuse it without quoting it."""
     why = _why_not_sendable(token)
     if why is not None:
-        raise CustodyConfigurationError(
-            f"the API token {why}", setting="token", code="credentials-malformed" if token else "credentials-missing"
-        )
+        raise CustodyConfigurationError(f"the API token {why}", setting="token", code="credentials-missing")
     return str(token)
 
 

@@ -99,7 +99,7 @@ class CustodyClient(
     ) -> None:
         if auth is not None and token is not None:
             raise CustodyConfigurationError(
-                "either 'token' or 'auth' must be given, not both", setting="auth", code="credentials-conflict"
+                "either 'token' or 'auth' must be given, not both", setting="auth", code="credentials-missing"
             )
         self._auth = auth if auth is not None else BearerToken(token or "")
         self._settings = ClientSettings(

@@ -255,7 +255,7 @@ class CustodyNotFoundError(CustodyError):
 class CustodyConflictError(CustodyError):
     """Raised when the state at the service does not allow the operation (409)."""
 
-    code: ErrorCode = "conflict"
+    code: ErrorCode = "request-refused"
 
 
 class CustodyRateLimitError(CustodyError):
@@ -292,7 +292,7 @@ class CustodyOutcomeUnknownError(CustodyError):
 class CustodyResponseError(CustodyError):
     """Raised when the response to a read cannot be understood, and on a redirect."""
 
-    code: ErrorCode = "not-custody-response"
+    code: ErrorCode = "response-unusable"
 
 
 class CustodyVerificationError(CustodyError):

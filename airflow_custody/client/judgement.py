@@ -224,7 +224,7 @@ def _nobody() -> CustodyError:
     return CustodyResponseError(
         "the service does not say who the user is: the response has no id, no externalUserId and no roles",
         advice="Check that the base URL is the service's own; if it is, ask its administrator.",
-        code="not-custody-response",
+        code="response-unusable",
     )
 
 

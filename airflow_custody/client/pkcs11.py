@@ -176,7 +176,7 @@ class Pkcs11Signer:
             # Not every HSM shows it of a private key. What it signs is checked before it is sent.
             return
         if curve != _P256:
-            raise self._unusable("it is not a P-256 (secp256r1) key", "key-curve-wrong")
+            raise self._unusable("it is not a P-256 (secp256r1) key", "signing-failed")
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Any, str]]:
@@ -224,10 +224,10 @@ class Pkcs11Signer:
         return CustodyError(
             f"the signing key {self.name!r} cannot be used now: {what}; nothing was signed",
             retryable=True,
-            code="signer-failed",
+            code="signing-failed",
         )
 
-    def _unusable(self, why: str, code: ErrorCode = "signing-key-unusable") -> CustodyConfigurationError:
+    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
         return CustodyConfigurationError(
             f"the signing key {self.name!r} cannot be used: {why}", setting="signer", code=code
         )

@@ -63,7 +63,7 @@ def _check_url(url: str, place: str, setting: str) -> str:
             f"{place} must be a URL like http://host.example.com:3128; a user name and a password in it must be "
             "percent-encoded, and be ISO-8859-1",
             setting=setting,
-            code="proxy-wrong",
+            code="setting-wrong",
         )
     return url
 

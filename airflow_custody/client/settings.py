@@ -46,7 +46,7 @@ def _check_base_url(name: str, value: object) -> str:
     """Return the base URL without a trailing slash, or refuse it."""
 
     def refused(why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the base URL {why}", setting=name, code="base-url-wrong")
+        return CustodyConfigurationError(f"the base URL {why}", setting=name, code="setting-wrong")
 
     if not isinstance(value, str) or not value.strip():
         raise refused("is missing (an example: https://custody.example.com)")
@@ -123,7 +123,7 @@ def _check_verify(name: str, value: object) -> bool | str:
         return value
     if not isinstance(value, (str, os.PathLike)) or not str(value):
         raise CustodyConfigurationError(
-            f"'{name}' must be true, false or the path of a CA bundle", setting=name, code="ca-bundle-unusable"
+            f"'{name}' must be true, false or the path of a CA bundle", setting=name, code="setting-wrong"
         )
     path = os.fspath(value)
     try:
@@ -135,7 +135,7 @@ def _check_verify(name: str, value: object) -> bool | str:
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
     raise CustodyConfigurationError(
-        f"'{name}' names no usable CA bundle: {sanitize(path, 120)}: {why}", setting=name, code="ca-bundle-unusable"
+        f"'{name}' names no usable CA bundle: {sanitize(path, 120)}: {why}", setting=name, code="setting-wrong"
     )
 
 
@@ -152,7 +152,7 @@ def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None
         raise CustodyConfigurationError(
             f"'{name}' must be the path of a PEM file, or the two paths of certificate and key",
             setting=name,
-            code="client-cert-unusable",
+            code="setting-wrong",
         )
     paths = [os.fspath(part) for part in parts]
     try:
@@ -162,7 +162,7 @@ def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
     raise CustodyConfigurationError(
-        f"'{name}' cannot be used: {sanitize(', '.join(paths), 160)}: {why}", setting=name, code="client-cert-unusable"
+        f"'{name}' cannot be used: {sanitize(', '.join(paths), 160)}: {why}", setting=name, code="setting-wrong"
     )
 
 
@@ -356,13 +356,13 @@ class ClientSettings:
                 f"the base URL is plain HTTP to {parsed.host}: the token would travel in clear text; use "
                 "https://, or set 'allow_http' if the network in between is yours",
                 setting="base_url",
-                code="plain-http",
+                code="setting-wrong",
             )
         if self.proxy:
             raise CustodyConfigurationError(
                 "a proxy for plain HTTP would read the token; use https://, or set 'allow_http'",
                 setting="proxy",
-                code="plain-http",
+                code="setting-wrong",
             )
 
 

@@ -130,7 +130,7 @@ class PemSigner:
             raise CustodyError(
                 f"the signing key {self.name!r} cannot be used now: {why}; nothing was signed",
                 retryable=True,
-                code="signer-failed",
+                code="signing-failed",
             ) from None
         try:
             key = load_pem_private_key(
@@ -142,10 +142,10 @@ class PemSigner:
                 "it is not a private key in PEM of a known type, or its password is wrong or missing"
             ) from None
         if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
-            raise self._unusable(_other_curve(key), "key-curve-wrong")
+            raise self._unusable(_other_curve(key), "signing-failed")
         return key
 
-    def _unusable(self, why: str, code: ErrorCode = "signing-key-unusable") -> CustodyConfigurationError:
+    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
         return CustodyConfigurationError(
             f"the signing key {self.name!r} cannot be used: {why}", setting="signer", code=code
         )
@@ -193,7 +193,7 @@ def name_of(signer: object) -> str:
             f"the signer must have a 'name' and a method 'sign'; this is of type {type(signer).__name__}; nothing was "
             "signed",
             setting="signer",
-            code="signer-wrong",
+            code="signing-failed",
         )
     return name
 
@@ -230,7 +230,7 @@ def public_key_of(signer: Signer) -> PublicKey | None:
         except (ValueError, UnsupportedAlgorithm):
             raise _bad_public_key(signer, "it is not a public key in PEM or DER") from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-        raise _bad_public_key(signer, _other_curve(key), "key-curve-wrong")
+        raise _bad_public_key(signer, _other_curve(key), "signing-failed")
     return PublicKey.from_der(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
@@ -241,7 +241,7 @@ def _other_curve(key: object) -> str:
     return f"it is {kind}, and must be on P-256 (secp256r1)"
 
 
-def _bad_public_key(signer: Signer, why: str, code: ErrorCode = "signer-wrong") -> CustodyConfigurationError:
+def _bad_public_key(signer: Signer, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
     return CustodyConfigurationError(
         f"the public key of the signer {signer.name!r} cannot be used: {why}", setting="signer", code=code
     )

@@ -131,7 +131,7 @@ class CustodyHook(BaseHook):
         """
         with suppress(RecursionError):
             return self._connect()
-        raise self._wrong("is nested too deeply to be read", "Extra", "connection-extra")
+        raise self._wrong("is nested too deeply to be read", "Extra", "setting-wrong")
 
     def _connect(self) -> CustodyClient:
         from airflow_custody.client import CustodyClient
@@ -201,7 +201,7 @@ class CustodyHook(BaseHook):
         try:
             client = self.get_conn()
             if self.unknown_extras:
-                raise CustodyConfigurationError(self.unknown_extras, code="extra-unknown")
+                raise CustodyConfigurationError(self.unknown_extras, code="setting-wrong")
             return try_client(client)
         except CustodyError as error:
             return False, str(error)
@@ -270,7 +270,7 @@ class CustodyHook(BaseHook):
             raise self._wrong(
                 f"must be {self.conn_type!r}, not {connection.conn_type!r}",
                 "Connection Type",
-                "connection-type",
+                "setting-wrong",
                 advice="Choose Custody there; outside the form, write conn_type 'custody'.",
             )
         return connection
@@ -317,7 +317,7 @@ class CustodyHook(BaseHook):
         given = [name for name, method in _AUTH_METHODS.items() if method.name_field and names[method.name_field]]
         if len(given) > 1:
             raise self._wrong(
-                "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-conflict"
+                "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-missing"
             )
         filled_in = given[0] if given else "bearer"
         auth = extras.get("auth") or filled_in
@@ -326,7 +326,7 @@ class CustodyHook(BaseHook):
             raise self._wrong(f"must be {', '.join(others)} or {last}", "auth", "setting-wrong")
         method = _AUTH_METHODS[auth]
         if auth != filled_in:
-            raise self._wrong(f"is {auth}, which needs {method.needs}", "auth", "credentials-conflict")
+            raise self._wrong(f"is {auth}, which needs {method.needs}", "auth", "credentials-missing")
         if not password:
             raise self._wrong(f"{method.secret} is missing", "token", "credentials-missing")
         return auth, str(names[method.name_field] or "") if method.name_field else "", password
@@ -338,16 +338,16 @@ class CustodyHook(BaseHook):
         host = (connection.host or "").strip()
         if not host:
             raise self._wrong(
-                "the base URL is missing (an example: https://custody.example.com)", "base_url", "base-url-wrong"
+                "the base URL is missing (an example: https://custody.example.com)", "base_url", "setting-wrong"
             )
         schema, port = connection.schema or None, connection.port or None
         if schema is not None and schema.lower() not in ("http", "https"):
-            raise self._wrong("must be http or https, or empty", "Schema", "base-url-wrong")
+            raise self._wrong("must be http or https, or empty", "Schema", "setting-wrong")
         # Whoever forgot a slash is told so, and not sent to a host named "http".
         if "://" not in host and not host.lower().startswith(("http:", "https:")):
             host = f"{schema or 'https'}://{host}"
         elif schema is not None and not host.lower().startswith(f"{schema.lower()}://"):
-            raise self._wrong("names another protocol than the base URL", "Schema", "base-url-wrong")
+            raise self._wrong("names another protocol than the base URL", "Schema", "setting-wrong")
         return host if port is None else self._with_port(host, port)
 
     def _with_port(self, url: str, port: int) -> str:
@@ -358,9 +358,9 @@ class CustodyHook(BaseHook):
             named = urlsplit(url).port
             parts = urlsplit(url)
         if parts is None:
-            raise self._wrong("the base URL cannot be read as a URL", "base_url", "base-url-wrong")
+            raise self._wrong("the base URL cannot be read as a URL", "base_url", "setting-wrong")
         if named is not None and named != port:
-            raise self._wrong(f"is {port}, but the base URL names port {named}", "Port", "base-url-wrong")
+            raise self._wrong(f"is {port}, but the base URL names port {named}", "Port", "setting-wrong")
         return url if named is not None else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()
 
     def _extras(self, connection: Connection) -> dict[str, Any]:
@@ -370,7 +370,7 @@ class CustodyHook(BaseHook):
         except ValueError:
             extras = None
         if not isinstance(extras, dict):
-            raise self._wrong("is not a JSON object", "Extra", "connection-extra")
+            raise self._wrong("is not a JSON object", "Extra", "setting-wrong")
         return extras
 
     def _fault(self, error: CustodyConfigurationError | None) -> str:
@@ -405,7 +405,7 @@ def missing_connection(conn_id: str, advice: str, *, setting: str) -> CustodyCon
         what = f"cannot be read from the environment variable {variable}"
         advice = "Correct the variable: a URI, or a JSON object of Airflow's fields, in which password is a text."
     return CustodyConfigurationError(
-        f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="connection-missing"
+        f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="setting-wrong"
     )
 
 

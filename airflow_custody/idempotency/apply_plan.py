@@ -341,7 +341,7 @@ class ApplyPlan:
         found = {each: _STILL_LISTED for each in _with_state(done, "deleted") if each in to_delete}
         again: CustodyError | None = None
         if found:
-            again = CustodyConflictError("the service lists what was deleted", code="write-unconfirmed", retryable=True)
+            again = CustodyConflictError("the service lists what was deleted", code="outcome-unknown", retryable=True)
         listed = {each.id for each in listing.envelopes}
         for each in _with_state(done, "deleting"):
             if each in there:

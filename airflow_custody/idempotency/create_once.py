@@ -264,14 +264,14 @@ class CreateOnce:
         except CustodyError as error:
             if isinstance(error, CustodyRequestError) and error.status is None:
                 raise self._unknown(
-                    record, f"The variable says {what}, which cannot be: {error.message}.", code="variable-wrong"
+                    record, f"The variable says {what}, which cannot be: {error.message}.", code="setting-wrong"
                 ) from None
             if not error.not_offered:
                 raise
             self._log.warning("Whether %s is this task's cannot be checked: %s", what, error)
         else:
             if found is None:
-                raise self._unknown(record, f"The variable says {what}, which does not exist.", code="variable-wrong")
+                raise self._unknown(record, f"The variable says {what}, which does not exist.", code="setting-wrong")
             # A person has looked at it, and may take for it what the service changed or filled in.
             known = is_new(attempt, found) is False
             elsewhere = "address" in found.differs and (
@@ -279,7 +279,7 @@ class CreateOnce:
             )
             if (known or elsewhere) and override != getattr(record, "id", None):
                 why = "it existed before this task" if known else found.difference
-                raise self._unknown(record, f"The variable says {what}: {why}.", code="variable-wrong")
+                raise self._unknown(record, f"The variable says {what}: {why}.", code="setting-wrong")
             if not found.same:
                 self._log.warning(
                     "The variable says %s, which is not quite what was asked for: %s.", what, found.difference
@@ -317,7 +317,7 @@ class CreateOnce:
                 f"The variable {variable} says that there is none, but {these} is what this task asked for.",
                 f"If that is not this task's all the same: airflow variables set {variable} "
                 f"'none {' '.join([*others, *like])}'.",
-                code="variable-wrong",
+                code="setting-wrong",
             )
 
     def _record_created(self, attempt: Intent | Untracked, identifier: str) -> str:

@@ -211,7 +211,7 @@ class CreateRows:
                         self._stopped = CustodyConnectionError(
                             f"the service responded to none of the last {count(len(all_lost), 'request')}, and none of "
                             "them had any effect",
-                            code="connection-lost",
+                            code="no-response",
                             retryable=True,
                         )
         return came_to_nothing

@@ -64,7 +64,7 @@ class ListedRows:
         if missing and (listed or gone):
             outcome.stopped = outcome.stopped or CustodyConflictError(
                 f"the service does not list what it said that it created: {_names(missing)}",
-                code="created-not-listed",
+                code="outcome-unknown",
                 retryable=True,
             )
         for key, request_id in list(outcome.created.items()):

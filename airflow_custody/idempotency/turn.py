@@ -94,7 +94,7 @@ class Turn:
             raise CustodyError(
                 "another task applies a plan at this service now, or the variable "
                 f"{self.variable} was changed; nothing more was sent",
-                code="apply-in-progress",
+                code="plan-incomplete",
                 retryable=True,
             )
         self._beat += 1
@@ -126,7 +126,7 @@ class Turn:
                 raise CustodyConflictError(
                     f"another task applies a plan at this service, {_name(holder)}, and has given no sign of life for "
                     f"{MAX_SILENCE:g} s; nothing was sent",
-                    code="apply-in-progress",
+                    code="plan-incomplete",
                     retryable=True,
                     advice=f"If it no longer runs: airflow variables delete {self.variable}. Then clear this task.",
                 )

@@ -155,7 +155,7 @@ class CallPlace:
             raise CustodyError(
                 f"the asset's state store cannot be read ({failure}), and no event has a cursor, so where to go on is "
                 "not known; nothing was sent",
-                code="cursor-unusable",
+                code="record-unreadable",
                 retryable=True,
             )
         if failure:

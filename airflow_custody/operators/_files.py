@@ -35,7 +35,7 @@ def resolve_path(path: str, operator: BaseOperator, context: Context) -> Path:
             f"the path {sanitize(path, 200)!r} leads out of the DAG's bundle, to {sanitize(given.resolve(), 300)}; "
             "nothing was read",
             advice="Keep the file in the bundle, where its changes are reviewed, or give its absolute path.",
-            code="file-outside-bundle",
+            code="file-wrong",
         )
     return given
 

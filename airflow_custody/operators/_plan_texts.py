@@ -128,11 +128,11 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     advice = [stopped.advice] if stopped is not None and stopped.advice else []
     advice += ["Nothing of what is unknown is sent again by itself."] if outcome.unknown else []
     marked = [f"{MARKED}."] if applied.not_deleted else []
-    code: ErrorCode = "plan-incomplete" if is_left else "rows-refused"
+    code: ErrorCode = "plan-incomplete"
     if stopped is not None:
         code = stopped.code
     elif applied.unknown and not is_left and not outcome.refused and not applied.not_deleted:
-        code = "write-unconfirmed"
+        code = "outcome-unknown"
     if outcome.unknown:
         code = "outcome-unknown"
     if not can_go_on and (outcome.created or outcome.unknown or applied.deleted):

@@ -272,7 +272,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                 raise CustodyRequestError(
                     f"webhook_ids must be UUIDs, not {describe(each)}; nothing was sent",
                     setting="webhook_ids",
-                    code="id-wrong",
+                    code="parameter-wrong",
                 )
         return {name: sorted(set(values)) for name, values in given.items() if values is not None}
 
@@ -283,14 +283,14 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                 "custody_conn_id is a template, so the asset must be given; nothing was sent",
                 setting="asset",
                 advice="For example: asset=webhook_calls_asset('custody_default').",
-                code="asset-wrong",
+                code="parameter-wrong",
             )
         if context["ti"].map_index not in (None, -1):
             raise CustodyConfigurationError(
                 "the task is mapped, and all its instances would share one cursor; nothing was sent",
                 setting="asset",
                 advice="Create one task for each in a loop of the DAG file, each with an asset of its own.",
-                code="asset-wrong",
+                code="parameter-wrong",
             )
         return self.asset
 

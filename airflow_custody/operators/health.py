@@ -102,7 +102,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
             raise CustodyUnhealthyError(
                 verdict.summary(),
                 advice=advice_on_names(verdict.missing),
-                code="health-name-unknown" if verdict.missing else "not-healthy",
+                code="parameter-wrong" if verdict.missing else "not-healthy",
             )
         else:
             self.log.warning("Custody: %s", verdict.summary())

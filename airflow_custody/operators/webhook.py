@@ -169,7 +169,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
             )
         if self.secret_conn_id is None and self.store_secret is None:
             # Left out in the run: the one that the service makes up would be lost.
-            raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-missing")
+            raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-wrong")
         from airflow_custody.client.webhooks.types import type_hint
 
         if hint := type_hint(webhook_type):

@@ -82,7 +82,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
                 raise CustodyRequestError(
                     "body is not the report of the plan that plan_hash names; nobody was asked",
                     advice='Write body=plan.output["report"].',
-                    code="plan-hash-wrong",
+                    code="plan-changed",
                 )
             if context["ti"].map_index not in (None, -1):
                 raise CustodyRequestError(
@@ -96,7 +96,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
                     "an earlier try may have asked, and Airflow would show that question again, whatever is planned "
                     "now; nobody was asked",
                     advice="Start a new run of the DAG.",
-                    code="plan-approval-repeated",
+                    code="plan-changed",
                 )
         self.subject = self.subject or f"Apply whitelist plan {plan_hash[:12]}?"
         # By the time of the response, something else may be planned.

@@ -98,7 +98,7 @@ class Budget:
         return CustodyConnectionError(
             f"the {self._seconds:g} s that there are for all of this were over",
             advice="The service is slow to respond, or lists much. Try again later.",
-            code="page-slow",
+            code="no-response",
         )
 
 

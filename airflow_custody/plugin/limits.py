@@ -68,4 +68,4 @@ class ResponseLimits:
                 self._sleep(min(time.monotonic() - began, _MAX_PAUSE))
 
     def _refused(self, operation: Operation, why: str) -> Exception:
-        return operation.failed(CustodyResponseError, why, code="too-large", advice=_ADVICE)
+        return operation.failed(CustodyResponseError, why, code="response-unusable", advice=_ADVICE)

@@ -155,7 +155,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             self._last_result = str(facts.get("message") or "")
             raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
         raise CustodyError(
-            f"the trigger sent an unknown event: {sanitize(repr(event))}", code="trigger-failed", retryable=True
+            f"the trigger sent an unknown event: {sanitize(repr(event))}", code="unexpected", retryable=True
         )
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:

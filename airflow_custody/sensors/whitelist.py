@@ -353,7 +353,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         found = expected_by_id(ids, self.expected, consequence="nothing was sent")
         if lacking := [each for each in ids if each not in found]:
             raise CustodyRequestError(
-                f"'expected' does not say what {name_some(lacking)} must ask for", code="expected-wrong"
+                f"'expected' does not say what {name_some(lacking)} must ask for", code="parameter-wrong"
             )
         return found
 

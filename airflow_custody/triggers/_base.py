@@ -275,7 +275,7 @@ class SharedPoll(Generic[S, T]):
         found: Mapping[S, PollResult[T]] = {}
         try:
             found = self._fetch(connection.client(), subjects)
-            error = CustodyError("the poll brought no result", code="trigger-failed", retryable=True)
+            error = CustodyError("the poll brought no result", code="unexpected", retryable=True)
         except CustodyError as raised:
             error = raised
         except Exception as exception:
@@ -331,11 +331,9 @@ async def poll_until(
         except asyncio.TimeoutError:
             return event("timeout", message=last)
         except StopAsyncIteration:
-            return error_event(
-                CustodyError("the poll has ended", operation="wait", code="trigger-failed", retryable=True)
-            )
+            return error_event(CustodyError("the poll has ended", operation="wait", code="unexpected", retryable=True))
         if result.value is None:
-            error = result.error or CustodyError("the poll brought no result", code="trigger-failed", retryable=True)
+            error = result.error or CustodyError("the poll brought no result", code="unexpected", retryable=True)
             if not error.transient:
                 return error_event(error)
             last = error.text

@@ -22,7 +22,7 @@ class CursorError(Exception):
     """Raised when a watcher has no cursor that it may go on from; the message says what to do."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()} {label('cursor-unusable')}"
+        return f"{super().__str__()} {label('record-unreadable')}"
 
 
 class CursorStore:

@@ -237,9 +237,7 @@ class CallWatcher:
 
         client = connection.client()
         if service_of(client) != reading.service:
-            raise CustodyResponseError(
-                "the connection's base URL has just changed", code="trigger-failed", retryable=True
-            )
+            raise CustodyResponseError("the connection's base URL has just changed", code="unexpected", retryable=True)
         new = shared
         if new is None:
             new = reading.backlogs.read(client, cursor, self._start, is_moved=self._is_moved)

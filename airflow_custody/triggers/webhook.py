@@ -180,7 +180,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             f"{type(self).__name__}: {why}",
             advice="Use it with an AssetWatcher, on Airflow 3.3 or later. A DAG of an earlier Airflow can run "
             "CustodyReadWebhookCallsOperator on a schedule.",
-            code="trigger-unsupported",
+            code="unexpected",
         )
 
     # --- both ------------------------------------------------------------------------------------------------

@@ -86,8 +86,8 @@ def test_rules_that_are_not_signed_as_pinned_fail(custody: Run, keys: list[str],
         (404, OWN_404, "unknown", "the service does not offer its rules", "not-offered"),
         (404, "<html>gateway</html>", "failed", "not the service's own words", "not-offered"),
         (500, {"error": "Internal", "message": "broken", "code": 500}, "failed", "broken", "service-failed"),
-        (200, {"result": {}}, "failed", "result.rulesContainer", "not-custody-response"),
-        (200, {}, "failed", "it has no 'result.rulesContainer'", "not-custody-response"),
+        (200, {"result": {}}, "failed", "result.rulesContainer", "response-unusable"),
+        (200, {}, "failed", "it has no 'result.rulesContainer'", "response-unusable"),
     ],
 )
 def test_only_what_the_service_says_that_it_does_not_offer_is_unknown(

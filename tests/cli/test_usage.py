@@ -61,7 +61,6 @@ def test_the_console_script_is_this_one() -> None:
 def test_all_commands_are_there() -> None:
     assert sorted(COMMANDS) == [
         "check",
-        "errors",
         "examples",
         "health",
         "status",

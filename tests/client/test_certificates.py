@@ -83,7 +83,7 @@ def advice(path: Path, server: Pair, *sent: Pair, verify: bool | Pair) -> str:
         pytest.raises(CustodyConnectionError) as caught,
     ):
         client.list_health_checks()
-    assert (caught.value.code, caught.value.retryable) == ("tls-untrusted", False)
+    assert (caught.value.code, caught.value.retryable) == ("tls-failed", False)
     assert "'." not in caught.value.message
     return str(caught.value.advice).replace(url, "URL")
 

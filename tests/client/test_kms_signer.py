@@ -95,7 +95,7 @@ def test_a_kms_that_is_away_is_tried_again_and_nothing_is_sent(
     monkeypatch.setitem(sys.modules, "boto3", SimpleNamespace(client=lambda name: AwayKms(ann)))
     with pytest.raises(CustodyError, match="'alias/custody' failed: EndpointConnectionError") as caught:
         approve(sandbox, ann.token, "alias/custody")
-    assert (caught.value.code, caught.value.retryable) == ("signer-failed", True)
+    assert (caught.value.code, caught.value.retryable) == ("signing-failed", True)
     assert sandbox.control.request_log(method="POST", path="/whitelists/addresses/approve") == []
 
 

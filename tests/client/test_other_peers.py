@@ -46,7 +46,7 @@ def test_a_server_that_speaks_no_http(greeting: bytes) -> None:
     with raw_server(lambda stream: stream.sendall(greeting)) as (url, received), client_of(url) as client:
         with pytest.raises(CustodyResponseError, match="sent something that is not HTTP") as caught:
             client.list_health_checks()
-        assert (caught.value.code, caught.value.retryable) == ("not-custody-response", False)
+        assert (caught.value.code, caught.value.retryable) == ("response-unusable", False)
         assert caught.value.advice == f"Another program is there: check the base URL {url}."
         assert len(received) == 1
         # Who knows what it made of a request.
@@ -77,7 +77,7 @@ def test_a_server_that_speaks_first_is_sent_nothing_that_must_not_be_sent_twice(
             assert accepted[0].recv(1) == b""
     assert (caught.value.retryable, caught.value.nothing_sent) == (False, True)
     is_tls = greeting.startswith(b"\x15")
-    assert caught.value.code == ("wrong-scheme" if is_tls else "not-custody-response")
+    assert caught.value.code == ("unreachable" if is_tls else "response-unusable")
     assert (f"Begin the base URL {url} with https://" in str(caught.value)) is is_tls
     assert ("Another program is there: check the base URL" in str(caught.value)) is not is_tls
 
@@ -87,7 +87,7 @@ def test_a_connection_that_breaks_is_no_other_program(beginning: bytes) -> None:
     with raw_server(lambda stream: stream.sendall(beginning)) as (url, received), client_of(url) as client:
         with pytest.raises(CustodyConnectionError) as caught:
             client.list_health_checks()
-        assert (caught.value.code, len(received)) == ("connection-lost", 4)
+        assert (caught.value.code, len(received)) == ("no-response", 4)
 
 
 def in_two(data: bytes) -> Any:
@@ -104,7 +104,7 @@ def test_what_a_peer_speaks_is_known_however_it_cuts_its_bytes() -> None:
         secure = url.replace("http:", "https:")
         with client_of(secure) as client, pytest.raises(CustodyConnectionError) as caught:
             client.list_health_checks()
-        assert caught.value.code == "wrong-scheme"
+        assert caught.value.code == "unreachable"
     with raw_server(in_two(b"\x15\x03\x01\x00\x02\x02\x28")) as (url, _):
         assert speaks_tls("127.0.0.1", int(url.rpartition(":")[2]), 5)
 
@@ -260,7 +260,7 @@ def test_who_has_begun_to_respond_misses_no_certificate(authority: Authority, re
         pytest.raises(CustodyConnectionError) as caught,
     ):
         client.list_health_checks()
-    assert caught.value.code == "connection-lost"
+    assert caught.value.code == "no-response"
     assert ("client certificate" in str(caught.value)) is hint
 
 
@@ -278,7 +278,7 @@ def test_who_has_responded_before_misses_no_certificate(authority: Authority) ->
         client.list_health_checks()
         with pytest.raises(CustodyConnectionError) as caught:
             client.list_health_checks()
-        assert (caught.value.code, caught.value.advice) == ("connection-lost", None)
+        assert (caught.value.code, caught.value.advice) == ("no-response", None)
 
 
 # --- other programs, and gateways ---------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_a_success_of_another_program_names_the_base_url(sandbox: Sandbox, body:
         pytest.raises(CustodyResponseError) as caught,
     ):
         client.list_health_checks()
-    assert caught.value.code == "not-custody-response"
+    assert caught.value.code == "response-unusable"
     assert "there: check the base URL of the Airflow connection 'bank'." in str(caught.value)
 
 
@@ -309,7 +309,7 @@ def test_who_does_not_know_the_path_or_the_method_is_another_program(sandbox: Sa
         for call, more in ((client.list_health_checks, ""), (client.get_current_user, " The service may not offer")):
             with pytest.raises(CustodyError) as caught:
                 call()
-            assert caught.value.code == "not-custody-response"
+            assert caught.value.code == "response-unusable"
             assert str(caught.value.advice).startswith(expected + more)
 
 
@@ -331,7 +331,7 @@ def test_an_error_of_the_service_is_not_taken_for_another_programs(
     sandbox.control.add_fault("status", status=status, body=body, times=None)
     with client_of(sandbox.url) as client, pytest.raises(CustodyError) as caught:
         client.list_health_checks()
-    assert caught.value.code in ("not-found", "bad-request")
+    assert caught.value.code in ("not-found", "request-refused")
     assert "Another program" not in str(caught.value.advice)
 
 
@@ -340,7 +340,7 @@ def test_a_page_of_a_gateway_says_nothing_of_roles(sandbox: Sandbox, call: str) 
     sandbox.control.add_fault("html", status=403, body="<html><title>Blocked</title></html>")
     with CustodyClient(sandbox.url, sandbox.token) as client, pytest.raises(CustodyPermissionError) as caught:
         list(getattr(client, call)())
-    assert (caught.value.code, caught.value.required_roles) == ("not-custody-response", ())
+    assert (caught.value.code, caught.value.required_roles) == ("response-unusable", ())
     assert str(caught.value.advice).startswith("The page is a gateway's: have it let this call through, or check ")
     assert "role" not in str(caught.value)
 

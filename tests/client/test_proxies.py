@@ -52,7 +52,7 @@ def test_the_certificate_of_a_proxy(
     ca.issue_cert(host).private_key_and_cert_chain_pem.write_to_path(file)
     with raw_server(lambda stream: None, context_of((ca, "", str(file)))) as (proxy, _):
         error = failure(proxy, verify=authority[1])
-    assert error.code == "tls-untrusted"
+    assert error.code == "tls-failed"
     assert f"the certificate of {name_of(proxy)} was not accepted" in error.message
     assert "custody.example.com" not in str(error)
     assert advice in str(error.advice)
@@ -65,7 +65,7 @@ def test_another_program_in_place_of_a_proxy(greeting: bytes, scheme: str, call:
     with raw_server(send(greeting)) as (url, _):
         proxy = url.replace("http:", f"{scheme}:")
         error = failure(proxy, call)
-    assert (error.code, error.retryable, error.nothing_sent) == ("not-custody-response", False, True)
+    assert (error.code, error.retryable, error.nothing_sent) == ("response-unusable", False, True)
     assert error.message.startswith(f"{name_of(proxy)} ")
     assert "nothing was sent" in error.message
     assert error.advice == "Another program is there: check 'proxy'."
@@ -100,7 +100,7 @@ def test_a_service_behind_a_proxy_that_speaks_no_tls_cannot_be_asked_what_it_spe
 
     with raw_server(connect) as (proxy, received):
         error = failure(proxy)
-    assert (error.code, len(received)) == ("wrong-scheme", 1)
+    assert (error.code, len(received)) == ("unreachable", 1)
     assert error.advice == f"Check the base URL {SERVICE}: the port speaks plain HTTP, or is another program's."
 
 

@@ -198,7 +198,7 @@ def test_a_proxy_of_the_environment_is_checked_as_the_setting_is(
         CustodyConfigurationError, match=f"^the environment variable {variable} must be a URL"
     ) as caught:
         CustodyClient("https://custody.example.com", "t0ken")
-    assert (caught.value.code, caught.value.setting) == ("proxy-wrong", variable)
+    assert (caught.value.code, caught.value.setting) == ("setting-wrong", variable)
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])

@@ -384,7 +384,7 @@ def test_a_404_to_a_deletion_counts_only_if_reading_shows_that_it_is_one(
         sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", status=200, body=body)
     with pytest.raises(CustodyResponseError, match="but") as caught:
         write.call()
-    assert (caught.value.status, caught.value.code) == (404, "write-unconfirmed")
+    assert (caught.value.status, caught.value.code) == (404, "outcome-unknown")
     assert caught.value.retryable is (fault["kind"] == "drop" or fault.get("status") in (500, 503))
 
 

@@ -31,7 +31,7 @@ def send(data: bytes) -> Callable[[socket.socket], None]:
     [
         (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "Begin the base URL {} with http://,"),
         (b"HTTP/1.0 200 OK\r\n\r\n", "Begin the base URL {} with http://,"),
-        (b"SSH-2.0-x\r\n", "Another program is there: check the base URL {}. [custody/not-custody-response]"),
+        (b"SSH-2.0-x\r\n", "Another program is there: check the base URL {}. [custody/response-unusable]"),
     ],
 )
 def test_tls_spoken_to_a_server_without_fails_at_once(greeting: bytes, advice: str, call: Any) -> None:

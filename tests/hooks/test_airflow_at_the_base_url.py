@@ -46,7 +46,7 @@ def test_the_button_says_that_another_program_is_there(
     good, text = CustodyHook("bank").test_connection()
     assert not good
     assert "Another program or a gateway may be there: check the base URL of this connection." in text
-    assert text.endswith("[custody/not-custody-response]")
+    assert text.endswith("[custody/response-unusable]")
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_the_button_says_that_another_program_is_there(
 def test_each_method(url: str, call: Callable[[CustodyClient], object]) -> None:
     with CustodyClient(url, "a-token-of-nobody", max_retries=0) as client, pytest.raises(CustodyError) as caught:
         call(client)
-    assert (caught.value.code, caught.value.from_service) == ("not-custody-response", False)
+    assert (caught.value.code, caught.value.from_service) == ("response-unusable", False)
     assert str(caught.value.advice).startswith(f"Another program or a gateway may be there: check the base URL {url}.")

@@ -50,7 +50,7 @@ def test_airflow_knows_the_connection_type() -> None:
     hook = manager.hooks["custody"]
     assert hook is not None
     assert hook.hook_class_name == TYPE["hook-class-name"]
-    assert CustodyHook.conn_type == TYPE["connection-type"]
+    assert CustodyHook.conn_type == TYPE["setting-wrong"]
     assert CustodyHook.hook_name == TYPE["hook-name"]
 
 

@@ -122,7 +122,7 @@ def test_a_base_url_that_leads_nowhere_is_a_wrong_setting(
     assert not good
     assert found == f"Base URL (Host): the base URL {found.partition('the base URL ')[2]}"
     assert text in found
-    assert found.endswith("[custody/base-url-wrong]")
+    assert found.endswith("[custody/setting-wrong]")
 
 
 @pytest.mark.parametrize("host", ["https://custody.example.com.", "https://127.0.0.1", "https://[::1]:8443", "custody"])
@@ -140,7 +140,7 @@ def test_a_variable_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AIRFLOW_CONN_BANK", value)
     with pytest.raises(CustodyConfigurationError) as caught:
         CustodyHook("bank").get_conn()
-    assert caught.value.code == "connection-missing"
+    assert caught.value.code == "setting-wrong"
     assert "'bank' cannot be read from the environment variable AIRFLOW_CONN_BANK. Correct" in str(caught.value)
     with pytest.raises(CustodyConfigurationError, match="cannot be read from the environment variable AIRFLOW_CONN_B"):
         ConnectionSigner("bank").check()

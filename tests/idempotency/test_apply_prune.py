@@ -103,7 +103,7 @@ def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
     sandbox.control.clear_request_log()
     task.clear()
     error = task.fails()
-    assert (error.code, error.retryable) == ("write-unconfirmed", True)
+    assert (error.code, error.retryable) == ("outcome-unknown", True)
     assert "5 created, 7 unknown" in str(error)
     assert "the service lists it as not deleted" in str(error)
     assert task.ti.pushed["counts"]["deleted"] == 0

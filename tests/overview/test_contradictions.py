@@ -167,7 +167,7 @@ def test_no_address_is_unreadable(sandbox: Sandbox, client: CustodyClient, pinni
         assert overview.recent.value is not None
         assert overview.recent.value.faulty == 3
         assert text_of(overview).count("UNREADABLE") == 3
-        assert judge_overview(overview).wrong[0].endswith("has no address in its payload [custody/request-unreadable]")
+        assert judge_overview(overview).wrong[0].endswith("has no address in its payload [custody/request-differs]")
 
 
 def _sha256(text: str) -> str:

@@ -58,7 +58,7 @@ class HealthCriteria:
             )
         if healthy_statuses is None:
             raise CustodyConfigurationError(
-                "healthy_statuses is missing", setting="healthy_statuses", code="parameter-missing"
+                "healthy_statuses is missing", setting="healthy_statuses", code="parameter-wrong"
             )
         return cls(
             tenant_id=None

@@ -182,7 +182,7 @@ def missing_names_error(missing: Iterable[MissingName], summary: str) -> Custody
     """
     setting = min(each.setting for each in missing)
     return CustodyUnhealthyError(
-        summary, retryable=False, setting=setting, advice=advice_on_names(missing), code="health-name-unknown"
+        summary, retryable=False, setting=setting, advice=advice_on_names(missing), code="parameter-wrong"
     )
 
 

@@ -79,7 +79,7 @@ class Failures:
     def explain_bad_request(self, error: CustodyError) -> None:
         """Say so in the error of a status 400 that is not the service's, if the server speaks TLS there."""
         if self._speaks_tls():
-            error.advice, error.code = _other_scheme("https", self._service.place), "wrong-scheme"
+            error.advice, error.code = _other_scheme("https", self._service.place), "unreachable"
 
     def explain(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError:
         """
@@ -100,7 +100,7 @@ class Failures:
                 CustodyConnectionError,
                 f"{self._service.name}, or a proxy, closed the connection or sent something before the request was "
                 f"sent, {MAX_LOST_CONNECTIONS} times in a row; nothing was sent",
-                code="connection-lost",
+                code="no-response",
                 nothing_sent=True,
             )
         if not is_network_error(chain):
@@ -113,7 +113,7 @@ class Failures:
             return operation.failed(
                 CustodyConnectionError,
                 f"TLS: the certificate of {peer.name} was not accepted: {cause}; nothing was sent",
-                code="tls-untrusted",
+                code="tls-failed",
                 retryable=False,
                 advice=certificate_advice(chain, peer.place, self.settings.verify, self.settings.name("verify")),
             )
@@ -133,7 +133,7 @@ class Failures:
         return operation.failed(
             CustodyConnectionError,
             f"{what}{name} cannot be reached{through}: {cause}; nothing was sent",
-            code="proxy-refused" if sending.refused_by_proxy else code,
+            code="unreachable" if sending.refused_by_proxy else code,
             advice=self._refusal_advice(chain, peer) or advice,
         )
 
@@ -146,7 +146,7 @@ class Failures:
             hint = f"If the service is only slow, raise {self.settings.name('timeout')}."
             return operation.unanswered(
                 f"no complete response from {host} within {sending.timeout:g} s",
-                "timed-out",
+                "no-response",
                 advice=hint if sending.timeout >= self.settings.timeout else None,
             )
         message = (
@@ -155,18 +155,18 @@ class Failures:
             else f"the connection to {host} broke before the response was there: {cause}"
         )
         if sending.first_bytes:
-            return operation.unanswered(message, "connection-lost")
+            return operation.unanswered(message, "no-response")
         if self._speaks_tls():
             # The port may know both protocols, so this does not prove that nothing was done.
             return operation.unanswered(
-                message, "wrong-scheme", retryable=False, advice=_other_scheme("https", self._service.place)
+                message, "unreachable", retryable=False, advice=_other_scheme("https", self._service.place)
             )
         advice = self._refusal_advice(chain, self._service)
         is_first = self._service.scheme == "https" and not sending.reused
         if advice is None and is_first and self.settings.client_cert is None:
             # TLS 1.3 asks for a certificate so late.
             advice = self._certificate_hint(self._service)
-        return operation.unanswered(message, "connection-lost", advice=advice)
+        return operation.unanswered(message, "no-response", advice=advice)
 
     def _refusal_advice(self, chain: list[BaseException], peer: _Peer) -> str | None:
         """Return what to do if a peer has refused TLS; None if it has not, or its reason leads to nothing."""
@@ -203,19 +203,19 @@ class Failures:
     ) -> CustodyError | None:
         """Return the error for a peer that speaks another protocol than its URL says; None if it is none of that."""
         unsent = "; nothing was sent"
-        code: ErrorCode = "not-custody-response"
+        code: ErrorCode = "response-unusable"
         advice = f"Another program is there: check {peer.place}."
         if not sending.sent and is_not_tls(chain):
             what = f"does not speak TLS on this port{unsent}"
             if self._proxy and peer is self._service:
                 # It cannot be asked what it speaks.
-                code = "wrong-scheme"
+                code = "unreachable"
                 advice = f"Check {peer.place}: the port speaks plain HTTP, or is another program's."
             elif self._asks(speaks_http, peer):
-                code, advice = "wrong-scheme", _other_scheme("http", peer.place)
+                code, advice = "unreachable", _other_scheme("http", peer.place)
         elif peer.scheme == "http" and is_tls_record(sending.first_bytes):
             what = f"speaks TLS on this port{', and did not understand the request' if sending.sent else unsent}"
-            code, advice = "wrong-scheme", _other_scheme("https", peer.place)
+            code, advice = "unreachable", _other_scheme("https", peer.place)
         elif not sending.reused and is_not_http(chain, sending.first_bytes):
             what = "sent something that is not HTTP"
             if sending.sent:

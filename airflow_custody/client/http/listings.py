@@ -223,7 +223,9 @@ def listing_changed(operation: Operation, why: str) -> CustodyError:
 
 def too_many_rows(operation: Operation) -> CustodyError:
     """Return the error for a listing that is too long to be believed."""
-    return operation.failed(CustodyResponseError, f"the listing has more than {MAX_LISTED_ROWS} rows", code="too-large")
+    return operation.failed(
+        CustodyResponseError, f"the listing has more than {MAX_LISTED_ROWS} rows", code="response-unusable"
+    )
 
 
 def _number(total: int | None) -> str:

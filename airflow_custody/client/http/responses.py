@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
     CustodyConflictError,
@@ -219,16 +218,14 @@ def read_reply(
     if not 200 <= response.status < 300:
         raise _error_of_status(operation, response, auth, settings)
     if response.truncated:
-        raise _not_this_service(
-            operation, response, auth, settings, response.truncated, code="response-truncated", retryable=True
-        )
+        raise _not_this_service(operation, response, auth, settings, response.truncated, retryable=True)
     if shape is None:
         return Reply(operation, response, auth, settings, None)
     if not operation.confidential and auth.is_echoed_in(response.body):
         # Whatever is read from it may come into a log, an XCom or a trigger's event.
         raise operation.not_understood(
             "the response repeats a secret that this client sends, so nothing of it is used",
-            "secret-in-response",
+            "response-unusable",
             status=response.status,
             advice="If a password is also a name at the service, choose another one.",
         )
@@ -236,7 +233,7 @@ def read_reply(
         text, code = _error_text(operation, response, auth)
         raise operation.not_understood(
             f"the status says success, and the body an error: {text}",
-            "error-in-success",
+            "response-unusable",
             status=response.status,
             error_code=code,
         )
@@ -274,14 +271,14 @@ def _error_of_status(
         return operation.failed(
             CustodyResponseError,
             f"the service redirects{target}; redirects are not followed",
-            code="redirected",
+            code="response-unusable",
             **facts,
             advice="The base URL must be the service's own.",
         )
     if response.status >= 500:
         error = operation.broken(text, "service-failed", **facts)
     elif response.status == _REQUEST_TIMEOUT:
-        error = operation.unanswered(text, "timed-out", **facts)
+        error = operation.unanswered(text, "no-response", **facts)
     else:
         advice = operation.hints.get(response.status)
         if response.status == 401:
@@ -294,17 +291,21 @@ def _error_of_status(
             advice = f"The service asks to wait {response.retry_after:g} s."
         error_type = _ERROR_TYPES.get(response.status)
         error = operation.failed(
-            error_type or CustodyRequestError, text, code=None if error_type else "bad-request", **facts, advice=advice
+            error_type or CustodyRequestError,
+            text,
+            code=None if error_type else "request-refused",
+            **facts,
+            advice=advice,
         )
     hints = [error.advice]
     is_other_program = response.is_unknown_route and not error.from_service
     is_refusal_of_gateway = response.status == 403 and response.is_page and not error.from_service
     if is_other_program:
-        error.code = "not-custody-response"
+        error.code = "response-unusable"
         hints = [_other_program(response, settings), None if operation.documented else _MAYBE_NOT_OFFERED]
     elif is_refusal_of_gateway:
         # The service sends no pages, so this says nothing of roles.
-        error.code, error.required_roles = "not-custody-response", ()
+        error.code, error.required_roles = "response-unusable", ()
         hints = [f"The page is a gateway's: have it let this call through, or check {settings.base_url_text}."]
     elif error.not_offered and not operation.documented and not error.required_roles:
         # If a role is missing, the service offers it.
@@ -329,16 +330,15 @@ def _not_this_service(
     settings: ClientSettings,
     why: str,
     *,
-    code: ErrorCode = "not-custody-response",
     retryable: bool | None = None,
 ) -> CustodyError:
     """Return the error for a 2xx response that is not this service's: another program's, or a piece of one."""
     return operation.not_understood(
         f"this is not a response of the custody service: {why} ({_describe_body(operation, response, auth)})",
-        code,
+        "response-unusable",
         status=response.status,
         retryable=retryable,
-        advice=_other_program(response, settings) if code == "not-custody-response" else None,
+        advice=None if response.truncated else _other_program(response, settings),
     )
 
 

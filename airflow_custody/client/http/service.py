@@ -62,7 +62,7 @@ class ServiceOperations:
             doubt: CustodyError = operation.failed(
                 CustodyResponseError,
                 f"the 404 is not the service's own: {error.message}",
-                code="write-unconfirmed",
+                code="outcome-unknown",
                 status=error.status,
             )
         except CustodyError as error:
@@ -139,7 +139,7 @@ class ServiceOperations:
         raise operation.failed(
             CustodyResponseError,
             f"{refusal.message}; but {state}",
-            code="write-unconfirmed",
+            code="outcome-unknown",
             status=refusal.status,
             advice=refusal.advice,
             from_service=unread is None,
@@ -168,5 +168,5 @@ def _unconfirmed(doubt: CustodyError, why: str, *, retryable: bool) -> CustodyEr
         status=doubt.status,
         retryable=retryable,
         advice="Whether it was done is not known. Doing it again does no harm.",
-        code="write-unconfirmed",
+        code="outcome-unknown",
     )

@@ -251,7 +251,7 @@ class Transport:
             prepared = self._session.value.prepare_request(request)
         if prepared is None:
             # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
-            raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="base-url-wrong")
+            raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="setting-wrong")
         if auth is None:
             return prepared
         try:
@@ -347,7 +347,7 @@ class Transport:
                 if size > limit:
                     raise operation.not_understood(
                         f"the response is larger than {limit} bytes and was not read to its end",
-                        "too-large",
+                        "response-unusable",
                         status=received.status_code,
                     )
                 chunks.append(chunk)

@@ -83,7 +83,7 @@ class PendingVerifier(Verifier):
                 f"whitelisting request {sanitize(envelope.get('id') or 'without an id', 40)} is not verified: it is "
                 f"shown without rules, and those in force cannot be used: {sanitize(self._failure.reason, 240)}",
                 advice=_ADVICE,
-                code="rules-missing",
+                code="not-verified",
             )
         return self._in_force or {}
 

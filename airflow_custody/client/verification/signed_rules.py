@@ -97,9 +97,9 @@ class RulesVerifier:
         """
         text, signatures = envelope.get("rulesContainer"), envelope.get("rulesSignatures")
         if not text and envelope.get("rulesContainerHash"):
-            raise RefusalError("the response does not have the rules that it names", _NOT_NAMED, "rules-missing")
+            raise RefusalError("the response does not have the rules that it names", _NOT_NAMED, "not-verified")
         if not isinstance(text, str) or not isinstance(signatures, str) or not text or not signatures:
-            raise RefusalError("its rules, or the signatures of its rules, are missing", _MISSING, "rules-missing")
+            raise RefusalError("its rules, or the signatures of its rules, are missing", _MISSING, "not-verified")
         # Found by the signatures, which are short, and then compared: hashing all of the rules takes longer.
         with self._lock:
             known, outcome = self._verified.get(signatures, ("", None))
@@ -153,7 +153,7 @@ class RulesVerifier:
             raise RefusalError(
                 f"it is shown without rules, and those in force cannot be used: {error}",
                 error.advice or _NOT_PINNED,
-                "rules-missing",
+                "not-verified",
             ) from None
         with self._lock:
             self._in_force = shown, outcome
@@ -175,7 +175,7 @@ class RulesVerifier:
             signed_by = f"{len(counted)} of the {count(minimum, 'pinned key')} that must have signed them"
             if minimum == 1:
                 signed_by = "no pinned key, and one must have signed them"
-            raise RefusalError(f"its rules are signed by {signed_by}", advice, "rules-not-signed")
+            raise RefusalError(f"its rules are signed by {signed_by}", advice, "not-verified")
         # Read only now: what nobody signed does not reach the decoder.
         with self._lock:
             container = self._containers.get(digest)
@@ -191,7 +191,7 @@ class RulesVerifier:
             raise RefusalError(
                 f"its rules are {made}, and none before {_date(floor)} count ('rules_not_before')",
                 _TOO_OLD,
-                "rules-too-old",
+                "not-verified",
             )
         signers = tuple(key.fingerprint for key in self.pins.public_keys if key in counted)
         return SignedRules(container, VerifiedRules(container.sha256, container.timestamp, signers))

@@ -126,11 +126,11 @@ class Verifier:
             for number, entry in enumerate(entries, 1):
                 if isinstance(entry, str):
                     raise RefusalError(
-                        f"its signature {number} of {len(entries)} cannot be used: {entry}", code="signature-invalid"
+                        f"its signature {number} of {len(entries)} cannot be used: {entry}", code="not-verified"
                     )
                 if why := self._why_invalid(entry, forms, signed.container):
                     raise RefusalError(
-                        f"its signature {number} of {len(entries)} is not valid: {why}", code="signature-invalid"
+                        f"its signature {number} of {len(entries)} is not valid: {why}", code="not-verified"
                     )
             # Who has the key of another cannot be told from it: the names of users are not signed.
             users: dict[PublicKey | None, str] = {}
@@ -190,21 +190,21 @@ class Verifier:
         if chain != text.fields["currency"]:
             raise RefusalError(
                 f"its text is for the chain {_quote(text.fields['currency'])}, and the service shows {_quote(chain)}",
-                code="request-contradicts",
+                code="request-differs",
             )
         if network is not None and not isinstance(network, str):
             raise RefusalError("its network is not a text")
         try:
             return networks_of(text, network, self.pins.networks)
         except RuleChoiceError as error:
-            raise RefusalError(str(error), error.advice, "rule-missing") from None
+            raise RefusalError(str(error), error.advice, "not-verified") from None
 
     def _choose(self, envelope: Mapping[str, Any], text: SignedText, container: RulesContainer) -> tuple[Rule, ...]:
         networks = self._check_chain(envelope, text)
         try:
             return choose_rules(container, text.fields["currency"], networks)
         except RuleChoiceError as error:
-            raise RefusalError(str(error), error.advice, "rule-missing") from None
+            raise RefusalError(str(error), error.advice, "not-verified") from None
 
     # --- signatures --------------------------------------------------------------------------------------------
 
@@ -241,12 +241,12 @@ class Verifier:
             hashes = {form.hash for form in legacy_forms(text, received)}
             if any(hash_ in entry.hashes for hash_ in hashes for entry in entries):
                 advice = "A signature names the hash of a legacy form of it: see 'allow_legacy_signatures'."
-            return RefusalError("no signature covers its text", advice, "too-few-signatures")
+            return RefusalError("no signature covers its text", advice, "not-verified")
         missing = next(filter(None, (count.describe(paths_of(rule, received)[0]) for rule in rules)))
         advice = None
         if len(rules) > 1 and self.pins.networks is None:
             advice = "Nothing that is signed names its network, so each that it may be on counts: pin 'networks'."
-        return RefusalError(f"it has too few valid signatures: {missing}", advice, "too-few-signatures")
+        return RefusalError(f"it has too few valid signatures: {missing}", advice, "not-verified")
 
 
 def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> VerifiedAddress:
@@ -285,18 +285,18 @@ def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
     found = metadata if isinstance(metadata, Mapping) else {}
     text, hash_ = found.get("payloadAsString"), found.get("hash")
     if not isinstance(text, str) or not isinstance(hash_, str) or not text or not hash_:
-        raise RefusalError("its payload or its hash is missing", code="request-unreadable")
+        raise RefusalError("its payload or its hash is missing", code="request-differs")
     try:
         return text, read_signed_text(text, hash_)
     except SignedTextError as error:
-        raise RefusalError(f"its payload {error}", code="request-unreadable") from None
+        raise RefusalError(f"its payload {error}", code="request-differs") from None
 
 
 def _read_entries(envelope: Mapping[str, Any]) -> list[Entry | str]:
     try:
         return read_entries(envelope)
     except EntriesError as error:
-        raise RefusalError(str(error), code="signature-invalid") from None
+        raise RefusalError(str(error), code="not-verified") from None
 
 
 def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tuple[AppliedRule, ...]:

@@ -66,13 +66,13 @@ def verify_delivery(
     # All are compared, so that the time it takes does not tell which one matches.
     matches = [hmac.compare_digest(_decode(each), expected) for each in signatures.split()]
     if not any(matches):
-        raise _refused("no signature matches", "delivery-signature")
+        raise _refused("no signature matches", "delivery-refused")
     # Only what the service has signed is worth reading.
     seconds = read_number(timestamp, 10**12 - 1)
     if seconds is None:
         raise _refused("its time stamp cannot be read")
     if not abs(now - seconds) <= tolerance:
-        raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's", "delivery-late")
+        raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's", "delivery-refused")
     if first_time is not None:
         first = first_time(identifier)
         if first is not None and not isinstance(first, int):
@@ -83,7 +83,7 @@ def verify_delivery(
                 code="parameter-wrong",
             )
         if not first:
-            raise _refused("it was seen before", "delivery-repeated")
+            raise _refused("it was seen before", "delivery-refused")
     return identifier
 
 
@@ -97,7 +97,7 @@ def _key(secret: object) -> bytes:
         return secret.encode()
     except UnicodeEncodeError:
         raise CustodyConfigurationError(
-            "the webhook's secret is not text", setting="secret", code="credentials-malformed"
+            "the webhook's secret is not text", setting="secret", code="credentials-missing"
         ) from None
 
 
@@ -124,5 +124,5 @@ def _decode(signature: str) -> bytes:
         return b""
 
 
-def _refused(why: str, code: ErrorCode = "delivery-malformed") -> CustodyRequestError:
+def _refused(why: str, code: ErrorCode = "delivery-refused") -> CustodyRequestError:
     return CustodyRequestError(f"the delivery is refused: {why}", operation="verify webhook delivery", code=code)

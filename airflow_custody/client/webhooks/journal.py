@@ -388,6 +388,6 @@ def _refused(why: str, advice: str = "") -> CustodyError:
     return CustodyRequestError(
         f"the cursor cannot be used: {why}; nothing was sent",
         setting="cursor",
-        code="cursor-unusable",
+        code="record-unreadable",
         advice=f"{advice}Without a cursor, reading starts anew: from now, or from the beginning.",
     )

@@ -395,6 +395,6 @@ def _on_webhook(operation: Operation, webhook_id: object) -> Operation:
     if not isinstance(webhook_id, (str, UUID)) or not is_uuid(str(webhook_id)):
         raise operation.refused(
             f"the webhook id must be a UUID like 123e4567-e89b-12d3-a456-426614174000, not {describe(webhook_id)}",
-            "id-wrong",
+            "parameter-wrong",
         )
     return operation.on(str(webhook_id))

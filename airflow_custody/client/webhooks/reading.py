@@ -255,7 +255,7 @@ class JournalReader:
         return self._operation.failed(
             CustodyResponseError,
             f"more than {MAX_UNDATED} calls have no time stamp that can be read, or one that is later than now",
-            code="calls-unordered",
+            code="calls-missing",
             advice="What is new cannot be told from such a listing. Where the service's clock was ahead, wait until "
             "the time that it showed has passed: then what the service still lists is read.",
         )
@@ -265,7 +265,7 @@ class JournalReader:
         return self._operation.failed(
             CustodyResponseError,
             f"the calls are not listed by their time stamps, the {asked} first, as was asked for",
-            code="calls-unordered",
+            code="calls-missing",
             advice="What is new cannot be told from such a listing without reading all of it: list_webhook_calls "
             "without a cursor does that.",
         )

@@ -114,9 +114,9 @@ class Approver:
         """
         wanted = check_request_ids(ids, limit=None)
         if not comment.strip():
-            raise _refused("the comment is empty", "parameter-missing")
+            raise _refused("the comment is empty", "parameter-wrong")
         if expected is not None and (lacking := [each for each in wanted if each not in expected]):
-            raise _refused(f"'expected' does not say what {name_some(lacking)} must ask for", "expected-wrong")
+            raise _refused(f"'expected' does not say what {name_some(lacking)} must ask for", "parameter-wrong")
         key = SigningKey(self._signer)
         self._verifier = verifier = verifier_for(self._client, even_unsigned=True)
         user = self._current_user(key)
@@ -239,7 +239,7 @@ class Approver:
                 raise failed(
                     CustodyConflictError,
                     f"whitelisting request {each} has changed since it {since}; {consequence}",
-                    code="request-changed",
+                    code="request-differs",
                 )
 
     def _sign(self, approval: ApprovalBatch, hashes: Sequence[str], key: SigningKey) -> str:
@@ -279,7 +279,7 @@ class Approver:
                         CustodyNotFoundError,
                         f"there is no whitelisting request {gone}: not listed within {self._lookup_wait:g} s; "
                         f"{approval.nothing_signed}",
-                        code="request-gone",
+                        code="request-rejected",
                     )
                 left = started + self._lookup_wait - now
                 self._log.info("Not listed yet: %s. Polling for at most %.0f s.", gone, left)
@@ -322,7 +322,7 @@ class Approver:
             raise failed(
                 CustodyConflictError,
                 f"this user has signed something else: {_list(wrong)}; this try signed nothing",
-                code="signed-otherwise",
+                code="request-differs",
             )
         return False
 

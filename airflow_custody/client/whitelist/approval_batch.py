@@ -115,7 +115,7 @@ class ApprovalBatch:
                 CustodyRequestError,
                 f"whitelisting request {envelope.id} contradicts itself or what was asked for: "
                 f"{'; '.join(contradictions)}; {consequence}",
-                code="request-contradicts",
+                code="request-differs",
             )
         if self._verifier is not None:
             try:
@@ -161,7 +161,7 @@ class ApprovalBatch:
             raise failed(
                 CustodyConflictError,
                 f"another text than the one that was signed is shown now for whitelisting request {name_some(others)}",
-                code="request-changed",
+                code="request-differs",
             )
 
     def describe(self, envelope: WhitelistEnvelope) -> str:
@@ -240,7 +240,7 @@ class ApprovalBatch:
                     CustodyResponseError,
                     f"whitelisting request {each.id} cannot be searched for this user's signature: {error}; "
                     f"{consequence}",
-                    code="too-large",
+                    code="response-unusable",
                 ) from None
 
     def _why_unsigned(self, envelope: WhitelistEnvelope | None, me: str | None) -> str:

@@ -90,7 +90,7 @@ class SigningKey:
             # What it says is the signer's own text, which may hold its key or its password.
             f"the signer {self.name!r} failed: {type(failure).__name__}; its approval was not sent",
             advice="What it says is not quoted, because it may hold a secret: look at the signer's own log.",
-            code="signer-failed",
+            code="signing-failed",
             retryable=not is_mistake,
         )
 
@@ -98,7 +98,7 @@ class SigningKey:
         return CustodyConfigurationError(
             f"the signature that the signer {self.name!r} returned cannot be used: {why}; it was not sent",
             setting="signer",
-            code="signer-wrong",
+            code="signing-failed",
         )
 
 

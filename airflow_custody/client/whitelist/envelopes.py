@@ -224,7 +224,7 @@ class WhitelistEnvelope:
 
     def _unusable(self, why: str) -> CustodyResponseError:
         return CustodyResponseError(
-            f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {why}", code="request-unreadable"
+            f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {why}", code="request-differs"
         )
 
     def __repr__(self) -> str:

@@ -49,7 +49,7 @@ def status_if_exists(client: WhitelistOperations, request_id: str, *, said_done:
     raise CustodyResponseError(
         f"the service responds with 404 to reading request {request_id}, and also to reading requests that it lists "
         f"({', '.join(sanitize(each, 40) for each in others)}): whether it exists is not known",
-        code="write-unconfirmed",
+        code="outcome-unknown",
     )
 
 

@@ -28,20 +28,20 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
         raise CustodyRequestError(
             "'expected' must be what the create task pushed as 'request', or a list of these, not "
             f"{describe(expected)}; {consequence}",
-            code="expected-wrong",
+            code="parameter-wrong",
         )
     descriptions = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
     if isinstance(expected, str) or not any(descriptions):
         raise CustodyRequestError(
             "'expected' does not say what the requests must ask for (did a template render to nothing?); "
             f"{consequence}",
-            code="expected-wrong",
+            code="parameter-wrong",
         )
     found: dict[str, WhitelistRequest] = {}
     for description in descriptions:
         if not isinstance(description, Mapping) or not all(isinstance(name, str) for name in description):
             raise CustodyRequestError(
-                f"'expected' must hold what the create task pushed as 'request'; {consequence}", code="expected-wrong"
+                f"'expected' must hold what the create task pushed as 'request'; {consequence}", code="parameter-wrong"
             )
         fields = dict(description)
         for name, value in fields.items():
@@ -54,15 +54,15 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
             raise CustodyRequestError(
                 f"an entry of 'expected' does not say which request it is for; {consequence}",
                 advice="With several requests, each entry of the list needs the key 'id'.",
-                code="expected-wrong",
+                code="parameter-wrong",
             )
         if number in found:
-            raise CustodyRequestError(f"'expected' names an id twice; {consequence}", code="expected-wrong")
+            raise CustodyRequestError(f"'expected' names an id twice; {consequence}", code="parameter-wrong")
         try:
             found[number] = WhitelistRequest(**fields)
         except CustodyRequestError as error:
             raise CustodyRequestError(
-                f"'expected' of {number}: {error.message}; {consequence}", code="expected-wrong"
+                f"'expected' of {number}: {error.message}; {consequence}", code="parameter-wrong"
             ) from None
     return found
 
@@ -83,7 +83,7 @@ def compare_listed(request: WhitelistRequest, listed: ListedRequest, accepted: C
     """
     envelope = listed.envelope
     if envelope is None:
-        raise CustodyRequestError("a request that is not listed cannot be compared", code="request-gone")
+        raise CustodyRequestError("a request that is not listed cannot be compared", code="request-rejected")
     payload = envelope.payload() if listed.verified is None else listed.verified.fields
     comparison = compare(request, payload, network=envelope.network)
     faults, accepting = comparison.refusal(accepted)
@@ -96,7 +96,7 @@ def compare_listed(request: WhitelistRequest, listed: ListedRequest, accepted: C
     if contradictions := envelope_faults(envelope, payload, request, accepted=accepted):
         raise CustodyRequestError(
             f"whitelisting request {envelope.id} contradicts itself or what was asked for: {'; '.join(contradictions)}",
-            code="request-contradicts",
+            code="request-differs",
         )
     unsigned = list(comparison.outside)
     if request.visibility_group_id is not None:

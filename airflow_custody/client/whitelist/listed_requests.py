@@ -36,7 +36,7 @@ def read_payload(envelope: WhitelistEnvelope) -> Mapping[str, Any]:
     address = payload.get("address")
     if not isinstance(address, str) or not address.strip():
         raise CustodyResponseError(
-            f"whitelisting request {sanitize(envelope.id, 40)} has no address in its payload", code="request-unreadable"
+            f"whitelisting request {sanitize(envelope.id, 40)} has no address in its payload", code="request-differs"
         )
     return payload
 

@@ -368,5 +368,5 @@ def to_request(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) -> White
         raise CustodyResponseError(
             f"whitelisting request {sanitize(envelope.id, 40)} cannot be written in a file: "
             f"{error.message.removeprefix('nothing was sent: ')}",
-            code="request-unreadable",
+            code="request-differs",
         ) from None

@@ -47,7 +47,7 @@ def check_request_id(value: object, name: str = "the id of a whitelisting reques
     if isinstance(value, str) and read_number(value, MAX_ID) is not None:
         return str.__str__(value)
     raise CustodyRequestError(
-        f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent", code="id-wrong"
+        f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent", code="parameter-wrong"
     )
 
 
@@ -74,17 +74,19 @@ def check_request_ids(
         given = [check_request_id(values, name)]
     elif isinstance(values, (bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
         raise CustodyRequestError(
-            f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent", code="id-wrong"
+            f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent", code="parameter-wrong"
         )
     else:
         given = [check_request_id(each, f"{name}[{index}]") for index, each in enumerate(fetch_items(values))]
     ids = sorted(dict.fromkeys(given) if merge else given, key=int)
     if not ids and not may_be_empty:
-        raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing was sent", code="ids-empty")
+        raise CustodyRequestError(
+            f"{name} is an empty list: there are no ids; nothing was sent", code="parameter-wrong"
+        )
     times = Counter(int(each) for each in ids)
     if not merge and (repeated := [str(each) for each, number in times.items() if number > 1]):
         named = ", ".join(repeated[:_MAX_NAMED]) + (", ..." if len(repeated) > _MAX_NAMED else "")
-        raise CustodyRequestError(f"{name}: the id {named} is repeated; nothing was sent", code="id-wrong")
+        raise CustodyRequestError(f"{name}: the id {named} is repeated; nothing was sent", code="parameter-wrong")
     if limit is not None and len(ids) > limit:
         raise CustodyRequestError(
             f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent",
@@ -266,7 +268,7 @@ class WhitelistRequest(BaseModel):
             raise CustodyRequestError(
                 f"nothing was sent: {'; '.join(map(str, faults))}{hint}",
                 operation="create whitelisting request",
-                code="request-wrong",
+                code="parameter-wrong",
             )
         return request
 

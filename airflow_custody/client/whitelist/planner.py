@@ -140,7 +140,7 @@ def _check_destinations(rows: Iterable[DeclaredRow]) -> None:
             faults.append(f"{other} and {row.where} are for the same destination")
     if faults:
         more = [f"and {len(faults) - _MAX_NAMED} more"] if len(faults) > _MAX_NAMED else []
-        raise CustodyRequestError("; ".join([*faults[:_MAX_NAMED], *more]), code="same-destination")
+        raise CustodyRequestError("; ".join([*faults[:_MAX_NAMED], *more]), code="file-wrong")
 
 
 class _Matcher:

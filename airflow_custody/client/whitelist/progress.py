@@ -133,7 +133,7 @@ class Progress:
         """The code of a wait that has failed."""
         if self.unverified is not None:
             return self.unverified.code
-        return "request-rejected" if self.state == "rejected" else "request-gone"
+        return "request-rejected"
 
     def summary(self, request_id: str) -> str:
         """Return the progress in words."""
@@ -251,7 +251,7 @@ def _listed(
         return ListedRequest(envelope, settled, for_approval=for_approval)
     if not envelope.is_readable:
         # Nothing is known of it, and that is no success, whatever counts as one.
-        raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read", code="request-unreadable")
+        raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read", code="request-differs")
     if verifier is None or not settled:
         return ListedRequest(envelope, settled, for_approval=for_approval)
     try:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from custody_docs import catalogue, command_line, settings
 from custody_docs.docstrings import field, summary
-from custody_docs.error_codes import by_status, error_codes
 from custody_docs.rest import code, heading, page, table, toctree
 
 #: The folders whose pages are all made here, below the folder of the documentation.
@@ -78,11 +77,9 @@ def pages() -> dict[str, str]:
     result["reference/operations"] = _operations()
     result["reference/errors"] = page(
         heading("Errors"),
-        "What each code stands for is on the page of :doc:`error codes </reference/error-codes>`.",
+        "What each code stands for is on the page of :doc:`error codes </error-codes>`.",
         ".. automodule:: airflow_custody.client.errors\n   :members:\n   :member-order: bysource",
-        *by_status(),
     )
-    result["reference/error-codes"] = error_codes()
     for path, title, module, names in _MODULES:
         result[f"reference/{path}"] = page(heading(title), *_members(module, names))
     result["reference/sandbox"] = page(

@@ -31,7 +31,7 @@ def test_the_key_of_another_user_is_named_with_its_owner(approver: SignedInAppro
     with CustodyClient(approver.sandbox.url, approver.person.token, source="connection 'custody_ann'") as client:
         approver.client = client
         error = refusal(approver, PemSigner(lambda: pem, name="custody_bob_key"))
-    assert error.code == "bad-request"
+    assert error.code == "request-refused"
     whose = f"it is the key of '{bob.external_id}'" if bob else "it is no user's key there"
     assert error.advice == (
         "If it is about the signature: the key of the signer 'custody_bob_key' is not the one that the service's rules "
@@ -45,7 +45,7 @@ def test_a_refusal_of_something_else_is_not_said_to_be_the_keys(approver: Signed
     approver.sandbox.control.add_fault("status", path="/whitelists/addresses/approve", status=400, body=body)
     bob = Person(approver.sandbox, "bob", "approvers")
     error = refusal(approver, PemSigner(lambda: bob.pem, name="other"), says="comment: is too long")
-    assert error.code == "bad-request"
+    assert error.code == "request-refused"
     assert str(error.advice).startswith("If it is about the signature: the key of the signer 'other' is not the one")
 
 
@@ -54,7 +54,7 @@ def test_a_wrong_signature_of_an_unknown_key_names_the_signer_and_the_connection
     keyless = KeylessSigner(approver)
     keyless._signer = PemSigner(lambda: pem, name="inner")
     error = refusal(approver, keyless)
-    assert error.code == "bad-request"
+    assert error.code == "request-refused"
     assert error.advice == (
         "If it is about the signature: the key of the signer 'keyless' must be the one that the service has for the "
         "user."
@@ -71,7 +71,7 @@ def test_without_rules_that_can_be_read_the_cause_is_not_known(approver: SignedI
     approver.sandbox.control.add_fault("status", path="/rules", status=status, body=answer)
     pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
     error = refusal(approver, PemSigner(lambda: pem, name="other"))
-    assert error.code == "bad-request"
+    assert error.code == "request-refused"
     assert "the key of the signer 'other' must be the one" in str(error.advice)
 
 
@@ -80,7 +80,7 @@ def test_a_refusal_for_another_reason_says_that_the_key_is_right(approver: Signe
     signer: Any = ChangingSigner(approver, change)
     signer.public_key = approver.signer.public_key
     error = refusal(approver, signer)
-    assert error.code == "bad-request"
+    assert error.code == "request-refused"
     assert error.advice == ("The key of the signer 'changing' is the one that the service's rules have for the user.")
 
 

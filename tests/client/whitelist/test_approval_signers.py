@@ -123,7 +123,7 @@ def test_whatever_part_of_a_signer_raises_it_is_not_quoted(
     error = caught.value
     assert "8642-PIN" not in f"{error} {error.to_json()}"
     assert (error.__cause__, error.__context__) == (None, None)
-    assert (error.code, error.retryable) == ("signer-failed", not isinstance(failure, AttributeError))
+    assert (error.code, error.retryable) == ("signing-failed", not isinstance(failure, AttributeError))
     assert approver.sent == 0
 
 
@@ -132,7 +132,7 @@ def test_an_error_of_ours_that_a_signer_raises_comes_out(
     approver: SignedInApprover, part: str, as_property: bool
 ) -> None:
     approver.create()
-    failure = CustodyError("away for a moment", retryable=True, code="signer-failed")
+    failure = CustodyError("away for a moment", retryable=True, code="signing-failed")
     approver.signer = failing_in(part, failure, as_property=as_property)
     with pytest.raises(CustodyError) as caught:
         approver.approve()
@@ -305,7 +305,7 @@ def test_a_key_that_cannot_be_read_now_is_tried_again(approver: SignedInApprover
     approver.signer = failing_load(failure)
     with pytest.raises(CustodyError, match=why) as caught:
         approver.approve()
-    assert (caught.value.code, caught.value.retryable) == ("signer-failed", True)
+    assert (caught.value.code, caught.value.retryable) == ("signing-failed", True)
     assert "8642-PIN" not in str(caught.value)
     assert approver.sent == 0
 

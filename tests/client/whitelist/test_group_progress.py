@@ -103,7 +103,7 @@ def test_each_has_its_own_time_of_being_missing() -> None:
     poll(group, None, None)
     assert str(group.failure()) == (
         "1 of 2 whitelisting requests will not take effect: whitelisting request 0 does not exist: it has not been "
-        "listed for 31 s [custody/request-gone]"
+        "listed for 31 s [custody/request-rejected]"
     )
     group.forget_lagging(["0", "7"])
     poll(group, None, None)
