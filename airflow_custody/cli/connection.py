@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from airflow_custody.cli.commands import Once, Option, option
 from airflow_custody.cli.trust import OPTIONS
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.verification.pin_settings import PIN_SETTINGS
+from airflow_custody.client.verification.pins import PIN_SETTINGS
 
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient, VerificationPins
