@@ -350,7 +350,7 @@ class ClientSettings:
     source: str | None = None
     """Where the user finds these settings, for error messages. Default None."""
 
-    @model_validator(mode="wrap")  # type: ignore[arg-type]
+    @model_validator(mode="wrap")
     @classmethod
     def _name_the_setting(cls, values: Any, handler: Any) -> Any:
         """Turn what pydantic says of a value into the one error that names the setting."""
