@@ -232,8 +232,7 @@ def _has_password(url: str) -> bool:
 
 
 def _authentication(args: Namespace) -> Authentication:
-    from airflow_custody.client.api_key import ApiKey
-    from airflow_custody.client.auth import BearerToken, PasswordSignIn
+    from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 
     if args.token_stdin:
         return BearerToken(_read_token(), source="standard input (--token-stdin)")

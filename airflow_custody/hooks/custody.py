@@ -63,7 +63,7 @@ def _password(name: str, secret: str, source: str) -> Authentication:
 
 
 def _api_key(name: str, secret: str, source: str) -> Authentication:
-    from airflow_custody.client.api_key import ApiKey
+    from airflow_custody.client.auth import ApiKey
 
     return ApiKey(name, secret, source=source)
 
