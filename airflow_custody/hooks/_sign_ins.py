@@ -6,7 +6,6 @@ import hashlib
 import os
 import secrets
 import threading
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,11 +29,9 @@ class SignIns:
 
     def forget(self) -> None:
         """Begin anew, as a forked process does: another thread of its parent may have held the lock."""
-        from airflow_custody.client.auth import Account
-
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[bytes, PasswordSignIn]] = {}
-        self._accounts: dict[bytes, Account] = defaultdict(Account)
+        self._accounts: dict[bytes, Account] = {}
 
     def of(self, conn_id: str, connected_with: object, made: Authentication, account: object) -> Authentication:
         """
@@ -53,7 +50,7 @@ class SignIns:
             kept = self._kept.pop(conn_id, None)
             if isinstance(made, PasswordSignIn):
                 if kept is None or kept[0] != digest:
-                    made.account = self._accounts[_digest(account)]
+                    made.account = self._accounts.setdefault(_digest(account), made.account)
                     kept = digest, made
                 self._kept[conn_id] = kept
                 return kept[1]
