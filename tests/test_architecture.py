@@ -85,7 +85,7 @@ def test_numbers_of_the_service_are_read_by_one_function() -> None:
     """``int`` fails on a text of thousands of digits, with an error that is none of ours."""
     # Digits one by one, ids that were checked, numbers that are none of the service's, and the function itself.
     allowed = {"address_codecs.py": 2, "address_rules.py": 1, "models.py": 1, "file_tree.py": 1, "text.py": 1}
-    allowed |= {"redaction.py": 2, "pin_settings.py": 2, "connections.py": 2, "settings.py": 1}
+    allowed |= {"connections.py": 2, "settings.py": 1}
     found = Counter(
         path.name
         for path in (PACKAGE / "client").rglob("*.py")
@@ -148,7 +148,7 @@ def test_importing_the_floors_loads_nothing_heavy() -> None:
 
 #: Modules that handle secrets.
 SECRETIVE = [*(PACKAGE / "client" / "http").glob("*.py"), PACKAGE / "client" / "auth.py"]
-SECRETIVE += [PACKAGE / "client" / "settings.py", PACKAGE / "client" / "redaction.py", PACKAGE / "hooks" / "custody.py"]
+SECRETIVE += [PACKAGE / "client" / "settings.py", PACKAGE / "client" / "secrets.py", PACKAGE / "hooks" / "custody.py"]
 
 
 @pytest.mark.parametrize("path", SECRETIVE, ids=lambda path: path.stem)

@@ -31,7 +31,6 @@ EXTRAS = {
     "addresses": ("client/whitelist/address_codecs.py",),
     "pkcs11": ("client/pkcs11.py",),
     "sandbox": ("sandbox/",),
-    "signing": ("client/verification/keys.py", "client/signers.py"),
 }
 # Airflow 2 requires both and calls what imports them to draw the connection form; Airflow 3 does neither. To declare
 # them would bring Flask into every Airflow 3.

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from airflow_custody.cli.commands import Once, Option, option
 from airflow_custody.cli.trust import OPTIONS
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.verification.pin_settings import PIN_SETTINGS
+from airflow_custody.client.verification.pins import PIN_SETTINGS
 
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient, VerificationPins
@@ -232,8 +232,7 @@ def _has_password(url: str) -> bool:
 
 
 def _authentication(args: Namespace) -> Authentication:
-    from airflow_custody.client.api_key import ApiKey
-    from airflow_custody.client.auth import BearerToken, PasswordSignIn
+    from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 
     if args.token_stdin:
         return BearerToken(_read_token(), source="standard input (--token-stdin)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -101,8 +100,7 @@ class CustodyClient(
             raise CustodyConfigurationError(
                 "either 'token' or 'auth' must be given, not both", setting="auth", code="credentials-missing"
             )
-        self._auth = auth if auth is not None else BearerToken(token or "")
-        self._settings = ClientSettings(
+        settings = ClientSettings(
             base_url=base_url,
             timeout=timeout,
             verify=verify,
@@ -113,13 +111,17 @@ class CustodyClient(
             allow_http=allow_http,
             superadmin_keys=superadmin_keys,  # type: ignore[arg-type]
             superadmin_minimum=superadmin_minimum,
-            networks=networks,  # type: ignore[arg-type]
+            networks=networks,
             allow_legacy_signatures=allow_legacy_signatures,
-            rules_not_before=rules_not_before,  # type: ignore[arg-type]
+            rules_not_before=rules_not_before,
             user_agent=user_agent,
             source=source,
         )
-        super().__init__(Transport(self._settings, self._auth))
+        self._open(settings, auth if auth is not None else BearerToken(token or ""))
+
+    def _open(self, settings: ClientSettings, auth: Authentication) -> None:
+        self._settings, self._auth = settings, auth
+        super().__init__(Transport(settings, auth))
 
     @classmethod
     def from_settings(cls, settings: ClientSettings, auth: Authentication) -> CustodyClient:
@@ -129,7 +131,10 @@ class CustodyClient(
         :param settings: the settings.
         :param auth: the way to authenticate.
         """
-        return cls(auth=auth, **asdict(settings))
+        # They have been checked: a CA bundle takes long to load.
+        client = cls.__new__(cls)
+        client._open(settings, auth)
+        return client
 
     @property
     def settings(self) -> ClientSettings:

@@ -63,7 +63,7 @@ def _password(name: str, secret: str, source: str) -> Authentication:
 
 
 def _api_key(name: str, secret: str, source: str) -> Authentication:
-    from airflow_custody.client.api_key import ApiKey
+    from airflow_custody.client.auth import ApiKey
 
     return ApiKey(name, secret, source=source)
 
@@ -278,7 +278,7 @@ class CustodyHook(BaseHook):
     def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
         """Return the client's settings, read from the connection by name."""
         from airflow_custody.client import ClientSettings
-        from airflow_custody.client.verification.pin_settings import refuse_misspelt, refuse_relative
+        from airflow_custody.client.settings import is_key_text, refuse_misspelt
         from airflow_custody.hooks._connection_test import describe_unknown
 
         self.unknown_extras = ""
@@ -293,7 +293,15 @@ class CustodyHook(BaseHook):
             password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
             for secret in filter(None, (proxy, password, unquote(password))):
                 mask(secret)
-        refuse_relative(extras.get("superadmin_keys"))
+        keys = extras.get("superadmin_keys")
+        for each in keys if isinstance(keys, list) else [keys]:
+            # Which file a relative path names depends on where the process was started.
+            if isinstance(each, str) and each and not is_key_text(each) and not os.path.isabs(each):
+                raise CustodyConfigurationError(
+                    "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
+                    setting="superadmin_keys",
+                    code="pins-wrong",
+                )
         values = {name: extras.get(name) for name in known}
         return ClientSettings.parse(
             {

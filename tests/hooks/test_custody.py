@@ -130,8 +130,8 @@ def test_extras_given_as_text_are_parsed(monkeypatch: pytest.MonkeyPatch) -> Non
         assert client.settings.verify is False
 
 
-@pytest.mark.parametrize("size", [1_000_000.0, "1e6", 1.5])
-def test_a_size_may_be_any_number(monkeypatch: pytest.MonkeyPatch, size: object) -> None:
+@pytest.mark.parametrize("size", [1_000_000.0, "1000000"])
+def test_a_size_may_be_any_whole_number(monkeypatch: pytest.MonkeyPatch, size: object) -> None:
     with define(monkeypatch, {**BASE, "extra": {"max_response_bytes": size}}).get_conn() as client:
         assert client.settings.max_response_bytes == int(float(str(size)))
 

@@ -19,10 +19,9 @@ if AIRFLOW < (3, 1):
 
 from statsd_server import metrics_on
 
-from airflow_custody.client.api_key import ApiKey
-from airflow_custody.client.auth import BearerToken, PasswordSignIn
+from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.hooks import _sign_ins
-from airflow_custody.hooks._sign_ins import IDLE, SignIns
+from airflow_custody.hooks._sign_ins import SignIns
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.plugin.access import CustodyConnection, _digest
 from airflow_custody.plugin.cache import LIFETIME, Question, Reading, Readings
@@ -156,24 +155,11 @@ def test_only_what_signs_in_is_kept() -> None:
         kept = SignIns()
 
 
-def test_what_is_not_used_is_forgotten_unless_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(1000.0)
-    kept = SignIns(clock=clock)
-    used, failed = made(), made()
-    failed._count_failure()
-    assert kept.of("used", 1, used, 0) is kept.of("used", 1, made(), 0) is used
-    assert kept.of("failed", 1, failed, 0) is failed
-    clock.now += IDLE
-    assert kept.of("used", 1, made(), 0) is not used
-    assert kept.of("failed", 1, made(), 0) is failed
-    # A changed one is forgotten at once, also for what needs no sign-in.
-    token = BearerToken("t" * 8)
-    assert kept.of("failed", 2, token, 0) is token
-    assert list(kept._kept) == ["used"]
-    monkeypatch.setattr(_sign_ins, "MAX_KEPT", 5)
-    for number in range(9):
-        kept.of(f"c{number}", 1, failed, 0)
-    assert list(kept._kept) == [f"c{number}" for number in range(4, 9)]
+def test_a_changed_connection_is_forgotten_also_for_what_needs_no_sign_in() -> None:
+    kept, first, token = SignIns(), made(), BearerToken("t" * 8)
+    assert kept.of("c", 1, first, 0) is kept.of("c", 1, made(), 0) is first
+    assert kept.of("c", 2, token, 0) is token
+    assert kept.of("c", 1, made(), 0) is not first
 
 
 def test_threads_get_the_same() -> None:

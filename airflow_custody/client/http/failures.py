@@ -25,8 +25,7 @@ from airflow_custody.client.http.connections import (
 )
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.peers import certificate_advice, is_not_http, refusal_of, speaks_http, speaks_tls
-from airflow_custody.client.proxy_settings import Proxy
-from airflow_custody.client.settings import ClientSettings
+from airflow_custody.client.settings import ClientSettings, Proxy
 
 # Seconds to find out whether a server that cannot be talked to speaks TLS.
 _PROBE_TIMEOUT = 5.0

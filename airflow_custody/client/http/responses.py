@@ -221,14 +221,6 @@ def read_reply(
         raise _not_this_service(operation, response, auth, settings, response.truncated, retryable=True)
     if shape is None:
         return Reply(operation, response, auth, settings, None)
-    if not operation.confidential and auth.is_echoed_in(response.body):
-        # Whatever is read from it may come into a log, an XCom or a trigger's event.
-        raise operation.not_understood(
-            "the response repeats a secret that this client sends, so nothing of it is used",
-            "response-unusable",
-            status=response.status,
-            advice="If a password is also a name at the service, choose another one.",
-        )
     if response.says_error:
         text, code = _error_text(operation, response, auth)
         raise operation.not_understood(
@@ -422,5 +414,5 @@ def _letters(text: str) -> str:
 
 
 def _text(body: bytes) -> str:
-    # Far more than is ever quoted.
-    return body[:65536].decode("utf-8", "replace")
+    # All of it: a secret must not be cut before it is redacted.
+    return body.decode("utf-8", "replace")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar, overload
 from urllib.parse import unquote
 
@@ -16,7 +16,6 @@ import requests
 
 from airflow_custody import __version__
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.forks import PerProcess
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.connections import (
     MAX_LOST_CONNECTIONS,
@@ -123,12 +122,21 @@ class Transport:
         self._observers: list[Observer] = []
         self._checks: list[Callable[[Operation], None]] = []
         self._limits: Limits = _no_limits
-        self._session = PerProcess(partial(_new_session, settings.user_agent))
+        self._sessions: dict[int, _Session] = {}
         auth.bind(self)
+
+    @property
+    def _session(self) -> _Session:
+        """The session of this process: of a connection that two share, each would read the other's responses."""
+        process = os.getpid()
+        # What was inherited is kept: its end may reach the other process.
+        if process not in self._sessions:
+            self._sessions.setdefault(process, _new_session(self.settings.user_agent))
+        return self._sessions[process]
 
     def close(self) -> None:
         """Close the pooled connections; a later call opens new ones."""
-        self._session.value.close()
+        self._session.close()
 
     def observe(self, observer: Observer) -> None:
         """Call ``observer`` with what can be seen of each exchange when it has ended."""
@@ -248,7 +256,7 @@ class Transport:
     ) -> requests.PreparedRequest:
         prepared = None
         with suppress(requests.RequestException, ValueError):
-            prepared = self._session.value.prepare_request(request)
+            prepared = self._session.prepare_request(request)
         if prepared is None:
             # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
             raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="setting-wrong")
@@ -290,7 +298,7 @@ class Transport:
             chain: list[BaseException] = []
             try:
                 with track(sending):
-                    received = self._session.value.send(
+                    received = self._session.send(
                         prepared,
                         stream=True,
                         allow_redirects=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from airflow_custody.client.redaction import REDACTED
+from airflow_custody.client.secrets import REDACTED
 
 # What stands before the host may be a secret, and so may all that comes after it: many services take a token in a path.
 _PLACE = re.compile(

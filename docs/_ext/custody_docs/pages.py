@@ -32,7 +32,7 @@ _MODULES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ("ConnectionSigner", "Pkcs11ConnectionSigner"),
     ),
     ("sign-in", "Signing in", "airflow_custody.client.auth", ("PasswordSignIn",)),
-    ("api-keys", "API keys", "airflow_custody.client.api_key", ("ApiKey",)),
+    ("api-keys", "API keys", "airflow_custody.client.auth", ("ApiKey",)),
     ("verification", "Verification", "airflow_custody.client.verification.verifier", ()),
     ("whitelist-models", "Whitelisting requests", "airflow_custody.client.whitelist.models", ("WhitelistRequest",)),
     (

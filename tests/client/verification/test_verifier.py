@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import builtins
 import contextlib
 import dataclasses
 import json
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 from worked_example import (
-    ADMIN1,
     ALICE,
     BY_ALICE,
     BY_BOB,
@@ -29,13 +27,11 @@ from worked_example import (
     TEXT_C,
     entry,
     envelope,
-    pem,
     sign,
     signed_entry,
 )
 
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
-from airflow_custody.client.verification import keys
+from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.signature_count import MAX_ENTRIES, MAX_HASHES
 from airflow_custody.client.verification.verifier import (
@@ -348,18 +344,3 @@ def test_as_json() -> None:
         "minimum": 2,
         "user_ids": ["alice@example.test", "bob@example.test"],
     }
-
-
-def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("cryptography"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    pins = VerificationPins([pem(ADMIN1)], 1)
-    with pytest.raises(CustodyConfigurationError, match=r"airflow-provider-custody\[signing\]"):
-        verify_envelope(GOOD, pins)
-    assert keys.PublicKey.from_der(base64.b64decode(ADMIN1)) == pins.public_keys[0]
