@@ -16,8 +16,8 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count
-from airflow_custody.client.whitelist.existence import status_if_exists
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
+from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, status_word

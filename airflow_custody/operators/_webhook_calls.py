@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.webhooks.call_events import CallFilter
-    from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
+    from airflow_custody.client.webhooks.results import NewCalls
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from airflow.triggers.shared_stream import AdvanceItem
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
+    from airflow_custody.client.webhooks.results import NewCalls
 
 #: Maximum number of calls that one poll reads, and so what a watcher takes of a backlog at each poll.
 MAX_CALLS_PER_POLL = 10_000

@@ -23,8 +23,9 @@ from airflow_custody.triggers._journal import (
 
 if TYPE_CHECKING:
     from airflow_custody.client.webhooks.call_events import CallFilter
-    from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WebhookCall
+    from airflow_custody.client.webhooks.results import NewCalls
 
 MAX_CALLS_PER_EVENT = 100
 MAX_BYTES_PER_EVENT = 65_536

@@ -10,7 +10,8 @@ from airflow_runs import AIRFLOW
 from journal_service import START, Service
 
 from airflow_custody.client.timestamps import unix_micros
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+from airflow_custody.client.webhooks.journal import CallCursor
+from airflow_custody.client.webhooks.results import NewCalls
 
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)

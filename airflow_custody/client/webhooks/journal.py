@@ -8,16 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.timestamps import unix_micros
 from airflow_custody.client.webhooks.digests import DIGEST_BYTES, MAX_STORED, read_digests, read_recent, write_digests
 from airflow_custody.client.webhooks.models import WebhookCall
-
-if TYPE_CHECKING:
-    from airflow_custody.client.webhooks.results import Reading
 
 #: Seconds before the newest known call within which a call that appears late is still found.
 OVERLAP_SECONDS = 300
@@ -231,7 +228,7 @@ class CallCursor:
         """
         Return the cursor that knows these calls as well.
 
-        :param calls: calls that were listed together, such as :attr:`NewCalls.calls` or the first ones of them; and
+        :param calls: calls that were listed together, such as :attr:`.NewCalls.calls` or the first ones of them; and
             known ones that had no time stamp, and have one now.
         :param held_back: when the oldest call was created that was listed and is not known, in microseconds. Default:
             there is none.
@@ -345,35 +342,6 @@ class CallCursor:
             is_set_back=data.get("is_set_back") is True,
             gap_reported=data.get("gap_reported") is True,
         )
-
-
-@dataclass(frozen=True)
-class NewCalls:
-    """
-    What is new in the journal.
-
-    :param calls: the calls, in the order in which they were created.
-    :param cursor: what is known now.
-    :param late: ids of calls that were created before one that was known already, and appeared after it.
-    :param more: whether there are more new calls than were asked for.
-    :param gap: in words, why calls may have been lost between what was known and these; empty: none were.
-    :param known: the cursor from which they are new: the one that was given, or what was believed of it, as the
-        service's clock may have been set back. None: there was none.
-    :param reading: the reading that found them: what else is to be seen in it. None: it is not kept.
-    """
-
-    calls: tuple[WebhookCall, ...]
-    cursor: CallCursor
-    late: frozenset[str] = frozenset()
-    more: bool = False
-    gap: str = ""
-    known: CallCursor | None = None
-    reading: Reading | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def warning(self) -> str:
-        """In words, what to log: that calls which appear late may not be found, as so many come; empty: nothing."""
-        return self.cursor.warning
 
 
 def _by_time(item: tuple[int, int]) -> tuple[int, int]:

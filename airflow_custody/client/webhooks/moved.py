@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls, whole_second
+from airflow_custody.client.webhooks.journal import CallCursor, whole_second
+from airflow_custody.client.webhooks.results import NewCalls
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient

@@ -16,12 +16,11 @@ from airflow_custody.client.webhooks.journal import (
     MAX_UNDATED,
     MICROSECONDS,
     CallCursor,
-    NewCalls,
     created_micros,
     digest_of,
 )
 from airflow_custody.client.webhooks.models import WebhookCall
-from airflow_custody.client.webhooks.results import Clocks, Reading
+from airflow_custody.client.webhooks.results import Clocks, NewCalls, Reading
 
 Order = Literal["ASC", "DESC"]
 Fetch = Callable[[Order, "str | None"], CursorPage[WebhookCall]]

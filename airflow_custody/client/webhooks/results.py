@@ -14,7 +14,6 @@ from airflow_custody.client.webhooks.journal import (
     MAX_SECONDS,
     MICROSECONDS,
     CallCursor,
-    NewCalls,
     created_micros,
     digest_of,
     whole_second,
@@ -69,6 +68,35 @@ class Clocks(NamedTuple):
 
 
 _NO_CLOCKS = Clocks(0, None)
+
+
+@dataclass(frozen=True)
+class NewCalls:
+    """
+    What is new in the journal.
+
+    :param calls: the calls, in the order in which they were created.
+    :param cursor: what is known now.
+    :param late: ids of calls that were created before one that was known already, and appeared after it.
+    :param more: whether there are more new calls than were asked for.
+    :param gap: in words, why calls may have been lost between what was known and these; empty: none were.
+    :param known: the cursor from which they are new: the one that was given, or what was believed of it, as the
+        service's clock may have been set back. None: there was none.
+    :param reading: the reading that found them: what else is to be seen in it. None: it is not kept.
+    """
+
+    calls: tuple[WebhookCall, ...]
+    cursor: CallCursor
+    late: frozenset[str] = frozenset()
+    more: bool = False
+    gap: str = ""
+    known: CallCursor | None = None
+    reading: Reading | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def warning(self) -> str:
+        """In words, what to log: that calls which appear late may not be found, as so many come; empty: nothing."""
+        return self.cursor.warning
 
 
 @dataclass
