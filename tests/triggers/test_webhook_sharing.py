@@ -157,7 +157,7 @@ def test_what_is_shared_is_what_the_watcher_would_have_read() -> None:
                     assert own.cursor.covers(shared.cursor)
                     # It may have seen older calls.
                     assert shared.cursor.kept_for >= own.cursor.kept_for
-                    assert replace(shared.cursor, kept_for=own.cursor.kept_for).judges_like(own.cursor)
+                    assert replace(shared.cursor, kept_for=own.cursor.kept_for).detects_gaps_like(own.cursor)
                 cursors[number] = (shared or own).cursor
     assert compared > 1000
 

@@ -110,7 +110,7 @@ class CallCursor:
         )
 
     @property
-    def vouches(self) -> int | None:
+    def completeness_marker(self) -> int | None:
         """
         When those known calls were created, in microseconds, that show by being listed that no later one was removed.
 
@@ -159,7 +159,7 @@ class CallCursor:
             and set(other.undated) <= set(self.undated)
         )
 
-    def judges_like(self, other: CallCursor) -> bool:
+    def detects_gaps_like(self, other: CallCursor) -> bool:
         """Tell whether what is missing is judged alike with another cursor, if both know the same calls."""
         return all(
             getattr(self, name) == getattr(other, name)
@@ -201,7 +201,7 @@ class CallCursor:
             is_set_back=True,
         )
 
-    def believed(self, latest: int) -> CallCursor:
+    def without_future_times(self, latest: int) -> CallCursor:
         """
         Return the cursor without time stamps that cannot be: their calls are remembered by their ids alone.
 
@@ -248,11 +248,11 @@ class CallCursor:
         now, is_set_back = self._read_at_service, self.is_set_back
         if is_set_back and newest is not None and now is not None:
             top = max(recent.values(), default=None)
-            vouching = now if held_back is None else min(now, held_back)
+            marker = now if held_back is None else min(now, held_back)
             # Where all are known by their ids alone, they were later than can be.
-            newest = vouching if top is None else min(top, vouching)
+            newest = marker if top is None else min(top, marker)
             # What is not known yet may be later, too.
-            is_set_back = held_back is not None or top is None or top > vouching
+            is_set_back = held_back is not None or top is None or top > marker
         floor = self.floor if newest is None else self.floor_below(newest)
         seconds = sorted((each for each in recent.values() if each >= floor), reverse=True)
         is_cut = self.is_cut and newest is not None and floor > newest - _OVERLAP
