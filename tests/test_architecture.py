@@ -14,6 +14,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,14 @@ def imports_of(path: Path) -> Iterator[str]:
             yield node.module or ""
 
 
+def names_imported_by(path: Path) -> Iterator[str]:
+    """Yield the modules that a file imports, and the names that it imports from them, which may be modules."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    yield from imports_of(path)
+
+
 def is_in(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
@@ -79,6 +88,17 @@ def test_arrows_point_down_only(folder: str) -> None:
         if any(is_in(module, forbidden) for forbidden in FORBIDDEN[folder])
     ]
     assert wrong == []
+
+
+def test_no_two_files_import_each_other() -> None:
+    """Not even inside a function, or for a type."""
+    paths = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    paths = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+    graph = {name: set(names_imported_by(path)) & paths.keys() - {name} for name, path in paths.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
 def test_numbers_of_the_service_are_read_by_one_function() -> None:

@@ -25,7 +25,7 @@ from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.client.http.observation import Observation
 from airflow_custody.client.whitelist.progress import Progress
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency import turn
+from airflow_custody.idempotency import apply_lock
 from airflow_custody.idempotency.create_once import CreateOnce
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
@@ -242,7 +242,7 @@ def test_a_refused_create_was_sent(sandbox: Sandbox, tagged: StatsdServer) -> No
 def test_a_plan_and_what_applies_it(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsdServer, airflow_db: None
 ) -> None:
-    monkeypatch.setattr(turn, "SETTLE", 0.1)
+    monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
     path = write_rows(tmp_path / "whitelist.yaml", range(1, 9))
     planned = plan(path)

@@ -19,7 +19,7 @@ What can go wrong when talking to the custody service, as types.
     ├── CustodyVerificationError     signatures do not prove what the service says
     └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
 
-Each has a ``code``, which is stable and names the cause; ``custody errors CODE`` says what to do about it.
+Each has a ``code``, which is stable and names the cause; the documentation's page of error codes has an entry for each.
 """
 
 from __future__ import annotations

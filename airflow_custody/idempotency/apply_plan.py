@@ -17,18 +17,18 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
-from airflow_custody.client.whitelist.existence import status_if_exists
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
+from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.client.whitelist.progress import status_word
+from airflow_custody.idempotency.apply_lock import ApplyLock
 from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
 from airflow_custody.idempotency.create_rows import CreateRows, Outcome
 from airflow_custody.idempotency.delete_rows import DELETE, DeleteRows
 from airflow_custody.idempotency.listed_rows import ListedRows
 from airflow_custody.idempotency.records import Untracked, digest
 from airflow_custody.idempotency.rows import Row, RowLog, RowState, RowStore
-from airflow_custody.idempotency.turn import Turn
 from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistRowsCreation
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class ApplyPlan:
         self._is_stopped = False
         # What an earlier try has sent may be on its way for so long, or not be listed yet.
         self._under_way = self._timing.fence + client.settings.timeout + lookup_wait
-        self._turn = Turn(context, client.settings.base_url, log, under_way=self._under_way)
+        self._apply_lock = ApplyLock(context, client.settings.base_url, log, under_way=self._under_way)
 
     def run(self, file: WhitelistFile, plan_hash: str) -> Applied:
         """
@@ -222,7 +222,7 @@ class ApplyPlan:
         """
         requests = {row_key(row.request): row.request for row in file.rows}
         service = service_name(self._client)
-        with self._turn.taken():
+        with self._apply_lock.held():
             earlier = self._store.read()
             if earlier is None and isinstance(self._store.task.read(), Untracked):
                 self._wait_for_earlier_try()
@@ -282,7 +282,7 @@ class ApplyPlan:
             outcome = creator.run(keys)
             is_listed = self._listed.check(outcome, requests, done)
         self._report(creation.what, "unknown", len(outcome.unknown))
-        self._turn.is_settled = bool(is_listed) and creator.lost.failure is None
+        self._apply_lock.is_settled = bool(is_listed) and creator.lost.failure is None
         self._add_earlier_plans(outcome, requests, plan)
         operations = {each.operation for each in plan.with_action("delete")}
         over = {
@@ -307,10 +307,10 @@ class ApplyPlan:
         applied: Applied,
         operations_now: Callable[[Collection[str]], Mapping[str, str]],
     ) -> Applied:
-        is_settled = self._turn.is_settled
+        is_settled = self._apply_lock.is_settled
         done = self._deleting.run(deletes, check=operations_now, is_stopped=lambda: self._is_stopped)
         # Deleting what is deleted does no harm: others need not wait for this.
-        self._turn.is_settled = is_settled
+        self._apply_lock.is_settled = is_settled
         return replace(
             applied,
             deleted=[*applied.deleted, *done.deleted],
@@ -356,7 +356,7 @@ class ApplyPlan:
 
     def _operations_now(self, file: WhitelistFile, service: str, ids: Collection[str]) -> Mapping[str, str]:
         """Return what a plan would do by now about each of these requests that may exist; empty for nothing."""
-        self._turn.keep()
+        self._apply_lock.renew()
         listing = self._settings.fetch(self._client)
         rows = {row.request_id: row.operation for row in self._settings.plan(file, listing, service).rows}
         listed = {each.id for each in listing.envelopes}
@@ -376,7 +376,7 @@ class ApplyPlan:
             self._log,
             max_parallel=self._max_parallel,
             lookup_wait=self._lookup_wait,
-            check=self._turn.keep,
+            check=self._apply_lock.renew,
             timing=self._timing,
             report=self._report,
         )

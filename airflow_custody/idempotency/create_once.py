@@ -71,11 +71,11 @@ class Found:
     What a search of the service found.
 
     :param candidates: what may be the thing.
-    :param blind: why it would not have been found if it existed; empty if it would. Only then does its absence count.
+    :param inconclusive: why a search that found nothing proves nothing; empty if it does prove absence.
     """
 
     candidates: Sequence[Candidate]
-    blind: str = ""
+    inconclusive: str = ""
 
 
 class Creation(Protocol):
@@ -223,9 +223,9 @@ class CreateOnce:
             late = time.monotonic() >= deadline
             if (found := self._creation.get(record.id)) is not None:
                 return found
-            if late and (blind := self._creation.find(thorough=True).blind):
+            if late and (inconclusive := self._creation.find(thorough=True).inconclusive):
                 raise CustodyError(
-                    f"the service does not show it, which proves nothing: {blind}",
+                    f"the service does not show it, which proves nothing: {inconclusive}",
                     code="not-offered",
                     status=_NOT_SHOWN,
                 )
@@ -399,8 +399,8 @@ class CreateOnce:
             else:
                 if candidate := self._select(attempt, found.candidates):
                     return candidate
-                if late and found.blind:
-                    raise self._unknown(attempt, f"The service shows none, which proves nothing: {found.blind}.")
+                if late and found.inconclusive:
+                    raise self._unknown(attempt, f"The service shows none, which proves nothing: {found.inconclusive}.")
                 if late:
                     self._log.info("There is none at the service: what an earlier try may have sent had no effect.")
                     return None

@@ -25,9 +25,9 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.http.retries import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
-from airflow_custody.idempotency.gates import Fence, Pace
 from airflow_custody.idempotency.lost_rows import LostRows, RowsCreation
 from airflow_custody.idempotency.rows import Row, RowStore, Window
+from airflow_custody.idempotency.send_limits import Fence, RateLimiter
 
 #: How many rows are written down and looked up together.
 WINDOW = 50
@@ -100,7 +100,7 @@ class CreateRows:
         self._report = partial(report, creation.what)
         self._refusals = 0
         self._stopped: CustodyError | None = None
-        self._pace = Pace()
+        self._rate_limiter = RateLimiter()
         self._checked = time.monotonic()
         # The row that each id belongs to.
         self._ids = {row.detail: key for key, (_, row) in store.log.rows().items() if row.state == "created"}
@@ -235,7 +235,7 @@ class CreateRows:
         except BaseException:
             # Nothing that has not left yet may leave any more. What has left is not forgotten.
             fence.close()
-            self._pace.stop()
+            self._rate_limiter.stop()
             wait(futures)
             with suppress(Exception):
                 ended = {key: each for each, key in futures.items() if each.exception() is None}
@@ -256,7 +256,7 @@ class CreateRows:
                 if failure := each.exception():
                     raise failure
             # Only this thread writes to the task's state.
-            fence.serve(lambda: self._renew(window))
+            fence.renew_if_needed(lambda: self._renew(window))
             self._check_sometimes()
 
     def _renew(self, window: Window) -> None:
@@ -293,7 +293,7 @@ class CreateRows:
         :return: what is known of it now; None if it was not sent.
         """
         for _ in range(_MAX_PAUSES):
-            if not self._pace.wait() or self._stopped:
+            if not self._rate_limiter.wait() or self._stopped:
                 return None
             try:
                 identifier = self._send_once(key, fence)
@@ -306,7 +306,7 @@ class CreateRows:
                     return None
             except CustodyOutcomeUnknownError as error:
                 if error.retry_after:
-                    self._pace.pause(min(error.retry_after, MAX_RETRY_AFTER))
+                    self._rate_limiter.pause(min(error.retry_after, MAX_RETRY_AFTER))
                 return sent
             except CustodyError as error:
                 return self._after_failure(sent, error)
@@ -321,7 +321,7 @@ class CreateRows:
 
     def _send_once(self, key: str, fence: Fence) -> str:
         try:
-            identifier = self._creation.send(key, fence.pass_)
+            identifier = self._creation.send(key, fence.wait_for_record)
         except CustodyError as error:
             if not _is_unsent(error):
                 self._report("sent", 1)
@@ -351,14 +351,14 @@ class CreateRows:
 
     def _stop(self, error: CustodyError) -> None:
         self._stopped = self._stopped or error
-        self._pace.stop()
+        self._rate_limiter.stop()
 
     def _slow_down(self, error: CustodyRateLimitError) -> bool:
         seconds = 1.0 if error.retry_after is None else error.retry_after
         if seconds > MAX_RETRY_AFTER:
             self._stop(error)
             return False
-        self._pace.pause(max(seconds, 0.1))
+        self._rate_limiter.pause(max(seconds, 0.1))
         return True
 
     # --- the log -------------------------------------------------------------------------------------------

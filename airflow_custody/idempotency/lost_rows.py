@@ -204,8 +204,8 @@ class LostRows:
         """Judge the rows after so much time that what is not there was not created."""
         came_to_nothing: list[tuple[Window, str, Row | None]] = []
         for key, window in self._judge(open_, found).items():
-            if found[key].blind:
-                why = f"The service shows none, which proves nothing: {found[key].blind}."
+            if found[key].inconclusive:
+                why = f"The service shows none, which proves nothing: {found[key].inconclusive}."
                 self.unknown[key] = self._advise(window, key, why)
             else:
                 came_to_nothing.append((window, key, None))

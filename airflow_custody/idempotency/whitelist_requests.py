@@ -112,7 +112,7 @@ class WhitelistRequestCreation:
         candidates = [self._candidate(each, filtered=each.id in ids) for each in listed]
         # For another address, unless that is all: the service may have encoded it anew.
         candidates = [each for each in candidates if not each.guessed or each.unclear or each.differs == ("address",)]
-        return Found(candidates, self._why_blind(listed))
+        return Found(candidates, self._why_inconclusive(listed))
 
     def get(self, identifier: str) -> Candidate | None:
         try:
@@ -129,7 +129,7 @@ class WhitelistRequestCreation:
         """The ids of the user who creates; empty if the service does not say."""
         return find_own_ids(self._client)
 
-    def _why_blind(self, listed: Iterable[WhitelistEnvelope]) -> str:
+    def _why_inconclusive(self, listed: Iterable[WhitelistEnvelope]) -> str:
         """Return why a request of this user would not be listed; empty if it would."""
         if not self._own_ids:
             return "the service does not say who the connection's user is, so whether it lists that user's requests"
@@ -238,13 +238,13 @@ class WhitelistRowsCreation:
     def found_in(self, index: _Index, keys: Collection[str]) -> Mapping[str, Found]:
         """Return what may be the rows, of what was listed."""
         # One of them is enough to show that the user's own requests are listed.
-        blind: dict[str | None, str] = {}
+        inconclusive: dict[str | None, str] = {}
         found = {}
         for key in keys:
             group = self._requests[key].visibility_group_id
-            if group not in blind:
-                blind[group] = self._rows[key].why_blind(index.envelopes)
-            found[key] = Found(self._rows[key].candidates(index.like(self._requests[key])), blind[group])
+            if group not in inconclusive:
+                inconclusive[group] = self._rows[key].why_inconclusive(index.envelopes)
+            found[key] = Found(self._rows[key].candidates(index.like(self._requests[key])), inconclusive[group])
         return found
 
     def known_ids(self, key: str) -> tuple[str, ...]:
@@ -283,8 +283,8 @@ class _RowCreation(WhitelistRequestCreation):
         shown = envelope.payload().get("address")
         return not isinstance(shown, str) or may_be_respelled(self._request.address, shown)
 
-    def why_blind(self, envelopes: Iterable[WhitelistEnvelope]) -> str:
-        return self._why_blind(envelopes)
+    def why_inconclusive(self, envelopes: Iterable[WhitelistEnvelope]) -> str:
+        return self._why_inconclusive(envelopes)
 
     def _compared(self, envelope: WhitelistEnvelope, *, filtered: bool) -> Candidate:
         found = super()._compared(envelope, filtered=filtered)

@@ -31,13 +31,13 @@ class Place(NamedTuple):
     :param cursor: what is known of the journal; None: nothing, this is the first time.
     :param gap: in words, why calls may be lost by going on from here; empty: none are.
     :param emitted_at: when the last event with a cursor was emitted; None: there is none.
-    :param is_moved: whether the cursor is of a journal that had another base URL.
+    :param base_url_changed: whether the cursor is of a journal that had another base URL.
     """
 
     cursor: CallCursor | None
     gap: str
     emitted_at: datetime | None
-    is_moved: bool = False
+    base_url_changed: bool = False
 
     @property
     def must_be_emitted(self) -> bool:
@@ -68,7 +68,7 @@ class CallPlace:
     def __init__(
         self, context: Context, asset: Asset, conn_id: str, base_url: str, filters: Mapping[str, list[str]], log: Any
     ) -> None:
-        from airflow_custody.client.webhooks.moved import name_service
+        from airflow_custody.client.webhooks.base_url_change import name_service
 
         self._context = context
         self._asset = asset
@@ -114,8 +114,8 @@ class CallPlace:
     def _place(
         self, cursor: CallCursor | None, source: Mapping[str, Any], gap: str, emitted_at: datetime | None
     ) -> Place:
-        is_moved = cursor is not None and source.get("service") != self._source["service"]
-        return Place(cursor, gap, emitted_at, is_moved)
+        base_url_changed = cursor is not None and source.get("service") != self._source["service"]
+        return Place(cursor, gap, emitted_at, base_url_changed)
 
     def keep(self, cursor: CallCursor) -> bool:
         """

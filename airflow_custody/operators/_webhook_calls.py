@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.webhooks.call_events import CallFilter
-    from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
+    from airflow_custody.client.webhooks.results import NewCalls
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
@@ -160,7 +161,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         for gap in gaps:
             self.log.warning("Webhook calls may be lost: %s.", gap)
         data = to_event(replace(new, gap="; ".join(gaps)), with_payload=self.with_payload)
-        if not place.is_moved:
+        if not place.base_url_changed:
             # If the event is deleted or buried one day, its calls come again, and none is lost.
             journal_place.keep(new.known or place.cursor or (new.cursor if is_first else CallCursor(0, {})))
         context["outlet_events"][asset].extra = journal_place.event_extra(data, new.cursor)
@@ -184,13 +185,13 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         :return: what is new, with the calls that are selected; the webhooks that are not enabled; and how often more
             calls were read than a run takes at once.
         """
-        from airflow_custody.client.webhooks.moved import read_moved_calls
+        from airflow_custody.client.webhooks.base_url_change import read_after_base_url_change
 
         cursor, rounds, late, gaps = place.cursor, 0, set[str](), list[str]()
         known: CallCursor | None = None
         while True:
-            if place.is_moved and cursor is not None and rounds == 0:
-                new = read_moved_calls(client, cursor, limit=self.max_calls)
+            if place.base_url_changed and cursor is not None and rounds == 0:
+                new = read_after_base_url_change(client, cursor, limit=self.max_calls)
             else:
                 new = client.read_webhook_calls(cursor, start=start, limit=self.max_calls)  # type: ignore[arg-type]
             rounds += 1

@@ -264,8 +264,8 @@ class _WebhookCreation:
         ids = {each["id"] for each in filtered}
         listed = list(self._client.list_webhooks())
         candidates = [self._candidate(each, filtered=each["id"] in ids) for each in listed]
-        blind = "" if listed else "it lists no webhook at all, so it may hide them"
-        return Found([each for each in candidates if "type" not in each.differs], blind)
+        inconclusive = "" if listed else "it lists no webhook at all, so it may hide them"
+        return Found([each for each in candidates if "type" not in each.differs], inconclusive)
 
     def get(self, identifier: str) -> Candidate | None:
         found = next((each for each in self._client.list_webhooks() if each["id"] == identifier), None)

@@ -21,8 +21,8 @@ from sqlalchemy.orm import Session
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.timestamps import EPOCH, unix_micros
+from airflow_custody.client.webhooks.base_url_change import name_service
 from airflow_custody.client.webhooks.journal import CLOCK_DIFFERENCE_SECONDS, CallCursor, digest_of
-from airflow_custody.client.webhooks.moved import name_service
 
 log = logging.getLogger(__name__)
 

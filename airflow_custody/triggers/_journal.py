@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from airflow.triggers.shared_stream import AdvanceItem
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
+    from airflow_custody.client.webhooks.results import NewCalls
 
 #: Maximum number of calls that one poll reads, and so what a watcher takes of a backlog at each poll.
 MAX_CALLS_PER_POLL = 10_000
@@ -102,7 +103,7 @@ class Backlogs:
         cursor: CallCursor | None,
         start: Literal["now", "beginning"],
         *,
-        is_moved: bool = False,
+        base_url_changed: bool = False,
     ) -> NewCalls:
         """
         Read what is new after a cursor, in a thread, or return what another watcher has read.
@@ -110,19 +111,19 @@ class Backlogs:
         :param client: reads it.
         :param cursor: what is known; None: nothing.
         :param start: where to begin without a cursor.
-        :param is_moved: whether the cursor is of a journal that had another base URL.
+        :param base_url_changed: whether the cursor is of a journal that had another base URL.
         :raises CustodyError: if it cannot be read.
         """
-        from airflow_custody.client.webhooks.moved import read_moved_calls
+        from airflow_custody.client.webhooks.base_url_change import read_after_base_url_change
 
-        key = json.dumps([is_moved, None if cursor is None else cursor.to_json()])
+        key = json.dumps([base_url_changed, None if cursor is None else cursor.to_json()])
         with self._lock:
             reading = self._reading.setdefault(key, threading.Lock())
         with reading:
             if key not in self._read:
                 try:
-                    if cursor is not None and is_moved:
-                        self._read[key] = read_moved_calls(client, cursor, limit=MAX_CALLS_PER_POLL)
+                    if cursor is not None and base_url_changed:
+                        self._read[key] = read_after_base_url_change(client, cursor, limit=MAX_CALLS_PER_POLL)
                     else:
                         self._read[key] = client.read_webhook_calls(cursor, start=start, limit=MAX_CALLS_PER_POLL)
                 except CustodyError as error:
@@ -273,6 +274,6 @@ class JournalProducer(SharedStreamProducer):
 
 def service_of(client: CustodyClient) -> str:
     """Return what names a client's service."""
-    from airflow_custody.client.webhooks.moved import name_service
+    from airflow_custody.client.webhooks.base_url_change import name_service
 
     return name_service(client.settings.base_url)

@@ -243,7 +243,7 @@ def test_a_name_is_found_by_its_last_parts() -> None:
     assert find_documented("airflow_custody.client.client.CustodyClient", documented) == documented[0]
     assert find_documented("CustodyClient.close", documented) == documented[1]
     assert find_documented("close", documented) is None
-    journal = ["airflow_custody.client.webhooks.journal.NewCalls"]
+    journal = ["airflow_custody.client.webhooks.results.NewCalls"]
     assert find_documented("NewCalls.gap", journal) == journal[0]
     assert find_documented("NewCalls.no_such_field", journal) is None
     assert exists("OVERLAP_SECONDS", ["airflow_custody.client.webhooks.journal"], [])

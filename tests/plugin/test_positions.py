@@ -17,8 +17,8 @@ from airflow.models.asset import AssetEvent, AssetModel
 from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.utils.session import create_session
 
+from airflow_custody.client.webhooks.base_url_change import name_service
 from airflow_custody.client.webhooks.journal import CallCursor, digest_of
-from airflow_custody.client.webhooks.moved import name_service
 from airflow_custody.plugin.positions import TASK_KEY, ReadPosition, find_position
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

@@ -15,7 +15,7 @@ from connections import connection_json
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.verification.trust_texts import NOT_PINNED
-from airflow_custody.idempotency import turn
+from airflow_custody.idempotency import apply_lock
 from airflow_custody.idempotency.records import digest
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
@@ -267,7 +267,7 @@ class TestWhichTaskCreatedIt:
         assert "label b b same" in text_of(response)
 
     def test_a_task_that_applies_a_file(self, pages: Pages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(turn, "SETTLE", 0.1)
+        monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
         apply_in_a_run(tmp_path)
         response = pages.get(f"{ROOT}/3712")
         assert '/tasks/apply"' in response.text
@@ -299,7 +299,7 @@ class TestWhichTaskCreatedIt:
         from airflow.utils.session import create_session
 
         if is_applied:
-            monkeypatch.setattr(turn, "SETTLE", 0.1)
+            monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
             dag = apply_in_a_run(tmp_path)
         else:
             dag = create_in_a_run()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from requests import PreparedRequest
 from requests.auth import AuthBase
 
 from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.client.text import sanitize
-
-if TYPE_CHECKING:
-    from airflow_custody.client.http.transport import Transport
 
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
 # A service may echo a token after it was replaced.
@@ -42,8 +39,8 @@ class Authentication(AuthBase):
         """Do the same for a token that will be replaced: for the last two hundred of them."""
         self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
-    def bind(self, transport: Transport) -> None:
-        """Take the transport of the client that this belongs to."""
+    def bind(self, transport: Any) -> None:
+        """Keep the transport of the client, for those who fetch a token through it."""
 
     def apply(self, request: PreparedRequest, within: float | None = None) -> PreparedRequest:
         """

@@ -10,8 +10,24 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from airflow_custody.client.text import escape, is_decimal, sanitize
-from airflow_custody.client.whitelist.review import ALL_KEYS
 
+#: The keys of a text, in the published order.
+TEXT_KEYS = (
+    "currency",
+    "network",
+    "addressType",
+    "address",
+    "memo",
+    "label",
+    "customerId",
+    "exchangeAccountId",
+    "linkedInternalAddresses",
+    "linkedWallets",
+    "contractType",
+    "tnParticipantID",
+)
+#: The keys of a link. All but its id are the service's description of the id that was asked for.
+LINK_KEYS = ("id", "address", "label", "name", "path")
 #: Maximum size of a text in bytes; a larger one is refused unread.
 MAX_PAYLOAD_BYTES = 1024 * 1024
 
@@ -20,8 +36,8 @@ _MAX_DEPTH = 16
 # It has twelve keys, and its links have five. More than these could make a message, or the work on it, large.
 _MAX_KEYS = 200
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_KNOWN_NAMES = frozenset(ALL_KEYS)
-_KNOWN_KEYS = {key.casefold(): key for key in ALL_KEYS}
+_KNOWN_NAMES = frozenset({*TEXT_KEYS, *LINK_KEYS})
+_KNOWN_KEYS = {key.casefold(): key for key in _KNOWN_NAMES}
 
 
 class SignedTextError(ValueError):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_custody.client.text import ascii_lower
-from airflow_custody.client.webhooks.journal import NewCalls
 from airflow_custody.client.webhooks.models import WebhookCall
+from airflow_custody.client.webhooks.results import NewCalls
 
 #: Maximum size of the calls in an event, in bytes of JSON; of more calls, the event holds the ids.
 DEFAULT_MAX_EVENT_BYTES = 65_536

@@ -8,16 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.timestamps import unix_micros
 from airflow_custody.client.webhooks.digests import DIGEST_BYTES, MAX_STORED, read_digests, read_recent, write_digests
 from airflow_custody.client.webhooks.models import WebhookCall
-
-if TYPE_CHECKING:
-    from airflow_custody.client.webhooks.results import Reading
 
 #: Seconds before the newest known call within which a call that appears late is still found.
 OVERLAP_SECONDS = 300
@@ -113,7 +110,7 @@ class CallCursor:
         )
 
     @property
-    def vouches(self) -> int | None:
+    def completeness_marker(self) -> int | None:
         """
         When those known calls were created, in microseconds, that show by being listed that no later one was removed.
 
@@ -162,7 +159,7 @@ class CallCursor:
             and set(other.undated) <= set(self.undated)
         )
 
-    def judges_like(self, other: CallCursor) -> bool:
+    def detects_gaps_like(self, other: CallCursor) -> bool:
         """Tell whether what is missing is judged alike with another cursor, if both know the same calls."""
         return all(
             getattr(self, name) == getattr(other, name)
@@ -204,7 +201,7 @@ class CallCursor:
             is_set_back=True,
         )
 
-    def believed(self, latest: int) -> CallCursor:
+    def without_future_times(self, latest: int) -> CallCursor:
         """
         Return the cursor without time stamps that cannot be: their calls are remembered by their ids alone.
 
@@ -231,7 +228,7 @@ class CallCursor:
         """
         Return the cursor that knows these calls as well.
 
-        :param calls: calls that were listed together, such as :attr:`NewCalls.calls` or the first ones of them; and
+        :param calls: calls that were listed together, such as :attr:`.NewCalls.calls` or the first ones of them; and
             known ones that had no time stamp, and have one now.
         :param held_back: when the oldest call was created that was listed and is not known, in microseconds. Default:
             there is none.
@@ -251,11 +248,11 @@ class CallCursor:
         now, is_set_back = self._read_at_service, self.is_set_back
         if is_set_back and newest is not None and now is not None:
             top = max(recent.values(), default=None)
-            vouching = now if held_back is None else min(now, held_back)
+            marker = now if held_back is None else min(now, held_back)
             # Where all are known by their ids alone, they were later than can be.
-            newest = vouching if top is None else min(top, vouching)
+            newest = marker if top is None else min(top, marker)
             # What is not known yet may be later, too.
-            is_set_back = held_back is not None or top is None or top > vouching
+            is_set_back = held_back is not None or top is None or top > marker
         floor = self.floor if newest is None else self.floor_below(newest)
         seconds = sorted((each for each in recent.values() if each >= floor), reverse=True)
         is_cut = self.is_cut and newest is not None and floor > newest - _OVERLAP
@@ -345,35 +342,6 @@ class CallCursor:
             is_set_back=data.get("is_set_back") is True,
             gap_reported=data.get("gap_reported") is True,
         )
-
-
-@dataclass(frozen=True)
-class NewCalls:
-    """
-    What is new in the journal.
-
-    :param calls: the calls, in the order in which they were created.
-    :param cursor: what is known now.
-    :param late: ids of calls that were created before one that was known already, and appeared after it.
-    :param more: whether there are more new calls than were asked for.
-    :param gap: in words, why calls may have been lost between what was known and these; empty: none were.
-    :param known: the cursor from which they are new: the one that was given, or what was believed of it, as the
-        service's clock may have been set back. None: there was none.
-    :param reading: the reading that found them: what else is to be seen in it. None: it is not kept.
-    """
-
-    calls: tuple[WebhookCall, ...]
-    cursor: CallCursor
-    late: frozenset[str] = frozenset()
-    more: bool = False
-    gap: str = ""
-    known: CallCursor | None = None
-    reading: Reading | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def warning(self) -> str:
-        """In words, what to log: that calls which appear late may not be found, as so many come; empty: nothing."""
-        return self.cursor.warning
 
 
 def _by_time(item: tuple[int, int]) -> tuple[int, int]:

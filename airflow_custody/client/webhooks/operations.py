@@ -13,7 +13,7 @@ from airflow_custody.client.http.operation import MAX_LISTED_ROWS, MAX_PAGE_SIZE
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import ascii_lower, is_uuid, sanitize
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+from airflow_custody.client.webhooks.journal import CallCursor
 from airflow_custody.client.webhooks.models import (
     MAX_SECRET_LENGTH,
     WebhookCall,
@@ -23,6 +23,7 @@ from airflow_custody.client.webhooks.models import (
     WireWebhooks,
 )
 from airflow_custody.client.webhooks.reading import JournalReader
+from airflow_custody.client.webhooks.results import NewCalls
 from airflow_custody.client.webhooks.state import has_status
 
 WebhookStatus = Literal["enabled", "disabled"]

@@ -16,12 +16,11 @@ from airflow_custody.client.webhooks.journal import (
     MAX_UNDATED,
     MICROSECONDS,
     CallCursor,
-    NewCalls,
     created_micros,
     digest_of,
 )
 from airflow_custody.client.webhooks.models import WebhookCall
-from airflow_custody.client.webhooks.results import Clocks, Reading
+from airflow_custody.client.webhooks.results import Clocks, NewCalls, Reading
 
 Order = Literal["ASC", "DESC"]
 Fetch = Callable[[Order, "str | None"], CursorPage[WebhookCall]]
@@ -72,10 +71,10 @@ class JournalReader:
         reading = self._read_down(cursor, limit)
         # Now the service's clock is known, too.
         current = cursor.set_back(self._ahead)
-        believed = current.believed(self._clocks().latest_believed)
-        gap = "" if believed.floor == current.floor else _FLOOR_IS_AHEAD
-        if believed is not cursor:
-            cursor = believed
+        plausible = current.without_future_times(self._clocks().latest_plausible)
+        gap = "" if plausible.floor == current.floor else _FLOOR_IS_AHEAD
+        if plausible is not cursor:
+            cursor = plausible
             reading = self._read_down(cursor, limit)
         for _ in range(_MAX_READINGS):
             if reading.pages == 1:
@@ -207,10 +206,10 @@ class JournalReader:
         size = repeated = undated = 0
         while True:
             page = self._fetch_page(order, name)
-            latest = latest or self._clocks().latest_believed
+            latest = latest or self._clocks().latest_plausible
             calls: list[WebhookCall] = []
             on_page: dict[str, WebhookCall] = {}
-            rows = [(identifier, _believed(call, latest)) for identifier, call in page.rows]
+            rows = [(identifier, _without_future_time(call, latest)) for identifier, call in page.rows]
             times = [each for each in (created_micros(call) for _, call in rows) if each is not None]
             if times != sorted(times, reverse=order == "DESC"):
                 raise self._out_of_order(order)
@@ -288,7 +287,7 @@ class _Page:
     is_last: bool
 
 
-def _believed(call: WebhookCall, latest: int) -> WebhookCall:
+def _without_future_time(call: WebhookCall, latest: int) -> WebhookCall:
     """Return a call without a time stamp that cannot be."""
     created = created_micros(call)
     return call if created is not None and 0 < created <= latest else replace(call, created_at=None)

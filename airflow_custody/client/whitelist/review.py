@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
+from airflow_custody.client.verification.signed_text import LINK_KEYS
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
 from airflow_custody.client.whitelist.value_texts import differing_values
 
@@ -32,10 +33,6 @@ NOT_COMPARED: Mapping[str, str] = {
     "currency": "another name of blockchain, which is compared",
     "visibility_group_id": "not part of the payload, so approvers do not sign it: envelope_faults compares it",
 }
-#: The keys of a link. All but its id are the service's description of the id that was asked for.
-LINK_KEYS = ("id", "address", "label", "name", "path")
-
-
 #: Accepted by this name: a word of the envelope's ``action`` that is not known.
 ENVELOPE_ACTION = "envelope.action"
 
@@ -347,8 +344,6 @@ PAYLOAD_KEYS: Mapping[str, _Key] = {
     "contractType": _Key("contract_type", unasked="unclear"),
     "tnParticipantID": _Key(None, unasked="unclear"),
 }
-#: Every key that a payload may have, at any level.
-ALL_KEYS = frozenset({*PAYLOAD_KEYS, *LINK_KEYS})
 
 
 def _findings(request: WhitelistRequest, payload: Mapping[str, Any], network: str | None) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Taking turns: at most one task at a time carries out plans at a service, whatever starts them."""
+"""A lock for applying plans: at most one task at a time does so at a service, whatever starts it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from airflow_custody.idempotency.records import digest
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-#: Seconds without a sign of life after which nobody waits for a turn any longer. Airflow takes five minutes, by
-#: default, to find that a task's worker has died; whoever waits for that task must not give up before.
+#: Seconds without a sign of life after which nobody waits for the lock any longer. Airflow takes five minutes, by
+#: default, to find that a task's worker has died; a task that waits for it must not give up before.
 MAX_SILENCE = 900.0
-#: Maximum number of seconds that a write may be under way: with slower ones, whoever takes the turn waits for longer.
+#: Seconds that a write is expected to take at most. After a slower one, the next holder waits longer.
 SETTLE = 1.0
 _POLL_INTERVAL = 2.0
 # States of a task instance that may be at work.
 _AT_WORK = frozenset({"running", "restarting"})
 
 
-class Turn:
+class ApplyLock:
     """
-    One task's turn at a service.
+    A task's lock on applying plans at a service.
 
-    It is an Airflow variable that holds who has the turn. Airflow has no operation that sets a variable only if nobody
-    else has, so whoever takes the turn writes its name down, waits until every write that was under way has come in,
-    and has the turn if its own name is still there (Fischer's algorithm).
+    It is an Airflow variable that names the holder. Airflow has no operation that sets a variable only if nobody else
+    has, so a task writes its name, waits until every write that was under way has come in, and holds the lock if its
+    own name is still there (Fischer's algorithm).
 
     :param context: the task's context.
     :param service: the base URL of the service.
     :param log: the task's log.
-    :param under_way: seconds for which a task that has lost its turn may still create something, or the service may not
-        list it yet. So long waits who takes the turn from a task that did not give it back. Default 0.
+    :param under_way: seconds for which a task that has lost the lock may still create something, or the service may not
+        list it yet. Waited for after taking over a lock that was not released. Default 0.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Turn:
         self.variable = f"custody_apply_{digest(service)[:12]}"
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """
-        Have the turn for a block of code.
+        Hold the lock for a block of code.
 
-        :raises CustodyConflictError: if who has it gives no sign of life; it is retryable.
+        :raises CustodyConflictError: if the holder gives no sign of life; it is retryable.
         """
         if not _has_variables():
             self._log.warning(
@@ -76,15 +76,15 @@ class Turn:
             )
             yield
             return
-        self._take()
+        self._acquire()
         try:
             yield
         finally:
-            self._give_back()
+            self._release()
 
-    def keep(self) -> None:
+    def renew(self) -> None:
         """
-        Say that the turn is still needed. Call it before anything is sent.
+        Give a sign of life. Call it before anything is sent.
 
         :raises CustodyError: if another has it.
         """
@@ -101,7 +101,7 @@ class Turn:
         self._write()
         self.is_settled = False
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         seen, since = None, time.monotonic()
         while True:
             started = time.monotonic()
@@ -132,8 +132,8 @@ class Turn:
                 )
             time.sleep(_POLL_INTERVAL)
 
-    def _give_back(self) -> None:
-        """Let others have the turn: at once, or after the time for which something may be under way."""
+    def _release(self) -> None:
+        """Release the lock: at once, or after the time for which something may be under way."""
         try:
             if self._holder().get("token") != self._token:
                 return
@@ -142,7 +142,7 @@ class Turn:
             else:
                 self._write(ended=True)
         except Exception as error:
-            # Whoever comes next sees that this task has ended.
+            # The next one sees that this task has ended.
             self._log.warning("The variable %s could not be given back: %s", self.variable, type(error).__name__)
 
     def _holder(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Turn:
             holder = json.loads(text or "{}")
         except ValueError:
             holder = None
-        # What cannot be read was not written here: somebody has it.
+        # Not written by this class, so somebody holds it.
         return holder if isinstance(holder, dict) else {"unreadable": True}
 
     def _write(self, *, ended: bool = False) -> None:
@@ -165,7 +165,7 @@ class Turn:
         return {name: holder.get(name) for name in self._owner} == self._owner
 
     def _has_ended(self, holder: dict[str, Any]) -> bool:
-        """Tell whether the task that has the turn does nothing any more; False if that cannot be known."""
+        """Tell whether the holder has ended; False if that cannot be known."""
         if holder.get("ended") is True:
             return True
         get_states = getattr(self._ti, "get_task_states", None)
@@ -175,7 +175,7 @@ class Turn:
         map_index = holder.get("map_index")
         only = {"map_index": map_index} if isinstance(map_index, int) and map_index >= 0 else {}
         states = get_states(dag_id=dag_id, task_ids=[task_id], run_ids=[run_id], **only)
-        # None of a run that was deleted.
+        # A deleted run has none.
         return not any(str(state) in _AT_WORK for each in states.values() for state in _values(each))
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls, whole_second
+from airflow_custody.client.webhooks.journal import CallCursor, whole_second
+from airflow_custody.client.webhooks.results import NewCalls
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -32,7 +33,7 @@ def name_service(base_url: str) -> str:
     return hashlib.sha256(f"{scheme}://{host}{path.rstrip('/')}".encode()).hexdigest()[:16]
 
 
-def read_moved_calls(client: CustodyClient, cursor: CallCursor, *, limit: int) -> NewCalls:
+def read_after_base_url_change(client: CustodyClient, cursor: CallCursor, *, limit: int) -> NewCalls:
     """
     Read what is new with the cursor of a journal that had another base URL.
 

@@ -4,8 +4,8 @@ import pytest
 from webhook_reads import write_calls
 
 from airflow_custody.client import CustodyClient
+from airflow_custody.client.webhooks.base_url_change import name_service, read_after_base_url_change
 from airflow_custody.client.webhooks.journal import CallCursor
-from airflow_custody.client.webhooks.moved import name_service, read_moved_calls
 from airflow_custody.sandbox import Sandbox
 
 
@@ -24,7 +24,7 @@ def test_a_cursor_that_has_met_no_call_leaves_nothing_out_and_says_what_may_be_l
     webhook = sandbox.control.add_webhook()["id"]
     write_calls(sandbox, webhook, 1, 2)
     with CustodyClient(sandbox.url, sandbox.token) as client:
-        new = read_moved_calls(client, CallCursor(0, {}, read_at=1, complete_at=1), limit=10)
+        new = read_after_base_url_change(client, CallCursor(0, {}, read_at=1, complete_at=1), limit=10)
         assert [call.id for call in new.calls] == ["1", "2"]
         assert "no call was known that could show whether it is the same journal" in new.gap
         # It is said once: from here on it is a journal like any other.
@@ -37,11 +37,11 @@ def test_a_known_call_shows_the_same_journal_also_behind_many_new_ones(sandbox: 
         write_calls(sandbox, webhook, 1)
         cursor = client.read_webhook_calls(None).cursor
         write_calls(sandbox, webhook, *range(2, 252))
-        new = read_moved_calls(client, cursor, limit=100)
+        new = read_after_base_url_change(client, cursor, limit=100)
         assert ([call.id for call in new.calls], new.more, new.gap) == ([str(n) for n in range(2, 102)], True, "")
         # The call that is known by its id must be there, and not only one that is older.
         sandbox.control.reset()
         write_calls(sandbox, webhook, -9000, 5)
-        new = read_moved_calls(client, cursor, limit=100)
+        new = read_after_base_url_change(client, cursor, limit=100)
         assert [call.id for call in new.calls] == ["5"]
         assert "the connection has another base URL now" in new.gap

@@ -20,9 +20,9 @@ from apply_tries import plan as planned
 from task_tries import CREATE
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError
-from airflow_custody.idempotency import turn as turns
+from airflow_custody.idempotency import apply_lock
+from airflow_custody.idempotency.apply_lock import ApplyLock
 from airflow_custody.idempotency.create_once import Timing
-from airflow_custody.idempotency.turn import Turn
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
@@ -55,11 +55,11 @@ class Variables:
 @pytest.fixture
 def variables(monkeypatch: pytest.MonkeyPatch) -> Variables:
     found = Variables()
-    monkeypatch.setattr(turns, "Variable", found)
-    monkeypatch.setattr(turns, "_has_variables", lambda: True)
-    monkeypatch.setattr(turns, "_POLL_INTERVAL", 0.02)
-    monkeypatch.setattr(turns, "MAX_SILENCE", 0.3)
-    monkeypatch.setattr(turns, "SETTLE", 0.05)
+    monkeypatch.setattr(apply_lock, "Variable", found)
+    monkeypatch.setattr(apply_lock, "_has_variables", lambda: True)
+    monkeypatch.setattr(apply_lock, "_POLL_INTERVAL", 0.02)
+    monkeypatch.setattr(apply_lock, "MAX_SILENCE", 0.3)
+    monkeypatch.setattr(apply_lock, "SETTLE", 0.05)
     return found
 
 
@@ -75,16 +75,16 @@ class OtherTask(FakeTaskInstance):
         return {run: {"apply": state} for run, state in self.states.items() if run in asked["run_ids"]}
 
 
-def turn(run_id: str = "two", states: dict[str, Any] | None = None, **options: Any) -> Turn:
+def lock(run_id: str = "two", states: dict[str, Any] | None = None, **options: Any) -> ApplyLock:
     context: Any = {"ti": OtherTask(run_id, states)}
-    return Turn(context, SERVICE, LOG, **options)
+    return ApplyLock(context, SERVICE, LOG, **options)
 
 
 def test_a_turn_is_given_back(variables: Variables) -> None:
-    one = turn()
-    with one.taken():
+    one = lock()
+    with one.held():
         assert json.loads(variables.values[one.variable])["run_id"] == "two"
-        one.keep()
+        one.renew()
         assert json.loads(variables.values[one.variable])["beat"] == 1
         one.is_settled = True
     assert variables.values == {}
@@ -98,11 +98,11 @@ def test_tasks_take_turns(variables: Variables, write_takes: float) -> None:
     running = dict.fromkeys(map(str, range(4)), "running")
 
     def work(run_id: str) -> None:
-        one = turn(run_id, running)
-        with one.taken():
+        one = lock(run_id, running)
+        with one.held():
             inside.append(run_id)
             most.append(len(inside))
-            one.keep()
+            one.renew()
             time.sleep(0.02)
             one.is_settled = True
             inside.remove(run_id)
@@ -118,32 +118,32 @@ def test_tasks_take_turns(variables: Variables, write_takes: float) -> None:
 def test_whoever_writes_late_waits_until_the_other_has_noticed(variables: Variables) -> None:
     variables.write_takes = 0.2
     started = time.monotonic()
-    with turn(under_way=0.4).taken():
+    with lock(under_way=0.4).held():
         assert time.monotonic() - started > 0.2 + 0.2 + 0.4
 
 
 @pytest.mark.parametrize("state", ["success", "failed", "up_for_retry", "scheduled", "queued", None])
 def test_a_task_that_is_dead_is_not_waited_for(variables: Variables, state: str | None) -> None:
-    one = turn(states={"one": state}, under_way=0.2)
+    one = lock(states={"one": state}, under_way=0.2)
     variables.values[one.variable] = json.dumps(HOLDER)
     started = time.monotonic()
-    with one.taken():
+    with one.held():
         # What it has sent may be listed only now.
         assert time.monotonic() - started > 0.2
 
 
 def test_a_task_whose_run_was_deleted_is_not_waited_for(variables: Variables) -> None:
-    one = turn(states={})
+    one = lock(states={})
     variables.values[one.variable] = json.dumps(HOLDER)
-    with one.taken():
+    with one.held():
         pass
 
 
 @pytest.mark.parametrize("text", [json.dumps(HOLDER), "{", "[]", "7", "somebody"])
 def test_who_is_silent_is_no_reason_to_go_on(variables: Variables, text: str) -> None:
-    one = turn(states={"one": "running"})
+    one = lock(states={"one": "running"})
     variables.values[one.variable] = text
-    with pytest.raises(CustodyConflictError) as caught, one.taken():
+    with pytest.raises(CustodyConflictError) as caught, one.held():
         raise AssertionError
     assert caught.value.retryable
     assert f"airflow variables delete {one.variable}" in str(caught.value)
@@ -151,7 +151,7 @@ def test_who_is_silent_is_no_reason_to_go_on(variables: Variables, text: str) ->
 
 
 def test_who_gives_signs_of_life_is_waited_for(variables: Variables) -> None:
-    one = turn(states={"one": "running"})
+    one = lock(states={"one": "running"})
     variables.values[one.variable] = json.dumps(HOLDER)
 
     def live() -> None:
@@ -163,57 +163,57 @@ def test_who_gives_signs_of_life_is_waited_for(variables: Variables) -> None:
     thread = threading.Thread(target=live)
     thread.start()
     started = time.monotonic()
-    with one.taken():
+    with one.held():
         assert time.monotonic() - started > 0.7
     thread.join()
 
 
 def test_without_task_states_only_a_sign_of_life_counts(variables: Variables) -> None:
-    one = Turn({"ti": FakeTaskInstance()}, SERVICE, LOG)  # type: ignore[typeddict-item]
+    one = ApplyLock({"ti": FakeTaskInstance()}, SERVICE, LOG)  # type: ignore[typeddict-item]
     variables.values[one.variable] = json.dumps(HOLDER)
-    with pytest.raises(CustodyConflictError), one.taken():
+    with pytest.raises(CustodyConflictError), one.held():
         raise AssertionError
     variables.values[one.variable] = json.dumps({**HOLDER, "ended": True})
-    with one.taken():
+    with one.held():
         pass
 
 
 def test_the_next_try_of_the_same_task_goes_on_at_once(variables: Variables) -> None:
-    one = turn(states={"two": "running"}, under_way=30)
+    one = lock(states={"two": "running"}, under_way=30)
     variables.values[one.variable] = json.dumps({**HOLDER, "dag_id": "dag", "run_id": "two", "task_id": "task"})
     started = time.monotonic()
-    with one.taken():
+    with one.held():
         assert time.monotonic() - started < 15
 
 
 @pytest.mark.parametrize("text", [None, json.dumps(HOLDER), "?"])
 def test_who_has_lost_the_turn_stops_and_leaves_it_alone(variables: Variables, text: str | None) -> None:
-    one = turn()
+    one = lock()
 
     def lose() -> None:
-        one.keep()
+        one.renew()
         variables.values.pop(one.variable)
         if text is not None:
             variables.values[one.variable] = text
-        one.keep()
+        one.renew()
 
-    with pytest.raises(CustodyError, match="another task applies a plan") as caught, one.taken():
+    with pytest.raises(CustodyError, match="another task applies a plan") as caught, one.held():
         lose()
     assert caught.value.retryable
     assert variables.values.get(one.variable) == text
 
 
 def test_who_fails_in_the_middle_lets_the_next_one_wait(variables: Variables) -> None:
-    one = turn()
+    one = lock()
 
     def fail() -> None:
-        one.keep()
+        one.renew()
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), one.taken():
+    with pytest.raises(KeyboardInterrupt), one.held():
         fail()
     assert json.loads(variables.values[one.variable])["ended"] is True
-    with pytest.raises(KeyboardInterrupt), turn("three").taken():
+    with pytest.raises(KeyboardInterrupt), lock("three").held():
         # Nothing was sent.
         raise KeyboardInterrupt
     assert variables.values == {}
@@ -221,14 +221,17 @@ def test_who_fails_in_the_middle_lets_the_next_one_wait(variables: Variables) ->
 
 def test_a_turn_that_cannot_be_given_back_is_no_failure(variables: Variables, caplog: pytest.LogCaptureFixture) -> None:
     variables.fails = True
-    with turn().taken():
+    with lock().held():
         pass
     assert "could not be given back: RuntimeError" in caplog.text
 
 
 def test_services_have_turns_of_their_own() -> None:
     context: Any = {"ti": FakeTaskInstance()}
-    assert Turn(context, "https://one.example", LOG).variable != Turn(context, "https://two.example", LOG).variable
+    assert (
+        ApplyLock(context, "https://one.example", LOG).variable
+        != ApplyLock(context, "https://two.example", LOG).variable
+    )
 
 
 # --- in real runs -------------------------------------------------------------------------------------------------
@@ -257,7 +260,7 @@ def test_a_run_takes_its_turn_and_gives_it_back(
 
 
 def variable_of(sandbox: Sandbox) -> str:
-    return Turn({"ti": FakeTaskInstance()}, sandbox.url, LOG).variable  # type: ignore[typeddict-item]
+    return ApplyLock({"ti": FakeTaskInstance()}, sandbox.url, LOG).variable  # type: ignore[typeddict-item]
 
 
 PROCESS = """
@@ -278,7 +281,7 @@ def test_two_runs_that_apply_the_same_file_take_turns(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "_POLL_INTERVAL", 0.2)
+    monkeypatch.setattr(apply_lock, "_POLL_INTERVAL", 0.2)
     path = write_rows(tmp_path / "rows.yaml", range(1, 7))
     plan_hash = planned(path)["plan_hash"]
     sandbox.control.add_fault("normal", **CREATE, delay=0.3, times=None)

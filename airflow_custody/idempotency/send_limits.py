@@ -1,4 +1,4 @@
-"""What every row passes before it is sent, whichever thread sends it."""
+"""Limits on sending rows that all threads share: the rate that the service asks for, and the fence."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.idempotency.create_once import Timing
 
-# How often in a row writing a window down again may take longer than a row may pass after it.
+# Consecutive renewals that may take longer than the fence.
 _MAX_SLOW_RENEWALS = 3
 
 
-class Pace:
-    """When the next row may be sent: what the service asks of one thread holds for all."""
+class RateLimiter:
+    """A rate limiter: a delay that the service asks of one thread holds for all."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -29,10 +29,12 @@ class Pace:
             return not self._ended
 
     def pause(self, seconds: float) -> None:
+        """Send no row for a number of seconds."""
         with self._condition:
             self._not_before = max(self._not_before, time.monotonic() + seconds)
 
     def stop(self) -> None:
+        """Send no row any more."""
         with self._condition:
             self._ended = True
             self._condition.notify_all()
@@ -40,9 +42,9 @@ class Pace:
 
 class Fence:
     """
-    Lets a row pass only if its window was written down a short time ago.
+    A fence: a row is sent only if its window was recorded a short time ago.
 
-    A process that was stopped in between writes it down again, which fails if another try has taken over.
+    A process that was stopped in between records it again, which fails if another try has taken over.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -54,14 +56,14 @@ class Fence:
         self._slow = 0
 
     def start(self) -> None:
-        """Begin the time in which rows may pass. Call it before the window is written down."""
+        """Begin the time in which rows may be sent. Call it before the window is recorded."""
         self._asked = self._timing.clocks()
 
-    def pass_(self) -> None:
+    def wait_for_record(self) -> None:
         """
-        Wait until the window is written down, if that was too long ago.
+        Wait until the window is recorded again, if that was too long ago.
 
-        :raises CustodyError: if it cannot be written down any more; nothing may be sent.
+        :raises CustodyError: if it cannot be recorded any more; nothing may be sent.
         """
         with self._condition:
             while not self._is_closed:
@@ -73,11 +75,11 @@ class Fence:
             "this task has ended, or another try of it has taken over", code="task-stopped", nothing_sent=True
         )
 
-    def serve(self, renew: Callable[[], None]) -> None:
+    def renew_if_needed(self, renew: Callable[[], None]) -> None:
         """
-        Write the window down again if a row needs it; in the thread that may write.
+        Record the window again if a row waits for it; in the thread that may write.
 
-        :raises CustodyError: if that takes too long each time for any row to pass.
+        :raises CustodyError: if recording takes longer than the fence each time.
         """
         if not self._is_needed:
             return
@@ -99,7 +101,7 @@ class Fence:
         return max(now - then for then, now in zip(asked, self._timing.clocks(), strict=True))
 
     def close(self) -> None:
-        """Let no row pass any more."""
+        """Let no row be sent any more."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
