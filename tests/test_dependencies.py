@@ -28,7 +28,7 @@ DISTRIBUTIONS = {
 }
 # The modules, or folders of them, that may import what an extra brings.
 EXTRAS = {
-    "addresses": ("client/whitelist/address_codecs.py",),
+    "addresses": ("client/whitelist/address_decoders.py",),
     "pkcs11": ("client/pkcs11.py",),
     "sandbox": ("sandbox/",),
 }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan
+from checksums import eip55
 from connections import connection_json
 from task_log import TaskLog
 from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates, variable_in
@@ -20,7 +21,6 @@ from airflow_custody.client import (
     CustodyPermissionError,
     WhitelistRequest,
 )
-from airflow_custody.client.whitelist.address_codecs import eip55
 from airflow_custody.idempotency import create_rows
 from airflow_custody.sandbox import Sandbox
 

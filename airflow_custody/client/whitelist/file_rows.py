@@ -245,7 +245,7 @@ class Rows:
         if check.verdict == "invalid":
             kind = f"{sanitize(chain, 40)} address: {sanitize(check.reason)}"
             self.fault(place, f"{sanitize(address, MAX_VALUE)!r} is not a valid {kind}", "address")
-        elif check.verdict == "unverifiable":
+        elif check.verdict == "unchecked":
             self.unchecked += 1
             self._unchecked_chains.setdefault(ascii_lower(chain), chain)
 

@@ -355,7 +355,7 @@ def test_one_fault_is_one_line_whatever_is_in_the_file() -> None:
 
 def test_each_address_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     def check_address(address: str, chain: str, network: str | None = None) -> Any:
-        verdict = {"bad": "invalid", "odd": "unverifiable"}.get(address, "valid")
+        verdict = {"bad": "invalid", "odd": "unchecked"}.get(address, "valid")
         return SimpleNamespace(verdict=verdict, reason=f"wrong checksum on {network}")
 
     module = "airflow_custody.client.whitelist.addresses"

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from checksums import eip55
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from whitelist_plans import ADDRESS, OTHER, ask, listed, plan, rows_of
 
 from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
-from airflow_custody.client.whitelist.address_codecs import eip55
 from airflow_custody.client.whitelist.listing import fetch_listing, to_request
 from airflow_custody.client.whitelist.plan import STATES, WhitelistPlan
 from airflow_custody.client.whitelist.planner import make_plan
