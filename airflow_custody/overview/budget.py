@@ -40,16 +40,33 @@ def for_people(settings: ClientSettings) -> ClientSettings:
     )
 
 
+#: Returns in words what failed, and what to do about it.
+Describe = Callable[[CustodyError], str]
+
+
+def describe_problem(error: CustodyError) -> str:
+    """Return an error in one line: what failed, and what to do about it."""
+    return error.shorten(_MAX_PROBLEM)
+
+
 class Budget:
     """
     The time that there is for several calls, one after another.
 
     :param seconds: how long; a call that has begun by then is not cut off.
+    :param describe: returns in words why a section could not be read.
     :param clock: a monotonic clock in seconds; tests turn it. Default: :func:`time.monotonic`.
     """
 
-    def __init__(self, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        describe: Describe = describe_problem,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._seconds = seconds
+        self._describe = describe
         self._clock = clock
         self._end = clock() + seconds
 
@@ -85,7 +102,7 @@ class Budget:
         except CustodyError as error:
             # What a gateway in between refuses, the service may offer.
             return Section(
-                problem=describe_problem(error),
+                problem=self._describe(error),
                 not_offered=error.not_offered and error.from_service,
                 not_permitted=isinstance(error, CustodyPermissionError) and error.from_service,
             )
@@ -125,11 +142,6 @@ class _WithinBudget:
         for row in rows:
             yield row
             self._budget.check()
-
-
-def describe_problem(error: CustodyError) -> str:
-    """Return an error in one line: what failed, and what to do about it."""
-    return error.shorten(_MAX_PROBLEM)
 
 
 def where_from(error: Exception) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 if TYPE_CHECKING:
     from airflow_custody.client.approvals.models import PendingApprovals
-    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 T = TypeVar("T")
 
@@ -230,10 +228,6 @@ class RequestView:
     :param trails: its history, in the service's order; of a long one, the last 200 entries.
     :param signatures: its signatures, at most 200.
     :param verification: in words, what is proved of it, or why nothing is.
-    :param payload: the text that is signed, as it is, for whoever compares it; of a request that is in effect and
-        verified, what its signatures cover of it. None: it cannot be used.
-    :param envelope: the request, as the service shows it, likewise.
-    :param base_url: base URL of the service; empty: not known.
     """
 
     row: RequestRow
@@ -246,9 +240,6 @@ class RequestView:
     trails: tuple[TrailRow, ...] = ()
     signatures: tuple[SignatureRow, ...] = ()
     verification: str = ""
-    payload: Mapping[str, Any] | None = field(default=None, repr=False)
-    envelope: WhitelistEnvelope | None = field(default=None, repr=False, compare=False)
-    base_url: str = ""
 
 
 @dataclass(frozen=True)

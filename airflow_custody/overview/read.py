@@ -17,7 +17,7 @@ from airflow_custody.client.webhooks.state import cooling_until, has_status
 from airflow_custody.client.webhooks.urls import without_secrets
 from airflow_custody.client.whitelist.listing import Listing, fetch_for_approval, fetch_listing
 from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
-from airflow_custody.overview.budget import Budget
+from airflow_custody.overview.budget import Budget, Describe, describe_problem
 from airflow_custody.overview.models import (
     CheckRow,
     GroupHealth,
@@ -55,7 +55,11 @@ _EVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
 def read_overview(
-    client: CustodyClient, *, deadline: float = DEFAULT_DEADLINE, max_listed: int = MAX_LISTED
+    client: CustodyClient,
+    *,
+    deadline: float = DEFAULT_DEADLINE,
+    max_listed: int = MAX_LISTED,
+    describe: Describe = describe_problem,
 ) -> Overview:
     """
     Read what a person sees of a service at a glance, one section after another. It changes nothing.
@@ -70,9 +74,10 @@ def read_overview(
     :param max_listed: how many whitelisting requests are read, in a call for each hundred: the service cannot be asked
         for those that are pending, or latest, only. Of a larger whitelist, only the pending ones are shown that the
         client's user may approve, and the other sections of requests have a ``problem``. Default 5,000.
+    :param describe: returns in words why a section could not be read. Default: as the error says it.
     :return: the overview.
     """
-    budget = Budget(deadline)
+    budget = Budget(deadline, describe=describe)
     client = budget.client(client)
     now = datetime.now(timezone.utc)
     health = budget.section(lambda: _health(client.list_health_checks(), now))

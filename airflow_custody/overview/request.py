@@ -22,6 +22,7 @@ from airflow_custody.client.whitelist.progress import (
     status_word,
     verified_facts,
 )
+from airflow_custody.overview.budget import Describe, describe_problem
 from airflow_custody.overview.models import RequestRow, RequestsView, RequestView, SignatureRow, State, TrailRow
 from airflow_custody.overview.rows import MAX_TEXT, MAX_WORD, bound, make_row, paths_of
 
@@ -40,26 +41,27 @@ _MAX_VALUE = 4000
 _MAX_VERIFICATION = 1000
 
 
-def read_request(client: CustodyClient, request_id: str) -> RequestView:
+def read_request(client: CustodyClient, request_id: str, *, describe: Describe = describe_problem) -> RequestView:
     """
     Read one whitelisting request, pending or not: in one call, and up to four to find out how far it has come. If its
     status is not the one that it is listed with, it is read once more.
 
     :param client: the client.
     :param request_id: the request's id, a decimal number.
+    :param describe: returns in words why something else about it could not be read. Default: as the error says it.
     :return: the request. What else could not be found out about it is said in it.
     :raises CustodyRequestError: if the id is not a number; nothing was sent.
     :raises CustodyNotFoundError: if there is no such request; ``from_service`` tells whether the service says so.
     :raises CustodyError: if it cannot be read.
     """
     envelope = client.get_whitelist_request(request_id)
-    state, doubt, listed = _state_of(client, envelope)
+    state, doubt, listed = _state_of(client, envelope, describe)
     if listed is not None and _differ(envelope, listed):
         # It may have changed between the two calls.
         envelope = client.get_whitelist_request(request_id)
         if _differ(envelope, listed):
             state, doubt = _contradiction(envelope, listed, state)
-    verifier, why = _verifier_for(client, [envelope])
+    verifier, why = _verifier_for(client, [envelope], describe)
     is_deleted = listed is not None and listed.deletion_pending
     row = make_row(envelope, state, verifier, doubt=doubt, deletion_pending=is_deleted)
     payload = _payload(envelope, row, verifier)
@@ -76,18 +78,18 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
         trails=tuple(_trail(each) for each in envelope.trails[-MAX_TRAILS:]),
         signatures=tuple(_signatures(envelope, verifier)),
         verification=why or _verification(envelope, row, verifier),
-        payload=payload,
-        envelope=envelope,
-        base_url=client.settings.base_url,
     )
 
 
-def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> RequestsView:
+def read_requests(
+    client: CustodyClient, request_ids: Iterable[str], *, describe: Describe = describe_problem
+) -> RequestsView:
     """
     Read up to a hundred whitelisting requests, in up to four calls.
 
     :param client: the client.
     :param request_ids: the requests' ids, decimal numbers.
+    :param describe: returns in words why something about them could not be read. Default: as the error says it.
     :return: a row for each, by number. One that is not listed, or whose state is not known, says so.
     :raises CustodyRequestError: if an id is not a number, or there are too many; nothing was sent.
     :raises CustodyError: if they cannot be read.
@@ -95,7 +97,7 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
     ids = check_request_ids(request_ids, merge=True)
     found = find_listed(client, ids, strict=False)
     envelopes = [each.envelope for each in found.values() if each.envelope is not None]
-    verifier, note = _verifier_for(client, envelopes)
+    verifier, note = _verifier_for(client, envelopes, describe)
     rows = []
     for request_id, listed in found.items():
         if listed.envelope is None:
@@ -107,12 +109,14 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
     return RequestsView(tuple(rows), total=len(rows), note=note)
 
 
-def _state_of(client: CustodyClient, envelope: WhitelistEnvelope) -> tuple[State, str, ListedRequest | None]:
+def _state_of(
+    client: CustodyClient, envelope: WhitelistEnvelope, describe: Describe
+) -> tuple[State, str, ListedRequest | None]:
     """Return how far a request has come, why that is not known if it is not, and where it is listed, if that is."""
     try:
         listed = find_listed(client, [envelope.id], strict=False)[envelope.id]
     except CustodyError as error:
-        return "unknown", f"whether it is in effect is not known: {error.shorten(MAX_TEXT)}", None
+        return "unknown", f"whether it is in effect is not known: {describe(error)}", None
     if listed.envelope is None:
         return "unknown", "the service shows it, and does not list it", None
     return *_judge(listed), listed
@@ -145,7 +149,9 @@ def _judge(listed: ListedRequest) -> tuple[State, str]:
     return progress.state if progress.state in ("effective", "pending", "rejected") else "unknown", ""
 
 
-def _verifier_for(client: CustodyClient, envelopes: Iterable[WhitelistEnvelope]) -> tuple[Verifier | None, str]:
+def _verifier_for(
+    client: CustodyClient, envelopes: Iterable[WhitelistEnvelope], describe: Describe
+) -> tuple[Verifier | None, str]:
     """Return what verifies requests, and why nothing does if it cannot be had now."""
     try:
         if client.verifier is None:
@@ -155,7 +161,7 @@ def _verifier_for(client: CustodyClient, envelopes: Iterable[WhitelistEnvelope])
         return verifier_for(client, [each.wire for each in envelopes]), ""
     except CustodyError as error:
         # It has no rules of its own, so that its own cannot be forgotten by this.
-        return client.verifier, f"The rules in force could not be read: {error.shorten(MAX_TEXT)}"
+        return client.verifier, f"The rules in force could not be read: {describe(error)}"
 
 
 def _verification(envelope: WhitelistEnvelope, row: RequestRow, verifier: Verifier | None) -> str:

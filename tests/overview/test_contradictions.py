@@ -23,8 +23,8 @@ from airflow_custody.overview import read_overview, read_request
 from airflow_custody.overview.budget import Budget
 from airflow_custody.overview.models import Overview
 from airflow_custody.overview.verdict import judge_overview, to_json
-from airflow_custody.plugin.cache import Reading
 from airflow_custody.plugin.cards import make_card
+from airflow_custody.plugin.readings import Reading
 from airflow_custody.sandbox import Sandbox
 
 Create = Callable[..., str]
@@ -37,7 +37,7 @@ def text_of(overview: Overview) -> str:
 
 
 def finding_of(overview: Overview) -> str:
-    return make_card("c", Reading(overview), None, datetime.now(timezone.utc)).verdict
+    return make_card("c", Reading(overview), datetime.now(timezone.utc)).verdict
 
 
 def hide_all_but_for_approval(sandbox: Sandbox) -> None:
@@ -305,7 +305,7 @@ def test_a_deletion_of_what_is_in_effect_is_pending(
         assert judge_overview(overview).ok is bool(max_listed)
         assert f"PENDING: t{says}\n" in text_of(overview)
         assert text_of(overview).count("deletion pending, in effect\n") == (2 if max_listed else 1)
-        card = make_card("c", Reading(overview), None, datetime.now(timezone.utc))
+        card = make_card("c", Reading(overview), datetime.now(timezone.utc))
         (finding,) = (found for found in card.findings if "deletion" in found.text)
         assert (finding.level, finding.text, finding.request_ids) == ("warning", f"T{says}.", (identifier,))
         shown = read_request(each, identifier).row
