@@ -31,7 +31,7 @@ CUSTODY_USER and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SEC
 Or --token-stdin reads an API token. An Airflow connection has its own, and settings."""
 #: What a command prints its data as.
 OUTPUTS = ("table", "json", "yaml")
-#: The words are those of ``progress.REJECTED_STATUSES``.
+#: The words are those of ``trust.REJECTED_STATUSES``.
 REJECTED_HELP = (
     "status word of rejected requests; may be repeated. Default: rejected, declined, expired, canceled and cancelled"
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_custody.client.errors import CustodyError, WhitelistFileError
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.file import dump_whitelist, parse_whitelist
@@ -16,7 +17,6 @@ from airflow_custody.client.whitelist.listing import Listing, to_request
 from airflow_custody.client.whitelist.matching import Unreadable, id_order
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.planner import make_plan
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.spelling import Destinations
 
 _MAX_LINE = 1000
@@ -93,7 +93,7 @@ def _entries(listing: Listing, words: StatusWords, dumped: DumpedWhitelist) -> l
     destinations: Destinations[_Entry] = Destinations()
     rejected = 0
     for envelope in sorted(listing.envelopes, key=lambda each: _order(each, listing, words)):
-        if has_status(envelope, words.rejected):
+        if has_status(envelope.status, words.rejected):
             rejected += 1
             continue
         found = read_listed(envelope, listing, words.effective, words.rejected)

@@ -21,8 +21,9 @@ from airflow_custody.cli.trust import (
     short_hashes,
     some_text,
 )
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyVerificationError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, decide_trust
 from airflow_custody.client.verification.trust_texts import describe_legacy
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ def verify(args: Namespace, output: Output) -> int:
     said: Mapping[str, Any] = {}
     ids = _ids(args.ids)
     if args.file:
-        verifier = Verifier(read_pins(args))
         found = read_evidence(args.file)
+        verifier = Verifier(read_pins(args), rules_in_force=found.in_force)
         file = {"name": args.file, "sha256": found.sha256, "differences": []}
         said, in_force = found.said, found.in_force
         evidence: Sequence[Evidence] = _selected(found.rows, ids)
@@ -97,8 +98,8 @@ def verify(args: Namespace, output: Output) -> int:
             service = _service(client)
             evidence = _read(client, ids, args.rejected_statuses)
             verifier = verifier_for(client, [each.envelope for each in evidence]) or verifier
-            in_force = getattr(verifier, "rules_in_force", None)
-    rows = [verify_row(verifier, each, in_force) for each in evidence]
+            in_force = verifier.rules_in_force
+    rows = [verify_row(verifier, each) for each in evidence]
     counts = Counter(each["state"] for each in rows)
     data = {
         "verified_at": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -118,35 +119,33 @@ def verify(args: Namespace, output: Output) -> int:
     return CHANGES if has_findings else NOTHING_TO_DO
 
 
-def verify_row(verifier: Verifier, row: Evidence, in_force: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def verify_row(verifier: Verifier, row: Evidence) -> dict[str, Any]:
     """
     Verify one request.
 
     :param verifier: what verifies it.
     :param row: the request.
-    :param in_force: the rules in force, for a pending one that is shown without rules. Default: the verifier's, if any.
     :return: its row, as ``custody whitelist verify --help`` says.
     """
     reason: str | None = None
     proved: dict[str, Any] = {}
     state = {"settled": "unverified"}.get(row.listed, row.listed)
-    try:
-        if row.fault is not None:
-            # What the service says was rejected is only counted.
-            reason = None if row.listed == "rejected" else row.fault
-        elif row.listed == "settled":
-            address = verifier.verify(row.envelope)
-            proved = {**address.to_json(), "rules": rules_to_json(address.rules)}
+    if row.listed == "absent":
+        reason = row.fault or "the service does not list it"
+    elif row.fault is not None:
+        # What the service says was rejected is only counted.
+        reason = None if row.listed == "rejected" else row.fault
+    else:
+        trust = decide_trust(row.envelope, "effective" if row.listed == "settled" else row.listed, verifier)
+        if trust.error is not None:
+            # The line has the id already.
+            reason = trust.error.text.removeprefix(f"whitelisting request {sanitize(row.id, 40)} is not verified: ")
+        elif trust.address is not None:
             state = "verified"
-        elif row.listed == "pending":
-            found = verifier.verify_signatures(row.envelope, in_force)
+            proved = {**trust.address.to_json(), "rules": rules_to_json(trust.address.rules)}
+        elif (found := trust.signatures) is not None:
             rules = None if found.rules is None else rules_to_json(found.rules)
             proved = {"hash": found.hash, "user_ids": list(found.user_ids), "rules": rules}
-        elif row.listed == "absent":
-            reason = "the service does not list it"
-    except CustodyVerificationError as error:
-        # The line has the id already.
-        reason = error.text.removeprefix(f"whitelisting request {sanitize(row.id, 40)} is not verified: ")
     return {
         "id": row.id,
         "state": state,
@@ -181,7 +180,7 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
     """Return the requests that the service lists, in its order; or those with the ids."""
     from airflow_custody.cli.evidence import Evidence, Listed, take_evidence
     from airflow_custody.client.whitelist.listing import fetch_listing
-    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, ListedRequest, find_listed
+    from airflow_custody.client.whitelist.progress import ListedRequest, find_listed
 
     words = rejected_statuses or REJECTED_STATUSES
     if ids is None:
@@ -198,8 +197,9 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
         if found.envelope is None:
             rows.append(Evidence(identifier, "absent"))
             continue
-        state: Listed = "rejected" if found.is_rejected(words) else "settled" if found.is_settled() else "pending"
-        rows.append(take_evidence(identifier, state, found.envelope.wire))
+        state = found.state(None, words)
+        listed: Listed = state if state in ("rejected", "pending") else "settled"
+        rows.append(take_evidence(identifier, listed, found.envelope.wire))
     return rows
 
 
