@@ -336,28 +336,6 @@ def test_what_a_user_of_a_large_whitelist_has_approved_is_not_pending(
             assert [(row.id, row.problem) for row in view.rows] == [(open_, "")]
 
 
-# --- one call against another ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("listed", "shown"), [("APPROVED", "REJECTED"), ("REJECTED", "APPROVED"), ("APPROVED", None)])
-def test_a_status_that_two_calls_say_differently(
-    sandbox: Sandbox, client: CustodyClient, create: Create, listed: str, shown: str | None
-) -> None:
-    identifier = create(1)
-    sandbox.control.set_whitelist_status(identifier, listed)
-    body = {"result": {**client.get_whitelist_request(identifier).wire, "status": shown}}
-    fault = {"status": 200, "body": body, "path": f"{ADDRESSES}/{identifier}"}
-    sandbox.control.add_fault("status", **fault, times=None)
-    row = read_request(client, identifier).row
-    says = f"The service shows its status as {shown or 'none'}, and lists it as {listed}"
-    assert (row.state, row.problem) == ("unknown", f"{says}: whether it is in effect is not known.")
-    # It has changed between the two calls.
-    sandbox.control.clear_faults()
-    sandbox.control.add_fault("status", **fault, times=1)
-    row = read_request(client, identifier).row
-    assert (row.state, row.problem) == ("effective" if listed == "APPROVED" else "rejected", "")
-
-
 def test_a_legacy_form_is_named_and_only_what_is_signed_is_shown(
     sandbox: Sandbox, pinning: CustodyClient, create: Create
 ) -> None:

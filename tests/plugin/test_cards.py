@@ -13,6 +13,7 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 from airflow_custody.client.approvals.models import PendingApprovals
+from airflow_custody.client.verification.trust import TrustState
 from airflow_custody.overview.models import (
     CheckRow,
     HealthView,
@@ -21,7 +22,6 @@ from airflow_custody.overview.models import (
     RequestRow,
     RequestsView,
     Section,
-    Trust,
     WebhookRow,
 )
 from airflow_custody.plugin.cards import Card, make_card
@@ -164,7 +164,7 @@ def test_a_service_that_has_not_responded() -> None:
 
 
 def test_green_means_that_something_is_right() -> None:
-    def row(trust: Trust) -> RequestRow:
+    def row(trust: TrustState) -> RequestRow:
         return RequestRow("1", "approved", trust=trust)
 
     right = replace(

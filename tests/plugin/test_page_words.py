@@ -12,6 +12,7 @@ from airflow_runs import AIRFLOW
 if AIRFLOW < (3, 3):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
+from airflow_custody.client.verification.trust import RequestState, TrustState
 from airflow_custody.overview.models import (
     HealthView,
     JournalView,
@@ -20,8 +21,6 @@ from airflow_custody.overview.models import (
     RequestsView,
     RequestView,
     Section,
-    State,
-    Trust,
     WebhookRow,
 )
 from airflow_custody.plugin import rendering, request_page
@@ -59,7 +58,9 @@ def request(**values: Any) -> str:
         ("rejected", "not checked", "its status is odd", ("bad", "Rejected")),
     ],
 )
-def test_what_has_a_problem_is_not_green(state: State, trust: Trust, problem: str, verdict: tuple[str, str]) -> None:
+def test_what_has_a_problem_is_not_green(
+    state: RequestState, trust: TrustState, problem: str, verdict: tuple[str, str]
+) -> None:
     row = RequestRow("7", "approved", trust=trust, problem=problem, state=state)
     assert request_page._verdict(row) == verdict
     assert verdict[1] in request(view=RequestView(row), verdict=verdict)

@@ -118,7 +118,7 @@ def test_an_id_that_is_none(pages: Pages, sandbox: Sandbox, number: str, status:
 
 
 def test_a_404_of_a_gateway_is_not_taken_for_the_services_own(pages: Pages, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", method="GET", status=404, body="<h1>nginx</h1>")
+    sandbox.control.add_fault("status", method="GET", status=404, body="<h1>nginx</h1>", times=None)
     response = pages.get(f"{ROOT}/4711")
     assert response.status_code == 200
     assert "is not the custody service" in text_of(response)
