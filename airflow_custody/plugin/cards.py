@@ -95,11 +95,6 @@ class Card:
         """Where the card comes on the page: trouble first."""
         return _WORST_FIRST.index(self.level), self.conn_id
 
-    @property
-    def can_be_read(self) -> bool:
-        """Whether there is anything to show of the service."""
-        return self.overview is not None and _can_be_read(self.overview)
-
     def level_of(self, part: str) -> Level | None:
         """Return how a section of the overview is; None if there is nothing to praise and nothing to complain of."""
         found = next((each.level for each in self.findings if each.part == part), None)
@@ -126,18 +121,11 @@ def make_card(conn_id: str, reading: Reading[Overview], now: datetime) -> Card:
 
 
 def _findings(reading: Reading[Overview], now: datetime) -> Iterator[Finding]:
-    overview = reading.value
-    if overview is None:
-        yield (
-            Finding("bad", "", reading.problem)
-            if reading.problem
-            else Finding("unknown", "", describe_awaited(reading, now))
-        )
-        return
-    if (reading.awaited_for or 0) > SLOW_AFTER:
+    if reading.problem:
+        yield Finding("bad", "", describe_problem(reading, now))
+    elif reading.value is None or (reading.awaited_for or 0) > SLOW_AFTER:
         yield Finding("unknown", "", describe_awaited(reading, now))
-    if not _can_be_read(overview):
-        yield Finding("bad", "", f"Nothing of the service can be read: {overview.health.problem}")
+    if (overview := reading.value) is None:
         return
     # Nothing is worse than an address in effect that nobody signed.
     yield from _of_requests(overview.recent, "recent", "in effect")
@@ -175,6 +163,16 @@ def duration(seconds: float) -> str:
     return f"{rest} s"
 
 
+def describe_problem(reading: Reading[Any], now: datetime) -> str:
+    """
+    Return why the last read brought nothing, and how old what is shown is; empty if it brought what there is.
+
+    :param reading: the latest reading.
+    :param now: the time.
+    """
+    return f"{reading.problem} What is shown is {_age(reading, now)} old." if reading.value else reading.problem
+
+
 def describe_awaited(reading: Reading[Any], now: datetime) -> str:
     """
     Return in words that a service has not responded yet, and how old what is shown is.
@@ -182,14 +180,13 @@ def describe_awaited(reading: Reading[Any], now: datetime) -> str:
     :param reading: the latest reading.
     :param now: the time.
     """
-    if reading.read_at is None:
+    if reading.value is None:
         return "The service is being read, and has not responded yet. Refresh this page in a moment."
-    age = duration((now - reading.read_at).total_seconds())
-    return f"The service has not responded yet to a new reading: what is shown is {age} old."
+    return f"The service has not responded yet to a new reading: what is shown is {_age(reading, now)} old."
 
 
-def _can_be_read(overview: Overview) -> bool:
-    return any(getattr(overview, name).value is not None for name in SECTIONS)
+def _age(reading: Reading[Any], now: datetime) -> str:
+    return duration((now - (reading.read_at or now)).total_seconds())
 
 
 def _of_health(section: Section[HealthView]) -> Iterator[Finding]:

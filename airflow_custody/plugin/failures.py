@@ -32,6 +32,10 @@ _FAILURES: dict[ErrorCode, str] = {
 }
 
 
+class NothingReadError(Exception):
+    """Raised when nothing of a service could be read; its text says why, in our own words."""
+
+
 def describe_failure(error: CustodyError) -> str:
     """
     Return what failed, why by the error's code, and what to do about it.

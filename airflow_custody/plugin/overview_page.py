@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from airflow_custody.overview.verdict import SECTIONS
 from airflow_custody.plugin.access import GetUserDep, find_connection, list_connections
 from airflow_custody.plugin.cards import Card, Finding, make_card
-from airflow_custody.plugin.failures import BROKEN, describe_failure
+from airflow_custody.plugin.failures import BROKEN, NothingReadError, describe_failure
 from airflow_custody.plugin.readings import ConnectionKey, Question, Reading
 from airflow_custody.plugin.rendering import page
 
@@ -53,7 +54,10 @@ def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:
 def _read(client: CustodyClient) -> Overview:
     from airflow_custody.overview import read_overview
 
-    return read_overview(client, deadline=DEADLINE, describe=describe_failure)
+    overview = read_overview(client, deadline=DEADLINE, describe=describe_failure)
+    if all(getattr(overview, name).value is None for name in SECTIONS):
+        raise NothingReadError(f"Nothing of the service can be read: {overview.health.problem}")
+    return overview
 
 
 def _make_card(conn_id: str, reading: Reading[Overview]) -> Card:

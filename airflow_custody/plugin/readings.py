@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.overview import for_people
-from airflow_custody.plugin.failures import BROKEN, describe_failure
+from airflow_custody.plugin.failures import BROKEN, NothingReadError, describe_failure
 
 if TYPE_CHECKING:
     from airflow.models.connection import Connection
@@ -39,8 +39,9 @@ HUNG_AFTER = 60.0
 #: How many threads may be in reads of one connection, those that have hung included; and how many reads may be queued.
 MAX_THREADS_OF_ONE = 2
 MAX_QUEUED_OF_ONE = 20
-#: How many readings are kept, of all connections.
+#: How many readings are kept, of all connections; and for how long one is shown although later ones brought nothing.
 MAX_KEPT = 500
+MAX_AGE = timedelta(hours=1)
 
 
 class ConnectionKey(NamedTuple):
@@ -71,8 +72,9 @@ class Reading(Generic[T]):
     The latest that was read of a service.
 
     :param value: what was read; None if nothing was.
-    :param problem: why nothing was read, and what to do; empty if something was, or if nothing was read yet.
-    :param read_at: when; None: never.
+    :param problem: why the last read brought nothing, and what to do; the value is an earlier one then. Empty: it
+        brought what there is, or there was none yet.
+    :param read_at: when the value was read; None: nothing was read yet.
     :param awaited_for: for how many seconds a new reading has been awaited; None: this one is current.
     """
 
@@ -163,12 +165,18 @@ class Readings:
             self._running.remove(read)
             # One that has hung may be older than the latest.
             if not self._has_hung(read):
-                self._latest.pop(read.question, None)
+                earlier, _ = self._latest.pop(read.question, (Reading(), 0))
+                if reading.problem and earlier.value is not None and _age(earlier) < MAX_AGE:
+                    reading = replace(earlier, problem=reading.problem)
                 self._latest[read.question] = (reading, self._clock())
                 for oldest in list(self._latest)[:-MAX_KEPT]:
                     del self._latest[oldest]
             self._start_queued()
         read.done.set_result(None)
+
+
+def _age(reading: Reading[Any]) -> timedelta:
+    return timedelta.max if reading.read_at is None else datetime.now(timezone.utc) - reading.read_at
 
 
 def _read(question: Question[T]) -> Reading[T]:
@@ -177,6 +185,8 @@ def _read(question: Question[T]) -> Reading[T]:
     try:
         with _PageHook(question.connection) as hook:
             return Reading(question.read(hook.get_conn()))
+    except NothingReadError as error:
+        return Reading(problem=str(error))
     except CustodyError as error:
         return Reading(problem=describe_failure(error))
     except BaseException:

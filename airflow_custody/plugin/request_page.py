@@ -15,7 +15,7 @@ from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.text import read_number
 from airflow_custody.plugin.access import GetUserDep, find_connection
-from airflow_custody.plugin.cards import describe_awaited
+from airflow_custody.plugin.cards import describe_awaited, describe_problem
 from airflow_custody.plugin.failures import describe_failure
 from airflow_custody.plugin.paths import MAX_REQUESTS
 from airflow_custody.plugin.readings import Question
@@ -75,11 +75,12 @@ def show_requests(request: Request, conn_id: str, user: GetUserDep, ids: str = "
 def _values(request: Request, question: Question[Any], missing: str = "") -> dict[str, Any]:
     """Return what a page shows of a reading; ``missing`` is what it says if the service has no such object."""
     (reading,) = request.app.state.readings.get(question)
+    now = datetime.now(timezone.utc)
     is_missing = reading.value is None and reading.read_at is not None
     return {
         "view": reading.value,
-        "problem": reading.problem or (missing if is_missing else ""),
-        "awaited": "" if reading.awaited_for is None else describe_awaited(reading, datetime.now(timezone.utc)),
+        "problem": describe_problem(reading, now) if reading.problem else missing if is_missing else "",
+        "awaited": "" if reading.awaited_for is None else describe_awaited(reading, now),
     }
 
 

@@ -122,11 +122,6 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
             "The signatures of 1 request with a status that is not known could not be verified.",
         ),
         (replace(GOOD, journal=Section(problem="x")), "warning", "The journal of webhook calls cannot be read."),
-        (
-            Overview(NOW, "https://custody.example.com", health=Section(problem="no connection")),
-            "bad",
-            "Nothing of the service can be read: no connection",
-        ),
     ],
 )
 def test_verdicts(overview: Overview, level: str, verdict: str) -> None:
@@ -160,7 +155,14 @@ def test_a_service_that_has_not_responded() -> None:
     # That it is read again is no reason to worry.
     again = card(read_at=before, awaited_for=5.0)
     assert (again.level, again.is_being_read, card().is_being_read) == ("good", True, False)
-    assert not card(None, problem="The connection is wrong.").can_be_read
+
+
+def test_a_service_of_which_nothing_can_be_read() -> None:
+    wrong = card(None, problem="The connection is wrong.")
+    assert (wrong.level, wrong.verdict) == ("bad", "The connection is wrong.")
+    before = card(problem="No connection.", read_at=NOW - timedelta(minutes=5))
+    assert (before.level, before.verdict) == ("bad", "No connection. What is shown is 5 min old.")
+    assert before.findings[1].text == "All 9 checks are healthy."
 
 
 def test_green_means_that_something_is_right() -> None:

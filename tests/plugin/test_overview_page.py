@@ -231,6 +231,13 @@ def test_a_service_that_hangs(pages: Pages, connection: str, sandbox: Sandbox, m
         monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 120.0)
         assert "9 of 9 healthy" in text_of(pages.get("/custody/connections/custody_other"))
     assert pages.get("/api/v2/version").status_code == 200
+    # When its time-outs are over.
+    clock.now += 60
+    sandbox.control.clear_faults()
+    sandbox.control.add_fault("drop", times=None)
+    text = text_of(pages.get("/custody/connections/custody_default"))
+    assert re.search(r"Trouble Nothing of the service can be read: .+ What is shown is \d+ .+ old\.", text)
+    assert "9 of 9 healthy" in text
 
 
 _WORD = "foreign-word"

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.errors import CustodyServerError
+from airflow_custody.client.errors import CustodyConnectionError, CustodyServerError
 from airflow_custody.plugin import readings as module
 from airflow_custody.plugin.readings import (
     HUNG_AFTER,
@@ -253,6 +254,25 @@ def test_an_error_is_a_reading(readings: Readings, clock: Clock, error: BaseExce
     assert "secret" not in reading.problem
     clock.now += LIFETIME
     assert values(readings.get(question(Service()))) == [1]
+
+
+def test_the_latest_is_shown_although_later_reads_bring_nothing(
+    readings: Readings, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(client: CustodyClient) -> None:
+        raise CustodyConnectionError("reset by peer", operation="list")
+
+    (before,) = readings.get(question(Service()))
+    for _ in range(3):
+        clock.now += LIFETIME
+        (reading,) = readings.get(question(fails))
+        assert (reading.value, reading.read_at) == (1, before.read_at)
+        assert "cannot be reached" in reading.problem
+    clock.now += LIFETIME
+    assert readings.get(question(Service()))[0].problem == ""
+    monkeypatch.setattr(module, "MAX_AGE", timedelta(0))
+    clock.now += LIFETIME
+    assert values(readings.get(question(fails))) == [None]
 
 
 @pytest.mark.parametrize(
