@@ -119,7 +119,8 @@ class Readings:
     def _request(self, question: Question[Any]) -> _Read | None:
         """Return the read that brings the reading of a question; None if there is a current one."""
         with self._lock:
-            read = self._find_read(question)
+            going_on = [*self._queued, *(each for each in self._running if not self._has_hung(each))]
+            read = next((each for each in going_on if each.question == question), None)
             if read is None and not self._is_current(question):
                 queued = [each for each in self._queued if each.question.connection == question.connection]
                 if len(queued) < MAX_QUEUED_OF_ONE:
@@ -127,10 +128,6 @@ class Readings:
                     self._queued.append(read)
             self._start_queued()
             return read
-
-    def _find_read(self, question: Question[Any]) -> _Read | None:
-        reads = [*self._queued, *(each for each in self._running if not self._has_hung(each))]
-        return next((each for each in reads if each.question == question), None)
 
     def _is_current(self, question: Question[Any]) -> bool:
         return question in self._latest and self._clock() - self._latest[question][1] < LIFETIME
@@ -142,8 +139,8 @@ class Readings:
         reading = self._latest[question][0] if question in self._latest else Reading()
         if self._is_current(question):
             return reading
-        read = self._find_read(question)
-        return replace(reading, awaited_for=self._clock() - read.asked if read else 0.0)
+        asked = [each.asked for each in (*self._queued, *self._running) if each.question == question]
+        return replace(reading, awaited_for=self._clock() - min(asked, default=self._clock()))
 
     def _start_queued(self) -> None:
         """Start what is queued and may start, the first of each connection first."""
