@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -26,8 +27,6 @@ from airflow_custody.client.webhooks.operations import WebhookOperations
 from airflow_custody.client.whitelist.operations import WhitelistOperations
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.verification.verifier import Verifier
 
@@ -164,23 +163,16 @@ class CustodyClient(
         """
         self._transport.observe(observer)
 
-    def check_calls(self, check: Callable[[Operation], None]) -> None:
+    @contextmanager
+    def check_calls(self, check: Callable[[Operation], None]) -> Iterator[None]:
         """
-        Ask ``check`` before each call, also that of each page of a listing, and before each sign-in.
+        Ask ``check`` before each call in the block, also that of each page of a listing, and before each sign-in.
 
         :param check: called with the operation, in the thread of the call; it raises a :class:`CustodyError` to refuse
             the call: nothing is sent then.
         """
-        self._transport.check_calls(check)
-
-    def limit_responses(self, limits: Callable[[Operation, bytes], AbstractContextManager[None]]) -> None:
-        """
-        Read each response in a context, which may wait for its turn or refuse the response.
-
-        :param limits: returns the context for an operation and the body of its response; it raises a
-            :class:`CustodyError` to refuse it.
-        """
-        self._transport.limit_responses(limits)
+        with self._transport.check_calls(check):
+            yield
 
     def close(self) -> None:
         """Close the pooled connections."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import as_name, read_number
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.verification.trust import decide_trust
+from airflow_custody.client.verification.trust import RequestState, TrustState, decide_trust
 from airflow_custody.client.verification.trust_texts import describe_legacy
 from airflow_custody.client.whitelist.listed_requests import read_payload
 from airflow_custody.client.whitelist.review import is_creation
-from airflow_custody.overview.models import GroupSignatures, RequestRow, State, Trust
+from airflow_custody.overview.models import GroupSignatures, RequestRow
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
@@ -46,7 +46,7 @@ def bound(value: object, limit: int = MAX_TEXT) -> str:
 
 def make_row(
     envelope: WhitelistEnvelope,
-    state: State,
+    state: RequestState,
     verifier: Verifier | None,
     *,
     doubt: str = "",
@@ -61,7 +61,7 @@ def make_row(
     :param state: how far it has come.
     :param verifier: what verifies it; None: no keys are pinned.
     :param doubt: how its status contradicts where it is listed, in words. Default empty: it does not.
-    :param with_paths: whether the ways to approve it are worth their time, if it is pending. Default True.
+    :param with_paths: whether the ways to approve it are worth their time. Default True.
     :param deletion_pending: whether it is in effect, and its deletion is pending. Default False.
     """
     dates = [each for each in (parse_timestamp(trail.get("date")) for trail in envelope.trails) if each is not None]
@@ -80,14 +80,14 @@ def make_row(
     try:
         payload = read_payload(envelope)
     except CustodyError as error:
-        trust: Trust = "not checked" if verifier is None else "unverified"
+        trust: TrustState = "not checked" if verifier is None else "unverified"
         return RequestRow(**facts, trust=trust, problem=_problem(error))
     chain = bound(payload.get("currency"), MAX_WORD)
     facts |= {
         "chain": f"{chain} {_network(payload, envelope, verifier)}".rstrip(),
         "address": bound(payload.get("address"), _MAX_ADDRESS),
         "label": bound(payload.get("label")),
-        "paths": paths_of(envelope, verifier) if with_paths and state == "pending" else (),
+        "paths": paths_of(envelope, verifier) if with_paths else (),
     }
     trust, problem, legacy = judge_trust(envelope, state, verifier)
     if doubt and not problem:
@@ -103,7 +103,9 @@ def _network(payload: Mapping[str, Any], envelope: WhitelistEnvelope, verifier: 
     return f"({shown}: not signed)" if shown and verifier is not None else shown
 
 
-def judge_trust(envelope: WhitelistEnvelope, state: State, verifier: Verifier | None) -> tuple[Trust, str, str]:
+def judge_trust(
+    envelope: WhitelistEnvelope, state: RequestState, verifier: Verifier | None
+) -> tuple[TrustState, str, str]:
     """
     Return what signatures prove of a request, why they prove nothing if they do not, and that they cover a legacy form.
 

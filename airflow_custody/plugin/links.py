@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
 
 # Airflow has pages of plugins, and takes links from XCom, from there on.
-_HAS_PAGE = tuple(int(part) for part in version.split(".")[:2]) >= (3, 1)
+_HAS_PAGE = tuple(int(part) for part in version.split(".")[:2]) >= (3, 1) and conf.getboolean(
+    "custody", "page", fallback=True
+)
 
 
 class CustodyRequestLink(BaseOperatorLink):

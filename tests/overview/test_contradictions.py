@@ -19,8 +19,8 @@ from airflow_custody.overview import read_overview, read_request
 from airflow_custody.overview.budget import Budget
 from airflow_custody.overview.models import Overview
 from airflow_custody.overview.verdict import judge_overview, to_json
-from airflow_custody.plugin.cache import Reading
 from airflow_custody.plugin.cards import make_card
+from airflow_custody.plugin.readings import Reading
 from airflow_custody.sandbox import Sandbox
 
 Create = Callable[..., str]
@@ -33,7 +33,7 @@ def text_of(overview: Overview) -> str:
 
 
 def finding_of(overview: Overview) -> str:
-    return make_card("c", Reading(overview), None, datetime.now(timezone.utc)).verdict
+    return make_card("c", Reading(overview), datetime.now(timezone.utc)).verdict
 
 
 def hide_all_but_for_approval(sandbox: Sandbox) -> None:
@@ -301,7 +301,7 @@ def test_a_deletion_of_what_is_in_effect_is_pending(
         assert judge_overview(overview).ok is bool(max_listed)
         assert f"PENDING: t{says}\n" in text_of(overview)
         assert text_of(overview).count("deletion pending, in effect\n") == (2 if max_listed else 1)
-        card = make_card("c", Reading(overview), None, datetime.now(timezone.utc))
+        card = make_card("c", Reading(overview), datetime.now(timezone.utc))
         (finding,) = (found for found in card.findings if "deletion" in found.text)
         assert (finding.level, finding.text, finding.request_ids) == ("warning", f"T{says}.", (identifier,))
         shown = read_request(each, identifier).row
@@ -334,28 +334,6 @@ def test_what_a_user_of_a_large_whitelist_has_approved_is_not_pending(
             view = read_overview(each, max_listed=max_listed).pending.value
             assert view is not None
             assert [(row.id, row.problem) for row in view.rows] == [(open_, "")]
-
-
-# --- one call against another ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("listed", "shown"), [("APPROVED", "REJECTED"), ("REJECTED", "APPROVED"), ("APPROVED", None)])
-def test_a_status_that_two_calls_say_differently(
-    sandbox: Sandbox, client: CustodyClient, create: Create, listed: str, shown: str | None
-) -> None:
-    identifier = create(1)
-    sandbox.control.set_whitelist_status(identifier, listed)
-    body = {"result": {**client.get_whitelist_request(identifier).wire, "status": shown}}
-    fault = {"status": 200, "body": body, "path": f"{ADDRESSES}/{identifier}"}
-    sandbox.control.add_fault("status", **fault, times=None)
-    row = read_request(client, identifier).row
-    says = f"The service shows its status as {shown or 'none'}, and lists it as {listed}"
-    assert (row.state, row.problem) == ("unknown", f"{says}: whether it is in effect is not known.")
-    # It has changed between the two calls.
-    sandbox.control.clear_faults()
-    sandbox.control.add_fault("status", **fault, times=1)
-    row = read_request(client, identifier).row
-    assert (row.state, row.problem) == ("effective" if listed == "APPROVED" else "rejected", "")
 
 
 def test_a_legacy_form_is_named_and_only_what_is_signed_is_shown(

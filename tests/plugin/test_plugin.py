@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -63,18 +64,37 @@ def test_below_the_path_of_airflows_address(base_url: str, path: str, monkeypatc
     assert plugin.base_path() == path
 
 
+def test_the_options_are_described() -> None:
+    options = get_provider_info()["config"]["custody"]["options"]
+    assert {name: each["default"] for name, each in options.items()} == {"page": "True", "page_connections": ""}
+
+
+SHOW = """
+import json
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator as Create
+from airflow_custody.plugin.plugin import CustodyPlugin
+shown = CustodyPlugin.fastapi_apps, CustodyPlugin.external_views, Create.operator_extra_links
+print(json.dumps([len(each) for each in shown]))
+"""
+
+
+@pytest.mark.parametrize(("value", "shown"), [("True", 1), ("False", 0)])
+def test_the_page_can_be_switched_off(value: str, shown: int) -> None:
+    """Then there is no route, no entry in the navigation, and no link to it."""
+    environment = {**os.environ, "AIRFLOW__CUSTODY__PAGE": value}
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW], capture_output=True, text=True, check=True, cwd=ROOT, env=environment
+    )
+    links = shown if AIRFLOW >= (3, 1) else 0
+    assert json.loads(done.stdout.splitlines()[-1]) == [shown, shown, links]
+
+
 @pytest.mark.skipif(AIRFLOW < (3, 1), reason="this Airflow has no external views")
 def test_airflow_lists_it() -> None:
     from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
 
     (view,) = CustodyPlugin.external_views
     assert ExternalViewResponse(**view).nav_top_level is True
-
-
-def test_the_option_is_described() -> None:
-    (option,) = get_provider_info()["config"]["custody"]["options"].items()
-    assert option[0] == "page_connections"
-    assert option[1]["default"] == ""
 
 
 def test_the_app_is_made_once_and_not_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from airflow.models.connection import Connection
 from airflow_runs import AIRFLOW
 from clocks import Clock
 
@@ -23,8 +21,7 @@ from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.hooks import _sign_ins
 from airflow_custody.hooks._sign_ins import SignIns
 from airflow_custody.overview import read_overview, read_request
-from airflow_custody.plugin.access import CustodyConnection, _digest
-from airflow_custody.plugin.cache import LIFETIME, Question, Reading, Readings
+from airflow_custody.plugin.readings import LIFETIME, ConnectionKey, Question, Readings
 from airflow_custody.sandbox import Sandbox
 
 Ask = Callable[..., Any]
@@ -37,15 +34,15 @@ def ask(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ask:
     monkeypatch.setattr(_sign_ins, "SIGN_INS", SignIns())
     sandbox.control.add_user("joe", ["TPUser", "Admin"], user_id="77", password=PASSWORD)
     clock = Clock(1000.0)
-    readings = Readings(clock=clock)
+    readings = Readings(clock)
 
     def ask(password: str, key: Any = "overview", *, conn_id: str = "custody_joe", **extra: Any) -> Any:
-        host = sandbox.url
-        connection = Connection(conn_id, "custody", host=host, login="joe", password=password, extra=json.dumps(extra))
+        connection = {"conn_type": "custody", "host": sandbox.url, "login": "joe", "password": password, "extra": extra}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(connection))
         read = read_overview if key == "overview" else lambda client: read_request(client, str(key))
-        clock.now += LIFETIME
-        question = Question(CustodyConnection(conn_id, connection, digest=_digest(connection)), key, read)
-        reading: Reading[Any] = asyncio.run(readings.read(question))
+        # Those at once are of other connections.
+        clock.now += LIFETIME if conn_id == "custody_joe" else 0
+        (reading,) = readings.get(Question(ConnectionKey(conn_id, None), key, read))
         return reading
 
     return ask

@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 from urllib.parse import unquote
@@ -48,7 +48,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
-Limits = Callable[[Operation, bytes], AbstractContextManager[None]]
 
 _CHUNK = 256 * 1024
 _BAD_REQUEST = 400
@@ -69,10 +68,6 @@ class _Failure:
 
     error: CustodyError
     may_retry: bool
-
-
-def _no_limits(operation: Operation, body: bytes) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 class _Session(requests.Session):
@@ -121,7 +116,6 @@ class Transport:
         self._keeps_open = True
         self._observers: list[Observer] = []
         self._checks: list[Callable[[Operation], None]] = []
-        self._limits: Limits = _no_limits
         self._sessions: dict[int, _Session] = {}
         auth.bind(self)
 
@@ -142,13 +136,14 @@ class Transport:
         """Call ``observer`` with what can be seen of each exchange when it has ended."""
         self._observers.append(observer)
 
-    def check_calls(self, check: Callable[[Operation], None]) -> None:
-        """Call ``check`` with the operation of each call, before anything is sent; what it raises comes out of here."""
+    @contextmanager
+    def check_calls(self, check: Callable[[Operation], None]) -> Iterator[None]:
+        """Call ``check`` with each operation in the block before anything is sent; what it raises comes out of here."""
         self._checks.append(check)
-
-    def limit_responses(self, limits: Limits) -> None:
-        """Read each response in the context that ``limits`` returns for its operation and its body."""
-        self._limits = limits
+        try:
+            yield
+        finally:
+            self._checks.remove(check)
 
     @overload
     def call(
@@ -231,8 +226,7 @@ class Transport:
         if isinstance(outcome, _Failure):
             raise outcome.error
         try:
-            with self._limits(operation, outcome.body):
-                return read_reply(operation, outcome, shape, self.auth, self.settings)
+            return read_reply(operation, outcome, shape, self.auth, self.settings)
         except CustodyError as error:
             if error.status == _BAD_REQUEST and not error.from_service:
                 self._failures.explain_bad_request(error)
