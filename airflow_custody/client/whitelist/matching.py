@@ -85,7 +85,7 @@ class Listed:
     @cached_property
     def label(self) -> str:
         """What all spellings of the label have in common."""
-        return loosely(str(self.payload.get("label") or ""))
+        return normalize(str(self.payload.get("label") or ""))
 
     @cached_property
     def memo(self) -> str:
@@ -138,25 +138,25 @@ def id_order(identifier: str) -> tuple[bool, int, str]:
     return (number is None, number or 0, identifier)
 
 
-def loosely(text: str) -> str:
+def normalize(text: str) -> str:
     """Return what all spellings of a text have in common."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def memo_key(memo: object) -> str:
     """Return what all spellings of a memo have in common; empty for none."""
-    text = loosely(str(memo or ""))
+    text = normalize(str(memo or ""))
     return _number(text)
 
 
 def chain_key(chain: object) -> str:
     """Return what all spellings of all names of a chain have in common; empty for none."""
-    return loosely(chain_name(unicodedata.normalize("NFKC", chain))) if isinstance(chain, str) else ""
+    return normalize(chain_name(unicodedata.normalize("NFKC", chain))) if isinstance(chain, str) else ""
 
 
 def network_key(network: object, chain: str) -> str:
     """Return what all spellings of all names of a chain's network have in common; empty for none."""
-    return loosely(network_name(unicodedata.normalize("NFKC", network), chain)) if isinstance(network, str) else ""
+    return normalize(network_name(unicodedata.normalize("NFKC", network), chain)) if isinstance(network, str) else ""
 
 
 def match(request: WhitelistRequest, listed: Listed, accepted: Collection[str] = ()) -> Match | None:

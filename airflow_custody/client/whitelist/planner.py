@@ -30,9 +30,9 @@ from airflow_custody.client.whitelist.matching import (
     chain_key,
     contradictions,
     id_order,
-    loosely,
     match,
     match_respelled,
+    normalize,
     not_covered,
     shown_values,
 )
@@ -400,7 +400,7 @@ def _is_in_doubt(option: Match) -> bool:
 
 
 def _label_key(request: WhitelistRequest) -> tuple[str, str]:
-    return loosely(request.label), chain_key(request.chain)
+    return normalize(request.label), chain_key(request.chain)
 
 
 def _sibling_key(request: WhitelistRequest) -> tuple[str, str, str | None]:

@@ -264,7 +264,7 @@ def _compare_text(asked: str, shown: object) -> Verdict:
         return "unclear"
     if asked == shown:
         return "same"
-    return "unclear" if not shown or _loosely(asked) == _loosely(shown) else "differs"
+    return "unclear" if not shown or _normalize(asked) == _normalize(shown) else "differs"
 
 
 def _compare_links(asked: Sequence[str], shown: object) -> Verdict:
@@ -293,7 +293,7 @@ def _is_text(shown: object) -> bool:
     return isinstance(shown, str)
 
 
-def _loosely(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
