@@ -1,4 +1,4 @@
-"""What a task's state says that the task has created, for those who look at it from outside. Pure functions, no I/O."""
+"""Reading from a task's state, from outside, what the task has created. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_custody.idempotency.records import Created, Intent, digest, from_st
 
 #: The key of a task that creates one thing.
 ONE = store.STATE_KEY
-#: What the keys of a task that creates many begin with.
+#: Prefix of the keys of a task that creates many.
 MANY = rows.STATE_KEY
 
 

@@ -126,7 +126,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     Needs the role ``Admin``. The operation is undocumented.
 
     :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``. (templated)
-    :param url: where to deliver, HTTPS. (templated)
+    :param url: the URL to deliver to, HTTPS. (templated)
     :param secret_conn_id: id of a connection of any type whose Password is the secret to use, at most 150 characters.
         (templated)
     :param store_secret: called with the webhook's id and the secret that the service made up, before the task

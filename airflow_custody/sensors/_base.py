@@ -1,4 +1,4 @@
-"""What all sensors share: waiting in a worker or in the triggerer, and ending the same way in both."""
+"""The base of all sensors: waiting in a worker or in the triggerer, and ending the same way in both."""
 
 from __future__ import annotations
 

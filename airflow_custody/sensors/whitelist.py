@@ -67,7 +67,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     request that was signed. ``expected`` finds that out.
 
     :param request_id: the request's id, or a list of ids; one that is repeated is taken once. (templated)
-    :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
+    :param expected: the expected requests, as the create task pushed them to XCom under the key ``request``
         (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
         needs the key ``id``. Compared once a request is in effect: the text that was signed, if the connection has
         pinned keys, or else the payload that has the hash that the service gives. Whatever does not match fails at
@@ -269,7 +269,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @property
     def _unverified(self) -> dict[str, Progress]:
-        """What this process saw in effect and not verified, and not verified since, by id."""
+        """The requests that this process saw in effect and unverified, and not verified since, by id."""
         if self._lag is not None:
             return {} if self._lag.unverified is None else {str(self._request_ids): self._lag.unverified}
         return self._group.unverified() if "_group" in self.__dict__ else {}
@@ -331,7 +331,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _group(self) -> GroupProgress:
-        """How far the requests have come in this process."""
+        """The progress of the requests in this process."""
         from airflow_custody.client.whitelist.group_progress import GroupProgress
 
         return GroupProgress(
@@ -343,7 +343,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _expected(self) -> dict[str, WhitelistRequest] | None:
-        """What is expected of each request; None: nothing is."""
+        """The expected content of each request; None: anything."""
         if self.expected is None:
             return None
         from airflow_custody.client.whitelist.batches import name_some
@@ -363,7 +363,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _first_poll(self) -> float:
-        """When this process polled first, by its monotonic clock."""
+        """Time of this process's first poll, by its monotonic clock."""
         return time.monotonic()
 
     def _status_words(self) -> dict[str, Any]:

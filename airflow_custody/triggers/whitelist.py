@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.group_progress import GroupProgress
     from airflow_custody.client.whitelist.progress import ListedRequest, Progress
 
-    #: What a poll brings for one trigger, by id.
+    #: The result of a poll for one trigger, by id.
     Found = Mapping[str, PollResult[Progress]]
 
 # What makes a trigger poll once more, at once or soon; they do not leave the trigger.
@@ -44,7 +44,7 @@ _MAX_PATIENCE = 60.0
 @dataclass(frozen=True, eq=False)
 class _Wanted:
     """
-    What one trigger waits for.
+    The subject of one trigger's wait.
 
     :param ids: returns the ids that are to be looked up in a poll.
     :param judge: judges where one is listed, in the thread that polls.
@@ -82,7 +82,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     :param exponential_backoff: whether polls become rarer while the request is pending; such a trigger does not share
         its polls. Default False.
     :param max_wait: maximum number of seconds between two polls then; None (default): no limit but the deadline.
-    :param unverified: what the sensor saw in effect and not verified before it deferred, as
+    :param unverified: the requests that the sensor saw in effect and unverified before it deferred, as
         :func:`~airflow_custody.client.whitelist.progress.unverified_to_json` returns it. Default None: nothing.
     """
 
@@ -315,9 +315,9 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 @dataclass(frozen=True)
 class _Waiting:
     """
-    How a trigger waits.
+    The parts of a trigger's wait.
 
-    :param wanted: what its poll looks up.
+    :param wanted: the subject of its poll.
     :param judge: judges what a poll brought.
     :param forget_lagging: called when a poll brought nothing.
     :param unverified_error: returns the error for what was unverified at the last poll; None: nothing was.

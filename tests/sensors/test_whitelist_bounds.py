@@ -192,9 +192,7 @@ def test_what_is_unverified_and_then_pending_is_no_time_out(
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_a_sensor_hands_what_is_unverified_to_the_trigger(
-    forged: list[str], pending: list[set[str]], many: bool
-) -> None:
+def test_a_sensor_hands_over_what_is_unverified(forged: list[str], pending: list[set[str]], many: bool) -> None:
     pending += [{forged[1]}, {*forged}]
     with pytest.raises(TaskDeferred) as caught:
         execute(lambda: wait(forged if many else forged[0], timeout=0.5, deferrable=True))

@@ -1,4 +1,4 @@
-"""How far several whitelisting requests have come, poll after poll. No I/O."""
+"""Progress of several whitelisting requests, poll after poll. No I/O."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOT_YET = {
 
 class GroupProgress:
     """
-    How far the requests of one wait have come.
+    The progress of the requests of one wait.
 
     A request that was found in effect is not looked up again while others are not. Once all have been found so, but
     not in one poll, they are confirmed: all are looked up once more, as one may have been deleted in between. One that
@@ -89,12 +89,12 @@ class GroupProgress:
 
     @property
     def progress(self) -> Iterable[Progress]:
-        """How far those have come that were looked up."""
+        """The progress of the requests that were looked up."""
         return self._progress.values()
 
     @property
     def patience(self) -> float:
-        """For how many more seconds a lag may explain all of that."""
+        """Seconds for which a lag may still explain all of that."""
         return min((self._progress[each].patience for each in self.lagging), default=0.0)
 
     @property

@@ -1,5 +1,5 @@
 """
-Which requests at the service, and which rows of a file, may belong together? Nothing is compared twice.
+An index of requests at the service, to find those that may belong to a row. Nothing is compared twice.
 
 An exchange has one address for thousands of memos, and a service may show none of them: what has an address in
 common is found by chain, network and label, and what is taken is not compared again.
@@ -93,7 +93,7 @@ class Group:
 
 
 class _Place:
-    """What is on one network of one chain."""
+    """The requests on one network of one chain."""
 
     def __init__(self) -> None:
         self.all = Group()
@@ -209,7 +209,7 @@ class RowIndex(Generic[Value]):
         """
         Add a row.
 
-        :param request: what it asks for.
+        :param request: the request.
         :param row: the row.
         :param is_sure: whether it certainly has its request, so that it means only that destination.
         """

@@ -1,5 +1,5 @@
 """
-How far whitelisting requests have come.
+The progress of whitelisting requests.
 
 Two things count: where a request is listed, as requests that are pending approval are hidden unless one asks for them,
 and its ``status``. The service's makers publish no list of the words of ``status``: one that is not known proves
@@ -48,10 +48,10 @@ class ListedRequest:
     """
     A request, and where it is listed.
 
-    :param envelope: what is listed; None: nothing is.
+    :param envelope: the listed request; None: it is not listed.
     :param settled: whether it is listed without asking for pending ones, and not among those that are pending
         approval by the client's user.
-    :param verified: what its signatures prove, if it is settled and keys are pinned. Default None.
+    :param verified: the facts that its signatures prove, if it is settled and keys are pinned. Default None.
     :param unverified: why they prove nothing, if they do not. Default None.
     :param for_approval: whether it is among those that are pending approval by the client's user. Default False.
     :param deletion_pending: whether it is settled, and its deletion is pending approval by that user. Default False.
@@ -90,19 +90,19 @@ class ListedRequest:
 @dataclass(frozen=True)
 class Progress:
     """
-    How far a request has come.
+    The progress of a request.
 
     :param state: ``effective``, ``pending``, ``rejected``, ``missing`` (it is not listed), ``gone`` (it has been
         missing for too long), ``unverified`` (the service shows it as in effect, and its signatures do not prove it),
         or ``unknown``: it is not pending any more, and its status does not say whether it is in effect.
     :param status: the service's own word, as sent.
-    :param signatures: how many users have signed it, in the service's word.
-    :param seconds: how long it has been missing or unverified. Default 0.
+    :param signatures: number of users who have signed it, in the service's word.
+    :param seconds: seconds for which it has been missing or unverified. Default 0.
     :param patience: for how many more seconds a lag of the service may explain that. Default 0.
     :param confirmed: whether it has been unverified for longer than a lag explains, or to the end. Default False.
-    :param verified: what its signatures prove, if it is in effect and keys are pinned. Default None.
+    :param verified: the facts that its signatures prove, if it is in effect and keys are pinned. Default None.
     :param unverified: why they prove nothing, if it is unverified. Default None.
-    :param created_at: when it was created, if it is pending and says so. Default None.
+    :param created_at: creation time, if it is pending and says so. Default None.
     """
 
     state: Literal["effective", "pending", "rejected", "missing", "gone", "unverified", "unknown"]
@@ -266,7 +266,7 @@ def judge_progress(
     """
     Judge how far a request has come.
 
-    :param listed: where it is listed.
+    :param listed: its place in the listings.
     :param effective_statuses: status words, compared without case, of which a request in effect has one; None: being
         listed as settled is enough.
     :param rejected_statuses: status words, compared without case, that mean it was rejected.
@@ -335,7 +335,7 @@ class GracePeriod:
         """
         Return the progress, with the time that it has been missing or unverified if it is.
 
-        :param progress: what one listing shows.
+        :param progress: the progress by one listing.
         """
         if progress.state != "missing":
             self.reset()
