@@ -1,4 +1,4 @@
-"""What all operators and sensors share: the connection, the retry policy, and that what was given is what is meant."""
+"""The base of all operators and sensors: the connection, the retry policy, and the check of what was given."""
 
 from __future__ import annotations
 

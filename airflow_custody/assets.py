@@ -1,4 +1,4 @@
-"""What happens at the custody service, as Airflow assets (Airflow 2: datasets)."""
+"""Events of the custody service as Airflow assets (Airflow 2: datasets)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset"]
 
-#: How many of an asset's last events are fetched, one try after the other, to find a task's last one.
+#: Numbers of an asset's last events to fetch, one try after the other, to find a task's last one.
 _EVENTS = (1, 25, 500)
-#: How much later than one with a later time an event may appear: the time is that of its creation, not of the commit.
+#: Maximum delay of an event behind one with a later time: the time is that of its creation, not of the commit.
 _EVENT_OVERLAP = timedelta(minutes=1)
 
 
@@ -54,7 +54,7 @@ def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> 
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
-    :param limit: how many events, at most.
+    :param limit: maximum number of events.
     """
     events = inlet_events[asset]
     if hasattr(events, "ascending"):
@@ -103,7 +103,7 @@ class UnhandledEvents:
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: the asset whose events to handle.
     :param handled: the task's own asset. Without an event of it, all events that ``asset`` ever had are to be handled.
-    :param portion: how many events are fetched at once. Default 100.
+    :param portion: number of events to fetch at once. Default 100.
     :raises CustodyConfigurationError: if the place is buried under other events of ``handled``.
     """
 

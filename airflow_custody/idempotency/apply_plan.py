@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plan import PlanRow
 
 
-#: What ends it that a service lists what was deleted.
+#: Reason for stopping when a service lists what was deleted.
 MARKED = (
     "If the service goes on listing what was deleted, add the status word that it then has to rejected_statuses of "
     "this task and of the one that plans"
@@ -58,7 +58,7 @@ _STILL_LISTED = (
 @dataclass(frozen=True)
 class PlanSettings:
     """
-    What a plan depends on besides the file and the service; the same for planning and applying.
+    The settings of a plan, besides file and service; the same for planning and applying.
 
     :param prune: whether requests that the file does not have are deleted. Default False.
     :param dry_run_chains: chains for which nothing is done. Default: none.
@@ -92,9 +92,9 @@ class PlanSettings:
 
         Of the others whose deletion was begun, a service may list for good, with a word of its own, what was deleted.
 
-        :param listing: what the service lists.
+        :param listing: the listing of the service.
         :param plan: the plan of it.
-        :param done: what an earlier try has done.
+        :param done: the rows of earlier tries.
         """
         states = {each.id: self._state_of(each, listing) for each in listing.envelopes}
         as_before = {row.request_id for row in plan.rows if row.operation and _deletion(done, row) == row.operation}
@@ -125,15 +125,15 @@ class PlanSettings:
 @dataclass(frozen=True)
 class Applied:
     """
-    What became of a plan.
+    The outcome of a plan.
 
-    :param outcome: what became of the rows that are created, by their keys.
-    :param requests: what each of them asks for, by its key.
+    :param outcome: outcome of the rows to create, by their keys.
+    :param requests: the request of each of them, by its key.
     :param deleted: the ids of the requests that were deleted.
     :param not_deleted: why others were not, by their id.
     :param unknown: why it cannot be known whether others were, by their id.
     :param left: the ids of requests that are to be deleted, and were not.
-    :param stopped: what ended the deletions before all were done; None if nothing did.
+    :param stopped: the error that ended the deletions early; None: none did.
     """
 
     outcome: Outcome
@@ -149,9 +149,9 @@ class PlanChangedError(CustodyConflictError):
     """
     Raised when what is to be done is not what was approved; this try sent nothing.
 
-    :param operations: what is to be done now.
+    :param operations: the operations of the plan as it is now.
     :param plan: the plan as it is now.
-    :param applied: what earlier tries of the task have created and deleted.
+    :param applied: the creates and deletions of earlier tries of the task.
     :param only_prune: whether it is what was approved if ``prune`` is turned over. Default False.
     """
 
@@ -172,7 +172,7 @@ class ApplyPlan:
     :param context: the task's context.
     :param client: the client.
     :param log: the task's log.
-    :param settings: what the plan was made with.
+    :param settings: the settings of the plan.
     :param comment: why requests are deleted, for the service's history.
     :param max_parallel: maximum number of requests at once. Default 4.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
@@ -216,7 +216,7 @@ class ApplyPlan:
 
         :param file: the file.
         :param plan_hash: the hash of the plan that was approved.
-        :return: what became of it.
+        :return: its outcome.
         :raises PlanChangedError: if what is to be done has changed.
         :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
         """

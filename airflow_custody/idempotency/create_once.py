@@ -25,10 +25,10 @@ from airflow_custody.idempotency.store import RecordStore
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-#: What to do when a person clears a task that has created its request.
+#: Behaviour when a person clears a task that has created its request.
 OnClear = Literal["reuse", "create"]
 
-#: What became of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
+#: The outcome of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
 #: knows whether it exists.
 CreateOutcome = Literal["sent", "found", "unknown"]
 #: Called with what was created, for people, what became of it, and how many.
@@ -68,9 +68,9 @@ class Timing:
 @dataclass(frozen=True)
 class Found:
     """
-    What a search of the service found.
+    The result of a search of the service.
 
-    :param candidates: what may be the thing.
+    :param candidates: the candidates.
     :param inconclusive: why a search that found nothing proves nothing; empty if it does prove absence.
     """
 
@@ -79,7 +79,7 @@ class Found:
 
 
 class Creation(Protocol):
-    """What is created, and how to find it again."""
+    """A kind of object to create, and how to find it again."""
 
     @property
     def operation(self) -> Operation:
@@ -121,10 +121,10 @@ class CreateOnce:
     Creates something unless an earlier try of this task instance did.
 
     :param context: the task's context.
-    :param creation: what is to be created.
+    :param creation: the object to create.
     :param log: the task's log.
-    :param on_clear: when a person has cleared the task after it was created: ``reuse`` (default) returns it again if
-        it still exists, ``create`` creates another.
+    :param on_clear: behaviour when a person has cleared the task after it was created: ``reuse`` (default) returns it
+        again if it still exists, ``create`` creates another.
     :param look_before_create: whether to record before the first send what exists already. Default True.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param timing: clocks and bounds.
@@ -373,7 +373,7 @@ class CreateOnce:
         :param wait: seconds after which it would be there. They are counted by this process's own clock, from the
             first search that succeeds: the clock that the attempt was recorded by may be another machine's, and a
             service that hangs may hold the request until it responds again.
-        :return: what the attempt created; None if it created nothing.
+        :return: the object that the attempt created; None if it created nothing.
         :raises CustodyOutcomeUnknownError: if that cannot be known.
         """
         began, intervals = time.monotonic(), lookup_intervals()

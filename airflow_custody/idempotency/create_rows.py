@@ -29,7 +29,7 @@ from airflow_custody.idempotency.lost_rows import LostRows, RowsCreation
 from airflow_custody.idempotency.rows import Row, RowStore, Window
 from airflow_custody.idempotency.send_limits import Fence, RateLimiter
 
-#: How many rows are written down and looked up together.
+#: Number of rows that are recorded and looked up together.
 WINDOW = 50
 # How often a row that came to nothing is sent again within one try, and how often one that was refused for now.
 _MAX_ROUNDS = 5
@@ -47,14 +47,14 @@ _ELSEWHERE = frozenset({"address", "blockchain", "network", "memo"})
 @dataclass
 class Outcome:
     """
-    What became of the rows.
+    The outcome of the rows.
 
     :param created: the id of what was created, by the row's key.
     :param found: the id of what somebody else has asked for meanwhile, by the row's key.
     :param refused: why the service refused, by the row's key.
     :param unknown: why it cannot be known whether it was created, by the row's key.
     :param left: the keys of the rows that were not sent.
-    :param stopped: what ended the sending before all rows were sent; None if nothing did.
+    :param stopped: the error that ended the sending early; None: none did.
     """
 
     created: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class CreateRows:
     Creates many things, each unless an earlier try of this task instance did.
 
     :param store: the record of each row; a plan has begun.
-    :param creation: what is to be created.
+    :param creation: the objects to create.
     :param log: the task's log.
     :param max_parallel: maximum number of requests at once. Default 4.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
@@ -104,7 +104,7 @@ class CreateRows:
         self._checked = time.monotonic()
         # The row that each id belongs to.
         self._ids = {row.detail: key for key, (_, row) in store.log.rows().items() if row.state == "created"}
-        #: What was sent and may exist.
+        #: The rows that were sent and may exist.
         self.lost = LostRows(
             store,
             creation,
@@ -125,7 +125,7 @@ class CreateRows:
         Find out what became of rows that were sent, and send nothing.
 
         :param keys: the rows' keys.
-        :return: what became of each row.
+        :return: the outcome of each row.
         """
         self.lost.only(keys)
         self.lost.follow_overrides()
@@ -137,7 +137,7 @@ class CreateRows:
         Create what the rows ask for, unless it was created.
 
         :param keys: the rows' keys.
-        :return: what became of each row.
+        :return: the outcome of each row.
         """
         began = time.monotonic()
         self._start = (began, self._store.log.done)
@@ -289,8 +289,8 @@ class CreateRows:
         """
         Send one row, in a thread of its own.
 
-        :param sent: what is known of it if its outcome is not.
-        :return: what is known of it now; None if it was not sent.
+        :param sent: its row if its outcome is not known.
+        :return: its row now; None if it was not sent.
         """
         for _ in range(_MAX_PAUSES):
             if not self._rate_limiter.wait() or self._stopped:

@@ -102,7 +102,7 @@ class ListedRows:
         """
         Wait until the service lists what was created: whoever plans next must see it.
 
-        :return: what it lists, by id, and the ids of what it does not; None: that could not be read.
+        :return: the listed requests by id, and the ids that are not listed; None: the listing could not be read.
         """
         listed: dict[str, WhitelistEnvelope] = {}
         missing, deadline, intervals = list(ids), time.monotonic() + self._lookup_wait, lookup_intervals()

@@ -21,7 +21,7 @@ _SECONDS_BETWEEN_SIGNS = 10.0
 
 
 class RowsCreation(Protocol):
-    """What is created for each row, and how to find it again."""
+    """The objects to create for rows, and how to find them again."""
 
     @property
     def operation(self) -> Operation:
@@ -59,7 +59,7 @@ class LostRows:
     The rows whose outcome is unknown, of this try and of earlier ones.
 
     :param store: the record of each row; a plan has begun.
-    :param creation: what is created.
+    :param creation: the objects to create.
     :param log: the task's log.
     :param lookup_wait: seconds that the service may take to show what it created.
     :param timing: clocks and bounds.
@@ -91,7 +91,7 @@ class LostRows:
         self._only: Collection[str] | None = None
         #: Why a person must decide about rows, by their keys.
         self.unknown: dict[str, str] = {}
-        #: What ended the last search; None if nothing did.
+        #: The error that ended the last search; None: none did.
         self.failure: CustodyError | None = None
 
     @property
@@ -112,7 +112,7 @@ class LostRows:
         """
         Take what was found for what earlier tries sent.
 
-        :param found: what was found, by the row's key.
+        :param found: the search results, by the row's key.
         """
         adopted: list[tuple[Window, str, Row | None]] = []
         taken = self._created_ids()

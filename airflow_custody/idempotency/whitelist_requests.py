@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.rules_in_force import PendingVerifier
     from airflow_custody.client.whitelist.listing import Listing
 
-#: How many addresses are searched for in one call: gateways refuse a URL that is longer than a few thousand characters.
+#: Maximum number of addresses in one search: gateways refuse a URL that is longer than some thousand characters.
 MAX_ADDRESSES = 50
 _MAX_LABELLED = 50
 
@@ -189,7 +189,7 @@ class WhitelistRowsCreation:
     The creation of many whitelisting requests.
 
     :param client: the client.
-    :param requests: what is asked for, by the row's key.
+    :param requests: the requests, by the row's key.
     :param listing: all that the service listed before.
     :param trust: tells what does not verify. Default: by the usual status words.
     """
@@ -209,7 +209,7 @@ class WhitelistRowsCreation:
         trust = trust or TrustChecker(client)
         self._rows = {key: _RowCreation(self, client, request, trust) for key, request in requests.items()}
         self.timeout = client.settings.timeout
-        #: What may be any row, and was there before.
+        #: Requests that may belong to any row, and were there before.
         self._unreadable = tuple(each.id for each in listing.envelopes if not _is_readable(each))
         self.listed_before = _Index(listing.envelopes)
 

@@ -23,7 +23,7 @@ _SAME = ("prune", "dry_run_chains", "effective_statuses", "rejected_statuses", "
 
 
 class WhitelistFileTask(CustodyOperator):
-    """What planning and applying share: the file, and what a plan depends on besides."""
+    """The base of planning and applying: the file and the settings of a plan."""
 
     def __init__(
         self,

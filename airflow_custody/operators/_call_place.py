@@ -1,4 +1,4 @@
-"""Where reading webhook calls goes on: the cursor of the asset's last event, or a later one of its state store."""
+"""The place in the journal: the cursor of the asset's last event, or a later one of its state store."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MAX_EVENT_AGE = timedelta(days=1)
 
 class Place(NamedTuple):
     """
-    Where reading goes on.
+    A place in the journal.
 
-    :param cursor: what is known of the journal; None: nothing, this is the first time.
+    :param cursor: the cursor; None: this is the first time.
     :param gap: in words, why calls may be lost by going on from here; empty: none are.
-    :param emitted_at: when the last event with a cursor was emitted; None: there is none.
+    :param emitted_at: time of the last event with a cursor; None: there is none.
     :param base_url_changed: whether the cursor is of a journal that had another base URL.
     """
 

@@ -1,4 +1,4 @@
-"""What the operators that plan and apply say about a plan, and about what became of it."""
+"""Texts of the operators that plan and apply: on a plan, and on its outcome."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     """
     Return the error that the task ends with; None if all was done.
 
-    :param applied: what became of the plan.
+    :param applied: the outcome of the plan.
     :param file: the file.
     :param can_go_on: whether a later try finds a record of this one.
     """
@@ -176,8 +176,8 @@ def what_changed(file: WhitelistFile, error: PlanChangedError, planned: Collecti
     Return what has changed since a plan was approved, as far as it is known.
 
     :param file: the file as it is now.
-    :param error: what is to be done now.
-    :param planned: what the plan would do, as :func:`shorten_operation` names it; None if that is not known.
+    :param error: the error, with the plan as it is now.
+    :param planned: the operations of the approved plan, as :func:`shorten_operation` names them; None: not known.
     """
     changes = _changes_since(file, error, planned)
     if error.plan.counts["unverified"]:

@@ -48,7 +48,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     connection's user. Killing the task does not take an approval back. The operation is undocumented.
 
     :param request_ids: one id or several, each once; any number. (templated)
-    :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
+    :param expected: the expected requests, as the create task pushed them to XCom under the key ``request``
         (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
         needs the key ``id``. ``None`` must be written explicitly, and signs whatever the requests ask for; a template
         or upstream task without a value is refused, and so is a None in ``expand``. (templated)
@@ -58,7 +58,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         ``["tnParticipantID"]``. A link is compared by its id; a key that links are not known to have is named with the
         link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving
         does that this package does not know is accepted. Default: none. (templated)
-    :param comment: what the requests' history will say. (templated)
+    :param comment: comment for the requests' history. (templated)
     :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
         right before. Default 30.
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list: nothing was created, say.

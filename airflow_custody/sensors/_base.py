@@ -1,4 +1,4 @@
-"""What all sensors share: waiting in a worker or in the triggerer, and ending the same way in both."""
+"""The base of all sensors: waiting in a worker or in the triggerer, and ending the same way in both."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """Return the result of polling once more in the worker, or None if what the trigger found is enough."""
         return None
 
-    def _doubt(self) -> CustodyError | None:
+    def _unverified_error(self) -> CustodyError | None:
         """Return the error that a wait which is over ends with instead of a time-out; None: a time-out."""
         return None
 
     @property
-    def _is_in_doubt(self) -> bool:
+    def _has_unverified(self) -> bool:
         """Whether a time-out would be an error."""
         return False
 
@@ -105,7 +105,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 raise
             self._last_result = error.text
             self.log.warning("Not yet: %s", error)
-        if self.mode == "reschedule" and self._is_in_doubt:
+        if self.mode == "reschedule" and self._has_unverified:
             # The process of the next poke would know nothing of it.
             self.log.info("Polling on in this process until it is decided.")
             self.mode = "poke"
@@ -173,7 +173,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         End the task the same way in every mode.
 
         Airflow's own handling of ``soft_fail`` differs between them: it skips on failures in poke mode, and on
-        every error after a deferral. So the setting is hidden from it. A time-out with a doubt is an error.
+        every error after a deferral. So the setting is hidden from it. A time-out while something is unverified is an
+        error.
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
@@ -181,8 +182,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 try:
                     yield
                 except (AirflowSensorTimeout, AirflowTaskTimeout):
-                    if (doubt := self._doubt()) is not None:
-                        raise doubt from None
+                    if (error := self._unverified_error()) is not None:
+                        raise error from None
                     raise
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)

@@ -27,7 +27,7 @@ class CursorError(Exception):
 
 class CursorStore:
     """
-    Where a watcher's cursor is kept: the state store of the asset that it watches for.
+    The store of a watcher's cursor: the state store of the asset that it watches for.
 
     :param store: Airflow's state store; None: there is none.
     :param name: the cursor's name.

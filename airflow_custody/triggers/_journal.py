@@ -90,7 +90,7 @@ class Webhooks:
 
 
 class Backlogs:
-    """What watchers read by themselves on one occasion: those with the same cursor, after a restart say, read once."""
+    """Readings that watchers make by themselves: those with the same cursor, after a restart say, read once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,8 +109,8 @@ class Backlogs:
         Read what is new after a cursor, in a thread, or return what another watcher has read.
 
         :param client: reads it.
-        :param cursor: what is known; None: nothing.
-        :param start: where to begin without a cursor.
+        :param cursor: the cursor; None: there is none.
+        :param start: start without a cursor.
         :param base_url_changed: whether the cursor is of a journal that had another base URL.
         :raises CustodyError: if it cannot be read.
         """
@@ -137,14 +137,14 @@ class Backlogs:
 @dataclass(eq=False)
 class SharedReading:
     """
-    What one poll found in the journal, for all watchers.
+    The result of one poll of the journal, for all watchers.
 
     :param number: its number, from 1 on.
     :param service: names the service whose journal it is.
-    :param known: what the poll knew before; None: nothing, it is the first.
-    :param new: what was new to it.
+    :param known: the poll's cursor before; None: it is the first.
+    :param new: the calls that were new to it.
     :param webhooks: the connection's webhooks.
-    :param backlogs: what watchers read beyond it.
+    :param backlogs: further readings of the watchers.
     :param savers: for each watcher that has handed over all its events, what saves its cursor.
     """
 
@@ -171,7 +171,7 @@ class JournalPoll:
         self._webhooks = Webhooks()
         self._service = ""
         self._cursor: CallCursor | None = None
-        #: How many readings were given out.
+        #: Number of readings that were given out.
         self.number = 0
 
     async def readings(self) -> AsyncIterator[SharedReading]:
@@ -273,7 +273,7 @@ class JournalProducer(SharedStreamProducer):
 
 
 def service_of(client: CustodyClient) -> str:
-    """Return what names a client's service."""
+    """Return the name of a client's service, as it is stored."""
     from airflow_custody.client.webhooks.base_url_change import name_service
 
     return name_service(client.settings.base_url)

@@ -46,10 +46,10 @@ StartAt = Literal["now", "beginning"]
 @dataclass(frozen=True)
 class Portion:
     """
-    What a watcher fires at one poll.
+    The events that a watcher fires at one poll.
 
     :param events: the payloads of its events.
-    :param cursor: what is known after them.
+    :param cursor: the cursor after them.
     :param is_news: whether the cursor is worth saving at once.
     :param repeats_gap: whether the events say a gap that the next reading finds again.
     """
@@ -66,10 +66,10 @@ class CallWatcher:
 
     :param custody_conn_id: id of the Airflow connection.
     :param call_filter: which calls it fires for.
-    :param start: where it starts if it has no cursor yet.
+    :param start: start without a cursor.
     :param with_payload: whether the events hold the calls' payloads.
     :param patience: seconds that it may hold up a shared reading.
-    :param cursors: where its cursor is kept.
+    :param cursors: the store of its cursor.
     :param log: the trigger's log.
     """
 
@@ -111,7 +111,7 @@ class CallWatcher:
 
         It waits for no more than its patience: what takes longer comes with a later reading.
 
-        :param reading: what the shared poll found.
+        :param reading: the result of the shared poll.
         :param connection: to read with what the shared poll does not have.
         """
         self._current = None
@@ -326,8 +326,8 @@ def make_portions(
     """
     Return what to fire for new calls, poll by poll, none of the events large.
 
-    :param cursor: what was known before; None: nothing.
-    :param new: what is new; a gap in it makes an event also without a call.
+    :param cursor: the cursor before; None: there was none.
+    :param new: the new calls; a gap in them makes an event also without a call.
     :param selected: those of its calls that the events are for.
     :param with_payload: whether they hold the calls' payloads.
     """

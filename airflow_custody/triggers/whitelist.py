@@ -16,8 +16,8 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
-    LagJudge,
-    doubts_from_json,
+    GracePeriod,
+    unverified_from_json,
 )
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import PollResult, PollSchedule, SharedPoll, error_event, event, poll_until
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.group_progress import GroupProgress
     from airflow_custody.client.whitelist.progress import ListedRequest, Progress
 
-    #: What a poll brings for one trigger, by id.
+    #: The result of a poll for one trigger, by id.
     Found = Mapping[str, PollResult[Progress]]
 
 # What makes a trigger poll once more, at once or soon; they do not leave the trigger.
@@ -43,7 +43,7 @@ _MAX_PATIENCE = 60.0
 @dataclass(frozen=True, eq=False)
 class _Wanted:
     """
-    What one trigger waits for.
+    The subject of one trigger's wait.
 
     :param ids: returns the ids that are to be looked up in a poll.
     :param judge: judges where one is listed, in the thread that polls.
@@ -64,7 +64,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
     If the connection has pinned keys, what the service shows as in effect is verified, in the thread that polls. What
     does not verify is looked up once more after 5 seconds, in a poll that all of the connection share, and then ends
-    the wait with an error. What is shown otherwise by then stays in doubt until it is verified: then there is no
+    the wait with an error. What is shown otherwise by then stays unverified until it is verified: then there is no
     time-out, but that error.
 
     All triggers of one connection and interval in a triggerer share one poll, unless they back off exponentially: two
@@ -81,8 +81,8 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     :param exponential_backoff: whether polls become rarer while the request is pending; such a trigger does not share
         its polls. Default False.
     :param max_wait: maximum number of seconds between two polls then; None (default): no limit but the deadline.
-    :param doubts: what the sensor saw in effect and not verified before it deferred, as
-        :func:`~airflow_custody.client.whitelist.progress.doubts_to_json` returns it. Default None: nothing.
+    :param unverified: the requests that the sensor saw in effect and unverified before it deferred, as
+        :func:`~airflow_custody.client.whitelist.progress.unverified_to_json` returns it. Default None: nothing.
     """
 
     #: As the sensor's.
@@ -100,7 +100,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         deadline: float | None = None,
         exponential_backoff: bool = False,
         max_wait: float | None = None,
-        doubts: Mapping[str, Any] | None = None,
+        unverified: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.request_id = plain_names(request_id)
@@ -111,10 +111,10 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         self.poke_interval = poke_interval
         self.deadline = deadline
         self._unknown_statuses: set[str | None] = set()
-        self._lag = LagJudge(self.gone_after, self.unverified_after)
+        self._lag = GracePeriod(self.gone_after, self.unverified_after)
         self.exponential_backoff = exponential_backoff
         self.max_wait = max_wait
-        self.doubts = dict(doubts or {})
+        self.unverified = dict(unverified or {})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments, all plain JSON data."""
@@ -129,7 +129,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
                 "deadline": self.deadline,
                 "exponential_backoff": self.exponential_backoff,
                 "max_wait": self.max_wait,
-                "doubts": self.doubts,
+                "unverified": self.unverified,
             },
         )
 
@@ -167,9 +167,9 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
                 was_late = self._is_late
                 await asyncio.sleep(self.unverified_after)
                 fired = await self._poll_again(waiting)
-        if fired.payload["status"] == "timeout" and (doubt := waiting.doubt()) is not None:
+        if fired.payload["status"] == "timeout" and (failure := waiting.unverified_error()) is not None:
             # However slow the service is: what is not verified is no time-out, which could be skipped.
-            fired = error_event(doubt)
+            fired = error_event(failure)
         yield fired
 
     async def _poll(
@@ -217,8 +217,8 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     def _wait_for_one(self, request_id: str) -> _Waiting:
         from airflow_custody.client.whitelist.progress import judge_progress
 
-        if doubt := doubts_from_json(self.doubts).get(request_id):
-            self._lag.take_over(doubt)
+        if seen := unverified_from_json(self.unverified).get(request_id):
+            self._lag.take_over(seen)
 
         def judge(listed: ListedRequest) -> Progress:
             return judge_progress(
@@ -229,7 +229,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             _Wanted(lambda: (request_id,), judge),
             lambda found: self._judge(found[request_id].value),  # type: ignore[arg-type] # an error alone is no value
             self._lag.reset,
-            lambda: None if self._lag.doubt is None else self._lag.doubt.failure(request_id),
+            lambda: None if self._lag.unverified is None else self._lag.unverified.failure(request_id),
         )
 
     def _wait_for_all(self, ids: list[str]) -> _Waiting:
@@ -242,12 +242,12 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             gone_after=self.gone_after,
             unverified_after=self.unverified_after,
         )
-        group.take_over(doubts_from_json(self.doubts))
+        group.take_over(unverified_from_json(self.unverified))
         return _Waiting(
             _Wanted(lambda: group.to_poll, group.judge),
             lambda found: self._judge_group(group, found),
             group.forget_lagging,
-            group.doubt,
+            group.unverified_error,
             is_large=len(ids) > MAX_PAGE_SIZE,
         )
 
@@ -265,9 +265,9 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             return event("effective", result=progress.to_json(self.request_id))
         if progress.ended:
             return error_event(progress.failure(self.request_id))
-        if self._lag.doubt is not None and self._is_late and self._lag.doubt_patience <= 0:
-            return error_event(self._lag.doubt.failure(self.request_id))
-        if self._lag.doubt is not None and progress.state in ("unverified", "missing"):
+        if self._lag.unverified is not None and self._is_late and self._lag.unverified_patience <= 0:
+            return error_event(self._lag.unverified.failure(self.request_id))
+        if self._lag.unverified is not None and progress.state in ("unverified", "missing"):
             self.log.warning("Polling once more: %s.", summary)
             return _VERIFY_AGAIN
         if progress.state == "unknown" and progress.status not in self._unknown_statuses:
@@ -289,13 +289,13 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         group.forget_lagging(errors)
         self._measure(group.progress)
         if self._is_late:
-            group.confirm_doubts()
+            group.confirm_unverified()
         if failure := group.failure():
             return error_event(failure)
         for each, error in errors.items():
             if not error.transient:
                 return error_event(_naming(each, error))
-        if {*group.doubted}.intersection(group.lagging).difference(errors):
+        if {*group.unverified_ids}.intersection(group.lagging).difference(errors):
             self.log.warning("Polling once more: %s.", group.summary())
             return _VERIFY_AGAIN
         if group.is_done:
@@ -314,19 +314,19 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 @dataclass(frozen=True)
 class _Waiting:
     """
-    How a trigger waits.
+    The parts of a trigger's wait.
 
-    :param wanted: what its poll looks up.
+    :param wanted: the subject of its poll.
     :param judge: judges what a poll brought.
     :param forget_lagging: called when a poll brought nothing.
-    :param doubt: returns the error for what was unverified at the last poll; None: nothing was.
+    :param unverified_error: returns the error for what was unverified at the last poll; None: nothing was.
     :param is_large: whether it fills batches of its own.
     """
 
     wanted: _Wanted
     judge: Callable[[Found], TriggerEvent | str]
     forget_lagging: Callable[[], object]
-    doubt: Callable[[], CustodyError | None]
+    unverified_error: Callable[[], CustodyError | None]
     is_large: bool = False
 
 

@@ -228,10 +228,8 @@ def test_a_turn_that_cannot_be_given_back_is_no_failure(variables: Variables, ca
 
 def test_services_have_turns_of_their_own() -> None:
     context: Any = {"ti": FakeTaskInstance()}
-    assert (
-        ApplyLock(context, "https://one.example", LOG).variable
-        != ApplyLock(context, "https://two.example", LOG).variable
-    )
+    one, two = (ApplyLock(context, f"https://{each}.example", LOG) for each in ("one", "two"))
+    assert one.variable != two.variable
 
 
 # --- in real runs -------------------------------------------------------------------------------------------------

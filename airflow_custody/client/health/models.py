@@ -107,12 +107,12 @@ class HealthCheck:
 
     @property
     def report(self) -> WireHealthReport | None:
-        """What the check reported: ``status``, ``results``, ``message``, ``error`` and more, as it was sent."""
+        """The check's report: ``status``, ``results``, ``message``, ``error`` and more, as it was sent."""
         return self.wire.get("report")
 
     @property
     def last_update_date(self) -> datetime | None:
-        """When the check last ran; None if it is missing or unreadable."""
+        """Time of the check's last run; None if it is missing or unreadable."""
         return parse_timestamp(self.wire.get("lastUpdateDate"))
 
     @property

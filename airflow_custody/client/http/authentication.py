@@ -1,4 +1,4 @@
-"""What the transport needs of a way to authenticate."""
+"""The base of the ways to authenticate."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Authentication(AuthBase):
     """
     The base of all ways to authenticate. Puts credentials on requests, and keeps them out of everything else.
 
-    :param source: where the user finds the credentials, for error messages.
+    :param source: place of the credentials, for error messages.
     """
 
-    #: What to tell the user when the service does not accept the credentials.
+    #: Advice to the user when the service does not accept the credentials.
     advice = ""
 
     def __init__(self, *, source: str) -> None:

@@ -34,7 +34,7 @@ _OPENSSL_NOISE = re.compile(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$")
 _LINGER = "hh" if os.name == "nt" else "ii"
 _MAX_INTERIM_RESPONSES = 20
 _SWITCHING_PROTOCOLS = 101
-#: How often the peer may close a connection right before anything is sent on it.
+#: Maximum number of connections that the peer may close right before anything is sent on them.
 MAX_LOST_CONNECTIONS = 3
 
 
@@ -205,7 +205,7 @@ class _Connection(HTTPConnection):
     """A connection that sends nothing before it stands, and nothing against ``before_send``."""
 
     response_class = _Response
-    #: When its last response was complete; None: there was none.
+    #: Time of its last complete response; None: there was none.
     idle_since: float | None = None
 
     def is_recent(self, seconds: float) -> bool:

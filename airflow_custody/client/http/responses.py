@@ -1,4 +1,4 @@
-"""What a response means: its status and body become a value, or an error of the right type."""
+"""Responses: status and body become a value, or an error of the right type."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class _ErrorFields(TypedDict, total=False):
 @dataclass(frozen=True)
 class Response:
     """
-    What came back: a status, a few headers, and the body as far as it came, all of it as it was sent.
+    A response: its status, some headers, and the body as far as it came.
 
     :param truncated: why the body is not complete; None if it is.
-    :param date: when it was sent, by its ``Date`` header; None if it has none that can be read.
+    :param date: time of sending by its ``Date`` header; None if missing or unreadable.
     """
 
     status: int
@@ -92,7 +92,7 @@ class Response:
     @cached_property
     def error_fields(self) -> _ErrorFields:
         """
-        What a JSON object says of a failure; empty for any other body.
+        The error fields of a JSON object; empty for any other body.
 
         Nothing else becomes Python objects: of a listing of many rows, that would cost more than reading it.
         """

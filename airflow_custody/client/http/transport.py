@@ -62,7 +62,7 @@ class _Failure:
     """
     An exchange that brought no response.
 
-    :param error: what to raise.
+    :param error: the error to raise.
     :param may_retry: whether sending it again is safe and may help.
     """
 
@@ -94,7 +94,7 @@ class Transport:
     The one way to the service: sends requests over a pooled session, retries, and reads responses.
 
     :param settings: the client's settings.
-    :param auth: what authenticates the requests.
+    :param auth: the way to authenticate.
     :param sleep: waits between retries; tests turn it. Default: :func:`time.sleep`.
     """
 
@@ -177,7 +177,7 @@ class Transport:
         """
         Call an operation: send the request, retry it where that is safe, and read the response.
 
-        :param operation: what is called; says whether it may be repeated.
+        :param operation: the operation; says whether it may be repeated.
         :param shape: the ``TypedDict`` that the response's body must fit; None: the caller judges the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
         :param body: JSON data to send; None (default): no body.
@@ -241,7 +241,7 @@ class Transport:
         if outcome.status not in RETRIED_STATUSES or not is_retried(operation):
             return None
         if not outcome.retry_after:
-            # Zero is no answer to how long an overloaded service wants to be left alone.
+            # Ignore Retry-After: 0.
             return backoff(retries)
         return outcome.retry_after if outcome.retry_after <= MAX_RETRY_AFTER else None
 

@@ -38,9 +38,9 @@ def read_after_base_url_change(client: CustodyClient, cursor: CallCursor, *, lim
     Read what is new with the cursor of a journal that had another base URL.
 
     :param client: of the base URL that it has now.
-    :param cursor: what was known.
+    :param cursor: the cursor of the journal at the former base URL.
     :param limit: maximum number of calls to return: the oldest.
-    :return: what is new. There is a gap in it if no call shows that it is the same journal.
+    :return: the new calls, with a gap if no call shows that it is the same journal.
     :raises CustodyError: if it cannot be read.
     """
     newest = cursor.newest

@@ -23,9 +23,9 @@ OVERLAP_SECONDS = 300
 MAX_REMEMBERED = 5_000
 #: Maximum number of calls without a readable time stamp that are remembered.
 MAX_UNDATED = 1_000
-#: What two clocks may differ, in seconds.
+#: Maximum difference of two clocks, in seconds.
 CLOCK_DIFFERENCE_SECONDS = 300
-#: What two readings of how far the service's clock is ahead may differ, in seconds: responses take their time, and
+#: Maximum difference of two measurements of the service's clock, in seconds: responses take their time, and
 #: readings may be by several machines.
 CLOCK_JITTER_SECONDS = 120
 
@@ -54,7 +54,7 @@ def whole_second(micros: int) -> int:
 @dataclass(frozen=True)
 class CallCursor:
     """
-    What is known of the journal: every call created before ``floor``, and of the later ones those in ``recent``.
+    A cursor in the journal: every call created before ``floor`` is known, and of the later ones those in ``recent``.
 
     The floor stays :data:`OVERLAP_SECONDS` behind the newest known call, and behind the clock, so that a call that is
     listed later than one that was created after it is found. One that is listed even later is not. Where more than
@@ -65,7 +65,7 @@ class CallCursor:
     :param recent: in which second the known calls from ``floor`` on were created, in microseconds, by the digests of
         their ids.
     :param undated: digests of the ids of the last known calls that have no readable time stamp, the last one last.
-    :param newest: when the newest known call was created, in microseconds; while ``is_set_back``, no later than the
+    :param newest: creation time of the newest known call, in microseconds; while ``is_set_back``, no later than the
         last reading was, by the service's clock. Default: as ``recent`` says.
     :param read_at: Unix time in seconds of the last reading, by the later one of this machine's clock and the
         service's; None: there was none.
@@ -73,7 +73,7 @@ class CallCursor:
         is held back, if that is earlier: what is not known is not older. None: there was no such reading.
     :param ahead: by how many seconds the service's clock was ahead of this machine's then; None: not known.
     :param kept_for: age in seconds of the oldest call that the last reading met that met any: so long calls were kept.
-    :param kept_rows: how many calls the last reading met on its first page: so many were kept. 0: there was none.
+    :param kept_rows: number of calls on the first page of the last reading: so many were kept. 0: there was none.
     :param is_cut: whether the floor is closer because more calls were created than are remembered.
     :param is_set_back: whether the service's clock was set back, and known calls may still be dated later than it.
     :param gap_reported: whether it was said that the newest known call is not listed any more.
@@ -112,7 +112,7 @@ class CallCursor:
     @property
     def completeness_marker(self) -> int | None:
         """
-        When those known calls were created, in microseconds, that show by being listed that no later one was removed.
+        Creation time, in microseconds, of the known calls whose presence shows that no later one was removed.
 
         A call that is dated later than the service's clock shows nothing: those that are written now are removed before
         it. None: there is no such call.
@@ -124,7 +124,7 @@ class CallCursor:
 
     @property
     def _read_at_service(self) -> int | None:
-        """When the last reading was, by the service's clock, in microseconds; None: there was none."""
+        """Time of the last reading by the service's clock, in microseconds; None: there was none."""
         return None if self.read_at is None else max(0, self.read_at + min(0, self.ahead or 0)) * MICROSECONDS
 
     @cached_property
@@ -230,7 +230,7 @@ class CallCursor:
 
         :param calls: calls that were listed together, such as :attr:`.NewCalls.calls` or the first ones of them; and
             known ones that had no time stamp, and have one now.
-        :param held_back: when the oldest call was created that was listed and is not known, in microseconds. Default:
+        :param held_back: creation time of the oldest listed call that is not known, in microseconds. Default:
             there is none.
         :param not_beyond: Unix time in microseconds; the floor stays at or below it and ``held_back``, as the calls
             from there on are not known. Default: no such bound.

@@ -146,7 +146,7 @@ class WebhookOperations(ServiceOperations):
         Create a webhook configuration: ``POST /webhooks`` (undocumented). Two calls create two.
 
         :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``.
-        :param url: where to deliver, HTTPS.
+        :param url: the URL to deliver to, HTTPS.
         :param secret: the secret to sign deliveries with, at most 150 characters; None (default): the service makes
             one up.
         :param before_send: as for :meth:`create_whitelist_request`.
@@ -206,7 +206,7 @@ class WebhookOperations(ServiceOperations):
         :param webhook_id: only those of this webhook. Default: no filter, and so for those below.
         :param event_id: only those of this event.
         :param status: only those with this status.
-        :param after: what is known already. Default None: nothing.
+        :param after: the cursor after which to read. Default None: there is none.
         :return: the calls, each once. A page is fetched when it is needed.
         :raises CustodyResponseError: if the listing changes while it is read, or its pages do not fit together (it is
             retryable then, and may come after the last call); or if a response cannot be understood or has a call that
@@ -254,8 +254,8 @@ class WebhookOperations(ServiceOperations):
         If the service's clock was set back, as its responses' ``Date`` shows, calls are read again from the time of the
         last reading on, by the clock that it has now: some come twice.
 
-        :param after: what is known: :attr:`NewCalls.cursor` of the reading before; None: there was none.
-        :param start: where to begin without a cursor: ``now`` (default) returns no call, and a cursor that knows all
+        :param after: the cursor: :attr:`NewCalls.cursor` of the reading before; None: there was none.
+        :param start: start without a cursor: ``now`` (default) returns no call, and a cursor that knows all
             there are; ``beginning`` returns the oldest.
         :param limit: maximum number of calls to return: the oldest of the new ones. Fewer are returned if they are very
             long. To find them, all new ones are read: where many are new, a higher limit needs fewer requests. Default

@@ -41,7 +41,7 @@ _FLOOR_IS_AHEAD = (
 
 class JournalReader:
     """
-    What reads the journal of webhook calls.
+    A reader of the journal of webhook calls.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page in an order (None), or the one after the page with this name.
@@ -63,7 +63,7 @@ class JournalReader:
         could pull a call to a page that was read before. So if there is more than one page, they are read again, until
         a reading shows nothing that the one before should have listed.
 
-        :param cursor: what is known.
+        :param cursor: the cursor.
         :param limit: maximum number of calls to return: the oldest.
         :raises CustodyResponseError: if the calls are not listed in the order that was asked for; or (retryable) if
             the pages do not fit together, also when they are read again.

@@ -1,4 +1,4 @@
-"""What one reading of the journal of webhook calls has listed, and what is new in it to a cursor. Pure, no I/O."""
+"""Results of reading the journal of webhook calls: the listed calls, and the new ones. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Clocks(NamedTuple):
         Return a cursor with the time of a reading, and with what the reading shows of how calls are kept.
 
         :param cursor: the cursor.
-        :param oldest: when the oldest call was created that was read; None: not known.
+        :param oldest: creation time of the oldest call that was read; None: not known.
         :param rows: the number of calls on the first page.
         :param more: whether there are calls that were not returned.
         """
@@ -73,10 +73,10 @@ _NO_CLOCKS = Clocks(0, None)
 @dataclass(frozen=True)
 class NewCalls:
     """
-    What is new in the journal.
+    The new calls in the journal.
 
     :param calls: the calls, in the order in which they were created.
-    :param cursor: what is known now.
+    :param cursor: the cursor after these calls.
     :param late: ids of calls that were created before one that was known already, and appeared after it.
     :param more: whether there are more new calls than were asked for.
     :param gap: in words, why calls may have been lost between what was known and these; empty: none were.
@@ -102,16 +102,16 @@ class NewCalls:
 @dataclass
 class Reading:
     """
-    What one reading of the newest calls has found, down to a cursor's floor.
+    The result of reading the newest calls, down to a cursor's floor.
 
     :param calls: the oldest ones that are new to that cursor, the newest of them first.
-    :param clocks: when it was.
+    :param clocks: its time.
     :param pages: the number of pages that were read.
-    :param listed: when the calls that were listed were created, down to the cursor's floor, by their ids.
-    :param top: when the newest was created; None: not known.
-    :param held_back: when the oldest new call was created that is not among ``calls``; None: there is none.
+    :param listed: creation times of the listed calls, down to the cursor's floor, by their ids.
+    :param top: creation time of the newest; None: not known.
+    :param held_back: creation time of the oldest new call that is not among ``calls``; None: there is none.
     :param more: whether there are new calls that are not among ``calls``.
-    :param oldest: when the oldest call was created that was read; None: not known.
+    :param oldest: creation time of the oldest call that was read; None: not known.
     :param goes_below: whether a call from before the floor is listed.
     :param now_dated: the known calls that had no time stamp, and have one now.
     :param rows: the number of calls on the first page.

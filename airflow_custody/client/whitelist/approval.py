@@ -95,8 +95,8 @@ class Approver:
         the same batches in each try.
 
         :param ids: the requests' ids; any number of them.
-        :param expected: what each must ask for, by id; None: whatever it asks for is signed.
-        :param comment: what the history of the requests will say.
+        :param expected: the expected content of each, by id; None: whatever it asks for is signed.
+        :param comment: comment for the requests' history.
         :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
             ``tnParticipantID``. A link is compared by its id; a key that links are not known to have is named with
             the link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving does

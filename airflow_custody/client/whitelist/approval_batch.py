@@ -53,7 +53,7 @@ class ApprovalBatch:
     The requests that one approval is about, and what of them is accounted for.
 
     :param ids: the requests' ids, in ascending order.
-    :param expected: what each must ask for; None: anything.
+    :param expected: the expected content of each; None: anything.
     :param accepted: the keys that are accepted by name.
     :param public_key: the signer's public key, by which this user's signatures are found; None: not known, they are
         found by the name that the service gives them.
@@ -72,7 +72,7 @@ class ApprovalBatch:
         verifier: Verifier | None,
     ) -> None:
         self.ids = ids
-        #: How an error says that these requests have no signature: others may have one.
+        #: Words of an error for these requests that have no signature: others may have one.
         self.nothing_signed = NOTHING_SIGNED
         self.public_key = public_key
         self._expected = expected
@@ -87,7 +87,7 @@ class ApprovalBatch:
         Return a request's hash, once all that is behind it is accounted for.
 
         :param envelope: the request, as it was read.
-        :param consequence: what an error ends with. Default: that nothing was signed.
+        :param consequence: end of an error's text. Default: that nothing was signed.
         :raises CustodyVerificationError: if its rules are not signed as pinned, or a signature that it has is invalid.
         :raises CustodyError: if something else is not accounted for.
         """
@@ -147,8 +147,8 @@ class ApprovalBatch:
         """
         Refuse to conclude anything from requests that do not show what was signed: an older text may be signed, too.
 
-        :param listed: what is shown now, by id.
-        :param hashes: what was signed, in the order of the ids.
+        :param listed: the requests as they are shown now, by id.
+        :param hashes: the signed hashes, in the order of the ids.
         :raises CustodyConflictError: if one shows something else.
         """
         signed = dict(zip(self.ids, hashes, strict=True))
@@ -214,7 +214,7 @@ class ApprovalBatch:
         Return the requests without this user's signature over their current hash, and why that is so.
 
         :param listed: the requests, by id.
-        :param consequence: what an error ends with. Default: that nothing was signed.
+        :param consequence: end of an error's text. Default: that nothing was signed.
         :raises CustodyResponseError: if one has more signatures than are searched.
         """
         self._refuse_too_many(listed, consequence or self.nothing_signed)

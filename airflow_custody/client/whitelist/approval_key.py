@@ -49,7 +49,7 @@ class SigningKey:
         """
         Return the signature of a message: 64 bytes ``r || s``, verified if the public key is known.
 
-        :param message: what is signed.
+        :param message: the message to sign.
         :raises CustodyConfigurationError: if what the signer returned cannot be used.
         :raises CustodyError: if the signer failed; it is retryable unless it is a mistake in its code.
         """

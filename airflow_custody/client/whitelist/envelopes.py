@@ -105,7 +105,7 @@ class Signing:
 
     :param user_id: the external id of the user who signed. No signature covers it.
     :param signature: 64 bytes ``r || s`` in base64, as sent.
-    :param hashes: what was signed: the list of these hashes.
+    :param hashes: the hashes whose list was signed.
     """
 
     user_id: str
@@ -155,7 +155,7 @@ class WhitelistEnvelope:
 
     @property
     def action(self) -> str | None:
-        """What approving it does, in the service's word. The service's makers publish no list of them."""
+        """The effect of approving it, in the service's word. The service's makers publish no list of them."""
         return self.wire.get("action")
 
     @property

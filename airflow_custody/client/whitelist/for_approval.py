@@ -1,4 +1,4 @@
-"""Which requests are pending approval by the client's user."""
+"""Requests that are pending approval by the client's user."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def still_pending(
     address is in effect until its deletion is. That takes one more call for each hundred of them.
 
     :param client: the client.
-    :param for_approval: what :func:`find_for_approval` found.
+    :param for_approval: the result of :func:`find_for_approval`.
     :param decided: the ids of those that are listed without asking for pending ones, with a status that says that they
         are in effect, or rejected.
     """
@@ -66,7 +66,7 @@ def pending_deletions(
     """
     Return the requests in effect whose deletion is pending, of those that are listed as pending approval by the user.
 
-    :param for_approval: what :func:`find_for_approval` found.
+    :param for_approval: the result of :func:`find_for_approval`.
     :param creations: the ids of those whose creation is pending, as :func:`still_pending` found them.
     """
     return {each: row for each, row in for_approval.items() if each not in creations and is_deletion(row.action or "")}

@@ -1,5 +1,5 @@
 """
-What is known of a request that the service lists: what it asks for, whether it is in effect, whether that is proved.
+Listed requests: their content, their state, and whether signatures prove it.
 
 Pure functions, no I/O. Without pinned keys nothing is verified, and all of it is the service's word.
 """
@@ -55,7 +55,7 @@ def read_listed(
     :param listing: the listing that it is in.
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
-    :return: what is known of it; ``unverified``, with what it claims, if signatures do not prove it.
+    :return: the request and its state; ``unverified``, with what it claims, if signatures do not prove it.
     :raises CustodyConfigurationError: if the extra ``signing`` is missing, which verifying needs.
     """
     if read_number(envelope.id, MAX_ID) is None:
@@ -92,7 +92,7 @@ class Claims:
         """
         Return a request that claims to be what a row asks for, or may mean it: one that no row has, if there is one.
 
-        :param request: what the row asks for.
+        :param request: the row's request.
         :param accepted: as for :func:`match`.
         :param has_own_label: whether the label is no other row's. Then it is enough that it is the same: the address
             may be the lie.

@@ -44,7 +44,7 @@ class Listing:
     :param envelopes: the requests, pending ones included.
     :param pending_ids: the ids of those that are pending approval, whatever their status says. Default: none.
     :param settled_ids: the ids of those that are listed also without asking for pending ones. Default: none.
-    :param verifier: what the requests are verified with. Default None: nothing is verified.
+    :param verifier: verifier of the requests. Default None: nothing is verified.
     :param for_approval_ids: the ids of those whose creation is pending approval by the client's user. Default: none.
     :param deletions: those in effect whose deletion is pending approval by the client's user, as they are listed for
         it. They are in effect until it is approved, and not pending. Default: none.
@@ -59,7 +59,7 @@ class Listing:
 
     @property
     def pins(self) -> VerificationPins | None:
-        """What the requests are verified against; None: nothing is verified."""
+        """The pins of the verifier; None: nothing is verified."""
         return None if self.verifier is None else self.verifier.pins
 
     def without(self, ids: Iterable[str]) -> Listing:

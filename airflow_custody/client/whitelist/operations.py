@@ -106,7 +106,7 @@ class WhitelistOperations(ServiceOperations):
         The service has no idempotency key: two calls create two requests. Until the request is signed it has no
         effect.
 
-        :param request: what is asked for.
+        :param request: the request.
         :param before_send: called once the connection is established, right before the first byte of the request
             leaves, and again before each further sending. What it raises comes out unchanged, and nothing is sent.
         :param reuse_connection: whether it may go out on a connection that had a complete response within the last
@@ -242,7 +242,7 @@ class WhitelistOperations(ServiceOperations):
 
         :param ids: the requests' ids in ascending numeric order.
         :param signature: the user's signature over their current hashes: 64 bytes ``r || s`` in base64.
-        :param comment: what the requests' history will say.
+        :param comment: comment for the requests' history.
         :param before_send: as that of :meth:`create_whitelist_request`. Default None.
         :return: the number of signatures that the service says it took.
         :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable or a

@@ -1,5 +1,5 @@
 """
-What must be done so that the service has what a whitelist file says? Pure functions, no I/O.
+Planning: the operations after which the service has what a whitelist file says. Pure functions, no I/O.
 
 A row of the file and a request at the service are for the same destination if chain, network, address and memo are the
 same. Spelling that is the service's affair is not compared: the case of a chain's symbol, of hexadecimal and of
@@ -31,9 +31,9 @@ from airflow_custody.client.whitelist.matching import (
     chain_key,
     contradictions,
     id_order,
-    loosely,
     match,
     match_respelled,
+    normalize,
     not_covered,
     shown_values,
 )
@@ -59,7 +59,7 @@ class DeclaredRow(Protocol):
 
     @property
     def request(self) -> WhitelistRequest:
-        """What it asks for."""
+        """The request."""
 
     @property
     def where(self) -> str:
@@ -83,7 +83,7 @@ def make_plan(
 
     :param rows: the rows of the file; no two for the same destination.
     :param listing: all that the service lists.
-    :param service: what names the service and the tenant; it becomes part of the plan's hash. Default empty.
+    :param service: name of the service and the tenant; it becomes part of the plan's hash. Default empty.
     :param name: the file's name. Default empty.
     :param prune: whether requests that the file does not have are to be deleted. Default False.
     :param dry_run_chains: chains, by any name, for which nothing is to be done. Default: none.
@@ -401,7 +401,7 @@ def _is_in_doubt(option: Match) -> bool:
 
 
 def _label_key(request: WhitelistRequest) -> tuple[str, str]:
-    return loosely(request.label), chain_key(request.chain)
+    return normalize(request.label), chain_key(request.chain)
 
 
 def _sibling_key(request: WhitelistRequest) -> tuple[str, str, str | None]:

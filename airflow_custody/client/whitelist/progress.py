@@ -1,5 +1,5 @@
 """
-How far whitelisting requests have come.
+The progress of whitelisting requests.
 
 Two things count: where a request is listed, as requests that are pending approval are hidden unless one asks for them,
 and its ``status``. The service's makers publish no list of the words of ``status``: one that is not known proves
@@ -51,10 +51,10 @@ class ListedRequest:
     """
     A request, and where it is listed.
 
-    :param envelope: what is listed; None: nothing is.
+    :param envelope: the listed request; None: it is not listed.
     :param settled: whether it is listed without asking for pending ones, and not among those that are pending
         approval by the client's user.
-    :param verified: what its signatures prove, if it is settled and keys are pinned. Default None.
+    :param verified: the facts that its signatures prove, if it is settled and keys are pinned. Default None.
     :param unverified: why they prove nothing, if they do not. Default None.
     :param for_approval: whether it is among those that are pending approval by the client's user. Default False.
     :param deletion_pending: whether it is settled, and its deletion is pending approval by that user. Default False.
@@ -92,19 +92,19 @@ class ListedRequest:
 @dataclass(frozen=True)
 class Progress:
     """
-    How far a request has come.
+    The progress of a request.
 
     :param state: ``effective``, ``pending``, ``rejected``, ``missing`` (it is not listed), ``gone`` (it has been
         missing for too long), ``unverified`` (the service shows it as in effect, and its signatures do not prove it),
         or ``unknown``: it is not pending any more, and its status does not say whether it is in effect.
     :param status: the service's own word, as sent.
-    :param signatures: how many users have signed it, in the service's word.
-    :param seconds: how long it has been missing or unverified. Default 0.
+    :param signatures: number of users who have signed it, in the service's word.
+    :param seconds: seconds for which it has been missing or unverified. Default 0.
     :param patience: for how many more seconds a lag of the service may explain that. Default 0.
     :param confirmed: whether it has been unverified for longer than a lag explains, or to the end. Default False.
-    :param verified: what its signatures prove, if it is in effect and keys are pinned. Default None.
+    :param verified: the facts that its signatures prove, if it is in effect and keys are pinned. Default None.
     :param unverified: why they prove nothing, if it is unverified. Default None.
-    :param created_at: when it was created, if it is pending and says so. Default None.
+    :param created_at: creation time, if it is pending and says so. Default None.
     """
 
     state: Literal["effective", "pending", "rejected", "missing", "gone", "unverified", "unknown"]
@@ -267,7 +267,7 @@ def judge_progress(
     """
     Judge how far a request has come.
 
-    :param listed: where it is listed.
+    :param listed: its place in the listings.
     :param effective_statuses: status words, compared without case, of which a request in effect has one; None: being
         listed as settled is enough.
     :param rejected_statuses: status words, compared without case, that mean it was rejected.
@@ -287,15 +287,15 @@ def judge_progress(
     return Progress("effective", status, signatures, verified=listed.verified)
 
 
-class LagJudge:
+class GracePeriod:
     """
-    Judges for how long a request has been missing or unverified.
+    The time for which a request may be missing or unverified before that counts.
 
     A listing may lag: one that misses a request, or shows it without its last signature, proves nothing. A request is
     gone once it has been missing, in a row, for longer than the service may take to list it; and one that is still
     unverified after the time that it may take to show a signature is so for good.
 
-    A request that was unverified stays in doubt until it is verified, whatever is shown in between: what is shown now
+    A request that was unverified counts as such until it is verified, whatever is shown in between: what is shown now
     like this and now like that must not be waited for without end. One that is listed is not missing any more.
 
     :param gone_after: seconds that the service may take to list a request. Default 30.
@@ -314,20 +314,20 @@ class LagJudge:
         self._clock = clock
         self._since: dict[str, float] = {}
         #: The last poll that showed it as in effect, and not verified; None: none did since it was verified.
-        self.doubt: Progress | None = None
+        self.unverified: Progress | None = None
 
     def reset(self) -> None:
         """Forget how long it has been missing: nobody knows what the next listing would have shown."""
         self._since.pop("missing", None)
 
-    def take_over(self, doubt: Progress) -> None:
-        """Go on with a doubt of another process, as if it began now."""
-        self.doubt = doubt
+    def take_over(self, progress: Progress) -> None:
+        """Go on with what another process saw unverified, as if it began now."""
+        self.unverified = progress
         self._since["unverified"] = self._clock()
 
     @property
-    def doubt_patience(self) -> float:
-        """For how many more seconds a lag may explain the doubt, however it is listed by now; 0 if there is none."""
+    def unverified_patience(self) -> float:
+        """Seconds for which a lag may still explain that it is unverified; 0 if it is not."""
         since = self._since.get("unverified")
         return 0.0 if since is None else max(0.0, self._limits["unverified"] - (self._clock() - since))
 
@@ -335,14 +335,14 @@ class LagJudge:
         """
         Return the progress, with the time that it has been missing or unverified if it is.
 
-        :param progress: what one listing shows.
+        :param progress: the progress by one listing.
         """
         if progress.state != "missing":
             self.reset()
         if progress.state == "unverified":
-            self.doubt = progress
+            self.unverified = progress
         elif progress.state == "effective":
-            self.doubt = None
+            self.unverified = None
             self._since.clear()
         if progress.state not in self._limits:
             return progress
@@ -359,23 +359,23 @@ class LagJudge:
         return replace(progress, seconds=seconds, confirmed=True)
 
 
-def doubts_to_json(doubts: Mapping[str, Progress]) -> dict[str, Any]:
+def unverified_to_json(unverified: Mapping[str, Progress]) -> dict[str, Any]:
     """
     Return polls that showed requests as in effect, and not verified, as plain JSON data.
 
-    :param doubts: the polls, by the requests' ids. Of those beyond the first ten, only the ids are kept.
+    :param unverified: the polls, by the requests' ids. Of those beyond the first ten, only the ids are kept.
     """
     found: dict[str, Any] = {}
-    for number, (each, doubt) in enumerate(doubts.items()):
+    for number, (each, progress) in enumerate(unverified.items()):
         found[each] = {}
-        if number < MAX_NAMED_IDS and doubt.unverified is not None:
-            error = doubt.unverified.to_json()
-            found[each] = {"status": status_word(doubt.status), "signatures": doubt.signatures, "error": error}
+        if number < MAX_NAMED_IDS and progress.unverified is not None:
+            error = progress.unverified.to_json()
+            found[each] = {"status": status_word(progress.status), "signatures": progress.signatures, "error": error}
     return found
 
 
-def doubts_from_json(data: Mapping[str, Any]) -> dict[str, Progress]:
-    """Return what :func:`doubts_to_json` was given."""
+def unverified_from_json(data: Mapping[str, Any]) -> dict[str, Progress]:
+    """Return what :func:`unverified_to_json` was given."""
     found = {}
     for each, facts in data.items():
         error = CustodyError.from_json(facts["error"]) if "error" in facts else None

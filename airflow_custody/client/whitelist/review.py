@@ -40,15 +40,15 @@ ENVELOPE_ACTION = "envelope.action"
 @dataclass(frozen=True)
 class Finding:
     """
-    What a comparison found out about one key of a payload.
+    The result of comparing one key of a payload.
 
     :param key: the key; one of a link as ``linkedWallets.name``.
     :param name: the field of the request that it is compared with; the key itself if there is none.
-    :param verdict: how they compare.
+    :param verdict: the verdict.
     :param unasked: whether it has a value that nobody asked for, and that may be accepted by name.
     :param filled_in: whether its value is the service's, and harmless.
     :param outside: whether it was compared with the envelope, because the payload leaves it out.
-    :param values: what was asked for, and what is shown; None if the field was not asked for.
+    :param values: the value asked for, and the value shown; None if the field was not asked for.
     """
 
     key: str
@@ -61,7 +61,7 @@ class Finding:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it, in words."""
+        """The fault, in words."""
         if self.unasked:
             return f"{sanitize(self.key, 60)} (not asked for)"
         words = ["unclear"] if self.verdict == "unclear" else []
@@ -72,7 +72,7 @@ class Finding:
 @dataclass(frozen=True)
 class Comparison:
     """
-    How a payload compares with a request.
+    The comparison of a payload with a request.
 
     :param findings: one for each field of the request that a payload covers, and for each key that no field covers.
     """
@@ -122,7 +122,8 @@ class Comparison:
         Return, in words that name some of it, what must not be signed; and how what nobody asked for is accepted.
 
         :param accepted: as for :meth:`faults`.
-        :return: what must not be signed, empty if all is accounted for; and how to accept it, None if nothing does.
+        :return: the keys that must not be signed, empty if all is accounted for; and how to accept them, None if
+            nothing does.
         """
         unaccounted = [each for each in self.unaccounted if each not in accepted]
         names = ", ".join(repr(sanitize(each, 60)) for each in unaccounted[:MAX_NAMED_IDS])
@@ -152,8 +153,8 @@ def compare(request: WhitelistRequest, payload: Mapping[str, Any], *, network: s
     Takes neither a different spelling nor a missing field for a difference, nor for the same: one would create a
     request twice, the other would take somebody else's.
 
-    :param request: what was asked for.
-    :param payload: what :meth:`WhitelistEnvelope.payload` returned.
+    :param request: the request that was asked for.
+    :param payload: the result of :meth:`WhitelistEnvelope.payload`.
     :param network: the network that the envelope gives. It is compared where the payload leaves the network out, as
         many services do. Default None: nothing is known of it.
     :return: a verdict for each field, and for each key that no field covers.
@@ -176,7 +177,7 @@ def envelope_faults(
 
     :param envelope: the envelope.
     :param payload: its verified payload.
-    :param request: what was asked for; None: whatever the payload asks for.
+    :param request: the request that was asked for; None: whatever the payload asks for.
     :param tenant_id: the tenant of the user who signs; None: not known.
     :param accepted: with :data:`ENVELOPE_ACTION`, a word that is not known to mean a creation is accepted.
     :return: the contradictions; empty if there is none.
@@ -264,7 +265,7 @@ def _compare_text(asked: str, shown: object) -> Verdict:
         return "unclear"
     if asked == shown:
         return "same"
-    return "unclear" if not shown or _loosely(asked) == _loosely(shown) else "differs"
+    return "unclear" if not shown or _normalize(asked) == _normalize(shown) else "differs"
 
 
 def _compare_links(asked: Sequence[str], shown: object) -> Verdict:
@@ -293,7 +294,7 @@ def _is_text(shown: object) -> bool:
     return isinstance(shown, str)
 
 
-def _loosely(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -311,13 +312,13 @@ def _quote(value: object) -> str:
 @dataclass(frozen=True)
 class _Key:
     """
-    What a key of a payload is compared with.
+    The rule for comparing a key of a payload.
 
     :param field: the field of the request; None: nothing in a request asks for it.
     :param compare: compares what was asked for with what is shown.
     :param is_valid: whether a value has the right type.
     :param harmless: the service's own value for "not given".
-    :param unasked: what a value that nobody asked for means to whoever looks for a request: ``differs`` where it says
+    :param unasked: meaning of a value that nobody asked for, in a search for a request: ``differs`` where it says
         that somebody else has asked, ``unclear`` where the service may have filled it in.
     """
 
