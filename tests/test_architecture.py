@@ -261,7 +261,9 @@ SECRET_NAMES = {"password", "secret", "token", "totp"}
 @pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.name)
 def test_an_operation_that_carries_a_secret_quotes_nothing(operation: Operation) -> None:
     method = getattr(CustodyClient, operation.name.replace("whitelisting", "whitelist").replace(" ", "_"))
-    assert operation.confidential or not SECRET_NAMES & set(inspect.signature(method).parameters)
+    carries_secret = bool(SECRET_NAMES & set(inspect.signature(method).parameters))
+    # A webhook's URL may hold a password.
+    assert operation.confidential or not (carries_secret or operation.path.startswith("/webhooks"))
 
 
 # --- the fields of a whitelisting request -------------------------------------------------------------------

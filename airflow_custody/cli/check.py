@@ -14,9 +14,9 @@ from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, Command, option
 from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
 from airflow_custody.cli.output import Output
 from airflow_custody.cli.trust import NOTHING_PINNED, date_text, how_to_pin, pins_text, short_hashes, some_text
+from airflow_custody.client.connection_test import DEFAULT_ROLE, ConnectionTest, Finding, State, attempt, check_client
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import missing_roles
-from airflow_custody.client.judgement import DEFAULT_ROLE, Finding, Judgement, State, attempt, judge_client
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.text_table import format_table
 from airflow_custody.client.timestamps import parse_timestamp
@@ -164,7 +164,7 @@ class _Checker:
         detail = f"{settings.base_url}, {type(auth).__name__} from {auth.source}"
         state: State = "failed" if self._unknown else "ok"
         self._report.add("settings", state, detail, self._unknown, "setting-wrong" if self._unknown else "")
-        found = judge_client(self._client, self._roles)
+        found = check_client(self._client, self._roles)
         if not self._seen and found.health.error is not None:
             # There is no response at all, so nothing else can be checked.
             self._report.add_error("reachable", "failed", found.health.error)
@@ -211,7 +211,7 @@ class _Checker:
         advice = "Set both by NTP: API keys sign the time, and tokens and health checks expire." if too_far else ""
         self._report.add("clock", "failed" if too_far else "ok", detail, advice)
 
-    def _add_user(self, found: Judgement) -> None:
+    def _add_user(self, found: ConnectionTest) -> None:
         user = found.user or {}
         names = {"id": "id", "externalUserId": "external id", "tenantId": "tenant", "status": "status"}
         # Each by itself: a long one pushes no other out.
@@ -230,7 +230,7 @@ class _Checker:
         state, advice = found.roles.state, str(error.advice) if error else ""
         self._report.add("roles", state, detail, advice, error.code if error else "")
 
-    def _add_health(self, found: Judgement) -> None:
+    def _add_health(self, found: ConnectionTest) -> None:
         unknown = "the service does not tell its version"
         error = found.health.error
         number = len(found.checks or ())
@@ -244,7 +244,7 @@ class _Checker:
             older = "; it seems to be before 3.14, as there is no health listing" if is_old else ""
             self._report.add("version", "unknown", unknown + older)
 
-    def _add_signatures(self, found: Judgement) -> None:
+    def _add_signatures(self, found: ConnectionTest) -> None:
         """Say what is pinned, and whether the rules in force are signed so."""
         pins, finding = self._client.settings.pins, found.signatures
         if pins is None:

@@ -100,10 +100,8 @@ def test_a_wrong_setting_fails(
 
 
 def test_only_some_unknown_extras_are_named_and_none_can_forge_a_line() -> None:
-    names = [f"x{number}" for number in range(12)]
-    assert "'x9' and 2 more are not known" in describe_unknown(names, ["auth"])
+    assert len(describe_unknown([f"x{number}" for number in range(1000)], ["auth"])) < 400
     assert "\n" not in describe_unknown(["a\nb" * 100], ["auth"])
-    assert len(describe_unknown(["a\nb" * 100], ["auth"])) < 200
 
 
 @pytest.mark.parametrize(

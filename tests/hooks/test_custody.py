@@ -206,7 +206,6 @@ class TestTestConnection:
         good, text = define(monkeypatch, connection).test_connection()
         assert good
         assert not {"\x1b", "\u202e"} & set(text)
-        assert "and 473 more" in text
         assert len(text) < 2000
         long = describe_user({"id": "7\x1b" + "7" * 500, "roles": None}, sanitize)
         assert len(long) < 700

@@ -344,7 +344,7 @@ def _describe_body(operation: Operation, response: Response, auth: Authenticatio
     """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
     size = count(len(response.body), "byte")
     if operation.confidential:
-        return f"{size}, not shown because this call carries a secret"
+        return f"{size}, not shown, as a secret may be in it"
     content_type = auth.redact(response.content_type, 80) or "not given"
     text = _text(response.body)
     if response.is_page:

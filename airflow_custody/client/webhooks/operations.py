@@ -31,11 +31,13 @@ WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
 
 _NO_SUCH_WEBHOOK = "No webhook configuration has this id: it was deleted, or the id is of another service."
 
+# All of them are confidential: the service may show a webhook in any response, and its URL may hold a password.
 SET_WEBHOOK_STATUS = Operation(
     "set webhook status",
     "PATCH",
     "/webhooks",
     roles=("Admin",),
+    confidential=True,
     confirmed_by="read back",
     hints={404: _NO_SUCH_WEBHOOK},
 )
@@ -44,6 +46,7 @@ DELETE_WEBHOOK = Operation(
     "DELETE",
     "/webhooks",
     roles=("Admin",),
+    confidential=True,
     confirmed_by="read back",
     hints={404: _NO_SUCH_WEBHOOK},
 )
@@ -56,9 +59,16 @@ CREATE_WEBHOOK = Operation(
     documented=False,
     confirmed_by="result",
 )
-LIST_WEBHOOKS = Operation("list webhooks", "GET", "/webhooks", roles=("Admin or AdminReadOnly",), documented=False)
+LIST_WEBHOOKS = Operation(
+    "list webhooks", "GET", "/webhooks", roles=("Admin or AdminReadOnly",), confidential=True, documented=False
+)
 LIST_WEBHOOK_CALLS = Operation(
-    "list webhook calls", "GET", "/webhooks/calls", roles=("Admin or AdminReadOnly",), documented=False
+    "list webhook calls",
+    "GET",
+    "/webhooks/calls",
+    roles=("Admin or AdminReadOnly",),
+    confidential=True,
+    documented=False,
 )
 
 #: Maximum number of new calls that are returned at once, unless another is given.
@@ -371,7 +381,7 @@ def _require_rows(reply: Reply[Any], key: str) -> None:
     if key not in reply.body:
         for name, value in (reply.json or {}).items():
             if name != "cursor" and isinstance(value, (list, dict)):
-                raise reply.unexpected(f"it has no {key!r}, and may have its rows in {sanitize(repr(name), 40)}")
+                raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
 
 
 def _with_ids(reply: Reply[Any], rows: list[Row]) -> list[tuple[str, Row]]:

@@ -245,7 +245,7 @@ def test_rows_under_another_name_are_no_empty_listing(
     ]
     for each in readings:
         sandbox.control.add_fault("status", status=200, body={rows: value, "cursor": {"hasNext": False}})
-        with pytest.raises(CustodyResponseError, match=f"may have its rows in '{rows}'"):
+        with pytest.raises(CustodyResponseError, match="may have its rows elsewhere"):
             each()
     # The service leaves out what is empty.
     sandbox.control.add_fault("status", status=200, body={"cursor": {"hasNext": False}, "total": "0"})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from airflow_custody.client import (
     CustodyClient,
     CustodyConfigurationError,
+    CustodyError,
     CustodyOutcomeUnknownError,
     CustodyRequestError,
     CustodyResponseError,
@@ -190,6 +191,31 @@ def test_a_webhook_of_another_type_than_was_asked_for_is_refused(sandbox: Sandbo
     sandbox.control.set_listing("webhooks", ignored=["type"])
     with pytest.raises(CustodyResponseError, match="'type'"):
         list(client.list_webhooks(webhook_type=TYPE))
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 404, 500])
+@pytest.mark.parametrize("rows", ["webhooks", "calls"])
+def test_no_word_of_a_response_that_shows_webhooks_is_quoted(
+    sandbox: Sandbox, client: CustodyClient, rows: str, status: int
+) -> None:
+    uuid, url = "123e4567-e89b-12d3-a456-426614174000", "https://ann:s3cret@receiver.example.com/"
+    body = {rows: [{"id": uuid, "url": url}, {"id": 5, "url": [url], "status": [url]}], "message": url, "error": url}
+    calls: list[Callable[[], Any]] = [
+        lambda: list(client.list_webhooks()),
+        lambda: list(client.list_webhook_calls()),
+        lambda: client.read_webhook_calls(None),
+        client.get_newest_webhook_call,
+        lambda: client.set_webhook_status(uuid, "enabled"),
+        lambda: client.delete_webhook(uuid),
+        lambda: client.create_webhook(TYPE, URL),
+    ]
+    sandbox.control.add_fault("status", path="/webhooks", status=status, body=body, times=None)
+    sandbox.control.add_fault("status", path="/webhooks/calls", status=status, body=body, times=None)
+    for call in calls:
+        with pytest.raises(CustodyError) as caught:
+            call()
+        assert "s3cret" not in f"{caught.value} {caught.value.to_json()}"
+        assert "receiver" not in f"{caught.value} {caught.value.to_json()}"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whether a client can be used: the calls that test it, and what each of them shows."""
+"""The test of a client: the calls that it makes, and what each of them shows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAY_WORK = ("active", "enabled")
 @dataclass(frozen=True)
 class Finding:
     """
-    What one part of the test shows.
+    The result of one part of the test.
 
     :param state: the state; ``unknown`` is what the service itself says that it does not offer, and nobody asked for.
     :param error: why it is not ok. Default None.
@@ -59,9 +59,9 @@ class Finding:
 
 
 @dataclass
-class Judgement:
+class ConnectionTest:
     """
-    What the test of a client shows.
+    The findings of the test of a client.
 
     :param credentials: whether the service accepts the credentials.
     :param health: the health listing.
@@ -99,9 +99,9 @@ class Judgement:
         return isinstance(self.health.error, CustodyConnectionError)
 
 
-def judge_client(client: CustodyClient, roles: Iterable[str] = ()) -> Judgement:
+def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> ConnectionTest:
     """
-    Make authenticated calls that change nothing, and judge what comes back.
+    Make authenticated calls that change nothing, and return what they show.
 
     :param client: the client.
     :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is one that either of these will do
@@ -109,7 +109,7 @@ def judge_client(client: CustodyClient, roles: Iterable[str] = ()) -> Judgement:
         the service says which roles the user has, or by a 403 of its own that it lacks the one to ask.
     :return: what they show. Once the service cannot be reached, or refuses the credentials, nothing else is asked.
     """
-    found = Judgement()
+    found = ConnectionTest()
     found.checks, error = attempt(client.list_health_checks)
     # Every service has it from version 3.14 on, and every health gate needs it.
     found.health = Finding("failed", error) if error else Finding("ok")
@@ -122,11 +122,18 @@ def judge_client(client: CustodyClient, roles: Iterable[str] = ()) -> Judgement:
     if isinstance(user_error, CustodyAuthenticationError):
         found.credentials = Finding("failed", user_error)
         return found
-    if found.user is not None and not _names_somebody(found.user):
-        found.user, user_error = None, _nobody()
+    if found.user is not None and user_name(found.user) is None and found.user.get("roles") is None:
+        # Any server may send the rest.
+        found.user, user_error = (
+            None,
+            CustodyResponseError(
+                "the service does not say who the user is: the response has no id, no externalUserId and no roles",
+                advice="Check that the base URL is the service's own; if it is, ask its administrator.",
+            ),
+        )
     found.who = Finding.of(user_error)
-    _judge_user(found, client, list(roles))
-    _judge_rules(found, client)
+    _check_user(found, client, list(roles))
+    _check_rules(found, client)
     shows_something = found.checks is not None and not found.checks.is_blank
     cause = error or user_error
     if shows_something or found.user is not None or found.verified is not None:
@@ -139,12 +146,7 @@ def judge_client(client: CustodyClient, roles: Iterable[str] = ()) -> Judgement:
     return found
 
 
-def _names_somebody(user: WireUser) -> bool:
-    """Tell whether it says who the user is, or what the user may do: any server may send the rest."""
-    return user_name(user) is not None or user.get("roles") is not None
-
-
-def _judge_user(found: Judgement, client: CustodyClient, asked: list[str]) -> None:
+def _check_user(found: ConnectionTest, client: CustodyClient, asked: list[str]) -> None:
     """Judge the status of the user, and its roles."""
     if found.user is None:
         refusal = found.who.error
@@ -168,7 +170,7 @@ def _judge_user(found: Judgement, client: CustodyClient, asked: list[str]) -> No
     found.roles = Finding("failed", _lacks(client, found.lacking)) if found.lacking else Finding("ok")
 
 
-def _judge_rules(found: Judgement, client: CustodyClient) -> None:
+def _check_rules(found: ConnectionTest, client: CustodyClient) -> None:
     """Judge whether the rules in force are signed as pinned."""
     verifier = client.verifier
     if verifier is None:
@@ -217,14 +219,6 @@ def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:
         advice=f"Give the user {named}, or use another user.",
         required_roles=roles,
         code="role-missing",
-    )
-
-
-def _nobody() -> CustodyError:
-    return CustodyResponseError(
-        "the service does not say who the user is: the response has no id, no externalUserId and no roles",
-        advice="Check that the base URL is the service's own; if it is, ask its administrator.",
-        code="response-unusable",
     )
 
 
