@@ -40,7 +40,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     def slow(conn_id: str, team_name: str | None = None) -> Any:
         asked.append(conn_id)
         if conn_id.startswith("custody_slow"):
-            gate.wait(30)
+            gate.wait(600)
         return get(conn_id, team_name=team_name)
 
     monkeypatch.setattr(Connection, "get_connection_from_secrets", slow)
@@ -97,7 +97,7 @@ def test_after_an_outage_that_swallowed_all_calls(backend: list[str], monkeypatc
 
     def get(conn_id: str, team_name: str | None = None) -> Any:
         if outage:
-            gate.wait(30)
+            gate.wait(600)
         return Connection(conn_id=conn_id, conn_type="custody", host="https://a.example.com", password="s")
 
     def find() -> int:

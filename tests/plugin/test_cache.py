@@ -67,7 +67,7 @@ class Service:
     def __call__(self, client: CustodyClient) -> int:
         self.asked += 1
         if self._gate is not None:
-            self._gate.wait(30)
+            self._gate.wait(600)
         return self.asked
 
 
@@ -172,7 +172,7 @@ def test_threads_end_and_none_keeps_the_process_alive(readings: Readings, gate: 
     threads = [each for each in threading.enumerate() if each.name == "custody-page"]
     assert [each.daemon for each in threads] == [True]
     gate.set()
-    threads[0].join(10)
+    threads[0].join(600)
     assert not threads[0].is_alive()
 
 

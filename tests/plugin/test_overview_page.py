@@ -209,7 +209,7 @@ def test_a_service_that_hangs(pages: Pages, connection: str, sandbox: Sandbox, m
 
     def hang(client: Any, **options: Any) -> Any:
         if client.settings.timeout == 3:
-            released.wait(30)
+            released.wait(600)
         return read_overview(client, **options)
 
     monkeypatch.setattr("airflow_custody.overview.read_overview", hang)
