@@ -65,6 +65,23 @@ class SkippingTime:
         self._due.append((self.skipped + seconds, action))
 
 
+class LateTime:
+    """
+    The module ``time``, an hour later as soon as a condition holds: a deadline passes when a test wants it to.
+
+    :param is_late: the condition.
+    """
+
+    def __init__(self, is_late: Callable[[], bool]) -> None:
+        self._is_late = is_late
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def time(self) -> float:
+        return time.time() + (3600 if self._is_late() else 0)
+
+
 @contextlib.contextmanager
 def skipping_waits() -> Iterator[SkippingTime]:
     """Let nothing wait that searches the service, or tries again: what it finds does not depend on real time."""
