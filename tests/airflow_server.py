@@ -35,7 +35,7 @@ class AirflowServer:
 
     def run(self, *arguments: str) -> None:
         """Run a command of Airflow's."""
-        subprocess.run([_PROGRAM, *arguments], env=self.environment, check=True, capture_output=True, timeout=120)
+        subprocess.run([_PROGRAM, *arguments], env=self.environment, check=True, capture_output=True, timeout=600)
 
     def get(self, path: str) -> Any:
         """Get a resource of the REST API."""
@@ -73,7 +73,7 @@ def run_airflow(home: Path, variables: Mapping[str, str]) -> Iterator[AirflowSer
     }
     (home / "simple_auth_manager_passwords.json.generated").write_text(json.dumps({name: name for name in USERS}))
     (home / "dags").mkdir()
-    subprocess.run([_PROGRAM, "db", "migrate"], env=environment, check=True, capture_output=True, timeout=120)
+    subprocess.run([_PROGRAM, "db", "migrate"], env=environment, check=True, capture_output=True, timeout=600)
     with (home / "log").open("wb") as log:
         process = subprocess.Popen([_PROGRAM, "api-server"], env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
@@ -81,7 +81,7 @@ def run_airflow(home: Path, variables: Mapping[str, str]) -> Iterator[AirflowSer
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
+                process.wait(600)
             process.kill()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 from authorities import Authority
+from clocks import SkippingTime, skipping_waits
 from hypothesis import HealthCheck, settings
 from process_state import restored
 
@@ -50,6 +51,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def process_state() -> Iterator[None]:
     with restored():
         yield
+
+
+@pytest.fixture(autouse=True)
+def waits() -> Iterator[SkippingTime]:
+    with skipping_waits() as skipping:
+        yield skipping
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,6 @@ def connection_json(sandbox: Sandbox, **extra: object) -> str:
             "conn_type": "custody",
             "host": sandbox.url,
             "password": sandbox.token,
-            "extra": {"timeout": 5, "max_retries": 0, **extra},
+            "extra": {"timeout": 60, "max_retries": 0, **extra},
         }
     )

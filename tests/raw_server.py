@@ -52,7 +52,7 @@ def raw_server(
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(30)
+        thread.join(600)
         if raised:
             raise raised[0]
         assert not thread.is_alive(), "the function still responds"

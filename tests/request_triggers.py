@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Any, cast
 
+import pytest
 from airflow.triggers.base import TriggerEvent
+from clocks import LateTime
 
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.triggers import _base, whitelist
 from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
@@ -20,6 +25,14 @@ async def first(made: CustodyWhitelistRequestTrigger) -> dict[str, Any]:
         return payload
     finally:
         await stream.aclose()
+
+
+def end_waits_after(patch: pytest.MonkeyPatch, sandbox: Sandbox, calls: int) -> float:
+    """Return a deadline that passes once the service has been called so often."""
+    late = LateTime(lambda: len(sandbox.control.request_log()) >= calls)
+    patch.setattr(_base, "time", late)
+    patch.setattr(whitelist, "time", late)
+    return time.time() + 600
 
 
 async def events(*made: CustodyWhitelistRequestTrigger) -> list[dict[str, Any]]:

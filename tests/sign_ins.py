@@ -14,7 +14,7 @@ REQUEST = WhitelistRequest(label="Trésor", address="0x" + "ab" * 20, blockchain
 
 
 def client_of(sandbox: Sandbox, auth: PasswordSignIn | ApiKey, **settings: Any) -> CustodyClient:
-    return CustodyClient(sandbox.url, auth=auth, **{"timeout": 2, "max_retries": 0, **settings})
+    return CustodyClient(sandbox.url, auth=auth, **{"timeout": 60, "max_retries": 0, **settings})
 
 
 def sign_ins(sandbox: Sandbox) -> int:

@@ -58,7 +58,7 @@ def test_the_oldest_result_and_the_tenant(sandbox: Sandbox, tagged: StatsdServer
 def test_whether_it_is_healthy_is_sent_whatever_happens(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tagged: StatsdServer, reads: str, break_it: Any, counted: int
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=2, max_retries=0))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=60, max_retries=0))
     break_it(sandbox.control)
     criteria = HealthCriteria.of()
     with CustodyHook() as hook, contextlib.suppress(CustodyError):

@@ -138,7 +138,7 @@ def test_a_write_that_fails_in_the_middle_leaves_nothing(plain: Run, tmp_path: P
     # Less than the file has.
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1000, 1000))
     command = [sys.executable, "-B", "-m", "airflow_custody.cli", *arguments]
-    ran = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 1
     assert f"{tmp_path} cannot be written: File too large" in ran.stderr
     assert list(tmp_path.iterdir()) == []

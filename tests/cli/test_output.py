@@ -141,7 +141,7 @@ def run_in_shell(command: str, end: str) -> subprocess.CompletedProcess[str]:
     # Unbuffered output fails where it is written, and argparse does not say so.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     line = f"{sys.executable} -m airflow_custody.cli {command} {end}"
-    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, env=env)
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=600, check=False, env=env)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,9 @@ def serve(request: pytest.FixtureRequest, authority: Authority) -> Callable[...,
         context = context_of(authority) if request.param else None
         with (
             raw_server(lambda stream: respond(stream, received[-1]), context) as (url, received),
-            CustodyClient(url, "t0ken", **{"verify": authority[1], "timeout": 2, "max_retries": 0, **settings}) as made,
+            CustodyClient(
+                url, "t0ken", **{"verify": authority[1], "timeout": 60, "max_retries": 0, **settings}
+            ) as made,
         ):
             yield made, received
 
@@ -261,7 +263,7 @@ class Closing:
     def end(self, how: str) -> None:
         """End the one connection that is open: with an end of TLS, without one, or by sending something."""
         self._orders.put(how)
-        self._done.get(timeout=2)
+        self._done.get(timeout=600)
         time.sleep(0.02)
 
     def close(self) -> None:
@@ -273,7 +275,7 @@ class Closing:
 @pytest.fixture(params=[False, True], ids=["plain", "TLS"])
 def closing(request: pytest.FixtureRequest, authority: Authority) -> Iterator[tuple[Closing, CustodyClient]]:
     server = Closing(authority if request.param else None)
-    with CustodyClient(server.url, "t0ken", verify=authority[1], timeout=3, max_retries=2) as client:
+    with CustodyClient(server.url, "t0ken", verify=authority[1], timeout=60, max_retries=2) as client:
         yield server, client
     server.close()
 

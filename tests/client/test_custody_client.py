@@ -38,13 +38,13 @@ REQUEST = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchai
 
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=0) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
         yield made
 
 
 @pytest.fixture
 def repeating(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=1) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=1) as made:
         yield made
 
 

@@ -50,7 +50,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=3) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=3) as made:
         yield made
 
 

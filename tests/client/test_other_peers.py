@@ -33,7 +33,7 @@ CERTIFICATE = "the certificate of 127.0.0.1:"
 
 
 def client_of(url: str, **settings: Any) -> CustodyClient:
-    return CustodyClient(url, "a-token-of-nobody", **{"max_retries": 3, "timeout": 5, **settings})
+    return CustodyClient(url, "a-token-of-nobody", **{"max_retries": 3, "timeout": 60, **settings})
 
 
 # --- other protocols ----------------------------------------------------------------------------------------

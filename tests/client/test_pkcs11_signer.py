@@ -93,7 +93,7 @@ def test_a_child_process_signs_too(soft_hsm: SoftHsm) -> None:
     """LocalExecutor's workers are forked: what a child inherits of an initialised library cannot be used."""
     soft_hsm.generate("forked")
     command = [sys.executable, "-c", _FORKING, soft_hsm.module, TOKEN, PIN]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -143,7 +143,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _FORKING_IN_USE], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", _FORKING_IN_USE], capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
 

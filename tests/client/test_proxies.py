@@ -26,7 +26,7 @@ def send(data: bytes) -> Callable[[socket.socket], None]:
 def failure(proxy: str, call: Any = read, **settings: Any) -> CustodyConnectionError:
     """Return the error of a call through a proxy."""
     with (
-        CustodyClient(SERVICE, "t0ken", proxy=proxy, **{"timeout": 5, "max_retries": 0, **settings}) as client,
+        CustodyClient(SERVICE, "t0ken", proxy=proxy, **{"timeout": 60, "max_retries": 0, **settings}) as client,
         pytest.raises(CustodyConnectionError) as caught,
     ):
         call(client)

@@ -340,7 +340,7 @@ def test_an_old_token_that_is_accepted_does_not_end_the_pauses(sandbox: Sandbox,
 
 def test_a_sign_in_that_was_not_sent_is_tried_again_at_once(sandbox: Sandbox, ann: str) -> None:
     auth = PasswordSignIn("ann", PASSWORD)
-    with CustodyClient("http://127.0.0.1:9", auth=auth, timeout=2, max_retries=0) as client:
+    with CustodyClient("http://127.0.0.1:9", auth=auth, timeout=60, max_retries=0) as client:
         for _ in range(5):
             with pytest.raises(CustodyConnectionError, match="nothing was sent"):
                 client.list_health_checks()

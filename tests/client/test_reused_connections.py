@@ -104,7 +104,7 @@ def _read_label(stream: socket.socket) -> str:
 @pytest.fixture(params=[False, True], ids=["plain", "TLS"])
 def service(request: pytest.FixtureRequest, authority: Authority) -> Iterator[tuple[Service, CustodyClient]]:
     server = Service(authority if request.param else None)
-    with CustodyClient(server.url, "t0ken", verify=authority[1], timeout=3, max_retries=0) as client:
+    with CustodyClient(server.url, "t0ken", verify=authority[1], timeout=60, max_retries=0) as client:
         yield server, client
     server.close()
 
@@ -167,7 +167,7 @@ def test_a_connection_that_ends_is_replaced(
         made.append(create(client, number))
         if (number + 1) % responses == 0:
             # Until the end has arrived, too; the race is below.
-            assert server.ended.wait(10)
+            assert server.ended.wait(600)
             server.ended.clear()
             time.sleep(0.02)
     assert made == [str(number + 1) for number in range(6)]

@@ -181,7 +181,7 @@ ways = st.tuples(st.sampled_from(PLACES), st.sampled_from(list(FORMS)), statuses
 
 
 def read(server: Hostile, auth: Authentication, **settings: Any) -> str:
-    with CustodyClient(server.url, auth=auth, max_retries=0, timeout=5, **settings) as client:
+    with CustodyClient(server.url, auth=auth, max_retries=0, timeout=60, **settings) as client:
         return texts_of(client.list_health_checks)
 
 
@@ -258,7 +258,7 @@ def test_no_word_of_a_failed_creation_of_a_webhook_is_quoted(
 def test_no_word_of_what_is_not_http_either(first: bytes) -> None:
     with (
         raw_server(lambda stream: stream.sendall(first % WORD.encode())) as (url, _),
-        CustodyClient(url, auth=PasswordSignIn("ann", "a-password"), max_retries=0, timeout=5) as client,
+        CustodyClient(url, auth=PasswordSignIn("ann", "a-password"), max_retries=0, timeout=60) as client,
     ):
         assert WORD not in texts_of(client.list_health_checks)
 

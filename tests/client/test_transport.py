@@ -68,7 +68,7 @@ def test_a_failed_tls_handshake_is_retried_for_what_is_safe_to_repeat(call: Any,
     with raw_server(refuse_handshake) as (url, received):
         https = url.replace("http:", "https:")
         with (
-            CustodyClient(https, "t0ken", max_retries=1, timeout=5) as client,
+            CustodyClient(https, "t0ken", max_retries=1, timeout=60) as client,
             pytest.raises(CustodyConnectionError, match="nothing was sent"),
         ):
             call(client)

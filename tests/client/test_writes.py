@@ -32,7 +32,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=0) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
         yield made
 
 

@@ -38,7 +38,7 @@ def test_tls_spoken_to_a_server_without_fails_at_once(greeting: bytes, advice: s
     with raw_server(send(greeting)) as (url, received):
         https = url.replace("http:", "https:")
         with (
-            CustodyClient(https, "t0ken", max_retries=3, timeout=5) as client,
+            CustodyClient(https, "t0ken", max_retries=3, timeout=60) as client,
             pytest.raises(CustodyConnectionError, match="does not speak TLS on this port; nothing was sent") as caught,
         ):
             call(client)
@@ -62,7 +62,7 @@ MISUNDERSTANDINGS = {
 def test_plain_http_that_is_responded_to_in_tls_fails_at_once(record: bytes, call: Any) -> None:
     with (
         raw_server(send(record)) as (url, received),
-        CustodyClient(url, "t0ken", max_retries=3, timeout=5) as client,
+        CustodyClient(url, "t0ken", max_retries=3, timeout=60) as client,
         pytest.raises(CustodyConnectionError, match="speaks TLS on this port") as caught,
     ):
         call(client)
@@ -80,7 +80,7 @@ def test_a_port_for_tls_that_only_closes_is_found_out(
     with Sandbox(certfile=authority[2]) as sandbox:
         plain = sandbox.url.replace("https:", "http:")
         with (
-            CustodyClient(plain, sandbox.token, max_retries=3, timeout=5) as client,
+            CustodyClient(plain, sandbox.token, max_retries=3, timeout=60) as client,
             pytest.raises(kind, match=f"Begin the base URL {plain} with https://,") as caught,
         ):
             call(client)
@@ -100,7 +100,7 @@ def test_the_page_of_a_gateway_that_was_spoken_to_in_plain_http(call: Any) -> No
 
     with (
         raw_server(respond) as (url, received),
-        CustodyClient(url, "t0ken", max_retries=3, timeout=5) as client,
+        CustodyClient(url, "t0ken", max_retries=3, timeout=60) as client,
         pytest.raises(CustodyRequestError, match=f"Begin the base URL {url} with https://,"),
     ):
         call(client)
@@ -119,7 +119,7 @@ def test_a_bad_request_is_not_the_wrong_scheme(sandbox: Sandbox) -> None:
 def test_a_broken_connection_is_weather_and_the_server_is_asked_for_tls_once() -> None:
     with (
         raw_server(lambda stream: None) as (url, received),
-        CustodyClient(url, "t0ken", max_retries=2, timeout=5) as client,
+        CustodyClient(url, "t0ken", max_retries=2, timeout=60) as client,
     ):
         for _ in range(2):
             with pytest.raises(CustodyConnectionError) as caught:

@@ -57,7 +57,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
     for process in started:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=600)
 
 
 # It starts Airflow anew three times. The same DAG is an example, which the tests of the examples run on both lines.

@@ -60,7 +60,7 @@ def airflow(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
         def start(self) -> None:
             migrate = ["airflow", "db", "migrate"]
-            subprocess.run(migrate, env=self.environment, check=True, capture_output=True, timeout=120)
+            subprocess.run(migrate, env=self.environment, check=True, capture_output=True, timeout=600)
             # No task needs the API server.
             for component in ("scheduler", "dag-processor"):
                 self.launch("airflow", component)

@@ -115,7 +115,7 @@ class Office:
             return run_dag(dag)
         finally:
             ended.set()
-            thread.join(timeout=10)
+            thread.join(timeout=600)
 
     def approve_all(self, number: int, ended: Callable[[], bool]) -> None:
         """Approve all plans, once so many wait for it."""

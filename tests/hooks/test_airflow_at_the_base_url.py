@@ -34,7 +34,7 @@ def url(airflow_db: None) -> Iterator[str]:
         time.sleep(0.05)
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
-    thread.join(30)
+    thread.join(600)
 
 
 @pytest.mark.parametrize("login", [None, "ann"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan
+from apply_tries import ROWS, ApplyTask, QuickApply, address, check_all, check_exactly, plan
 from checksums import eip55
-from connections import connection_json
 from task_log import TaskLog
 from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates, variable_in
 
@@ -22,6 +21,7 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.idempotency import create_rows
+from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.sandbox import Sandbox
 
 PAGE = {"body": "<html>no</html>", "content_type": "text/html"}
@@ -167,25 +167,6 @@ def test_credentials_that_end_in_the_middle_are_not_retried(
     assert len(task.requests) == 6
     assert task.ti.pushed["return_value"]["counts"]["created"] == 6
     sandbox.control.clear_faults()
-    task.clear()
-    task.attempt()
-    check_all(sandbox, task)
-
-
-@needs_store
-def test_a_token_that_has_expired_in_the_middle_sends_nothing_more(
-    sandbox: Sandbox, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-    token = sandbox.control.add_token(["TPUser", "WhitelistedAddressCreator"], user_id="1", expires_in=2, jwt=True)
-    connection = json.loads(connection_json(sandbox, timeout=20))
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps({**connection, "password": token}))
-    sandbox.control.add_fault("normal", **CREATE, times=5)
-    sandbox.control.add_fault("normal", **CREATE, times=4, delay_after=2.2)
-    error = task.fails()
-    assert isinstance(error, CustodyAuthenticationError)
-    assert not error.retryable
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox))
     task.clear()
     task.attempt()
     check_all(sandbox, task)
@@ -347,8 +328,10 @@ def test_a_plan_of_yesterday_of_which_somebody_created_a_row(sandbox: Sandbox, t
     check_exactly(sandbox, [0, 3])
 
 
-def test_a_slow_service_renews_the_fence(sandbox: Sandbox, task: ApplyTask) -> None:
-    sandbox.control.add_fault("normal", **CREATE, times=None, delay=0.25)
+def test_a_slow_service_renews_the_fence(sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count()
+    # Each look at the clock is a second later than the one before.
+    monkeypatch.setattr(QuickApply, "create_timing", Timing(fence=4.0, clocks=lambda: (float(next(ticks)),)))
     task.attempt(max_parallel=2)
     check_all(sandbox, task)
     if task.store is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow_runs import failing_at_once
+from clocks import SkippingTime
 from connections import connection_json
 from task_log import TaskLog
 from task_tries import ADDRESS, CREATE, KEY, LISTING, Store, Task, needs_store, somebody_creates, variable_in
@@ -143,7 +144,6 @@ LOST = [
     {"kind": "status", "status": 500},
     {"kind": "status", "status": 503, "retry_after": 9},
     {"kind": "status", "status": 200, "body": {"result": {}}},
-    {"kind": "normal", "delay_after": 3},
 ]
 
 
@@ -170,16 +170,17 @@ def test_a_request_lost_before_the_work_is_sent_by_the_next_try(
     assert made(sandbox) == ["3712"]
 
 
-def test_a_request_that_is_listed_late_is_found(sandbox: Sandbox, task: Task) -> None:
-    sandbox.control.set_whitelist_lag(1.5)
+def test_a_request_that_is_listed_late_is_found(sandbox: Sandbox, task: Task, waits: SkippingTime) -> None:
+    sandbox.control.set_whitelist_lag(3600)
+    waits.after(20, lambda: sandbox.control.set_whitelist_lag(0))
     sandbox.control.add_fault("drop", **CREATE, work=True)
-    assert task.attempt(lookup_wait=5) == "3711"
+    assert task.attempt(lookup_wait=60) == "3711"
 
 
 def test_a_lookup_that_fails_for_a_while_is_repeated(sandbox: Sandbox, task: Task) -> None:
     sandbox.control.add_fault("drop", **CREATE, work=True)
     sandbox.control.add_fault("status", **LISTING, skip=1, status=503)
-    assert task.attempt(lookup_wait=5) == "3711"
+    assert task.attempt(lookup_wait=60) == "3711"
 
 
 def test_a_lookup_that_keeps_failing_sends_nothing_and_is_left_to_retries(sandbox: Sandbox, task: Task) -> None:
@@ -352,7 +353,7 @@ def test_a_request_for_the_same_address_with_other_content_is_not_used_beside_th
 def test_a_candidate_created_long_after_the_send_is_not_used(sandbox: Sandbox, stored: Task) -> None:
     stored.die_at("created")
     sandbox.control.set_whitelist_status("3711", "removed")
-    sent = datetime.now(timezone.utc) - timedelta(minutes=6)
+    sent = datetime.now(timezone.utc) - timedelta(minutes=30)
     stored.store.values[KEY] = json.dumps({**stored.store.record, "at": sent.isoformat()})
     somebody_creates(sandbox)
     stored.refused("3712 was created at .*, after this task can have sent it")

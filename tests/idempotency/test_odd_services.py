@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from airflow_runs import FakeTaskInstance, failing_at_once
+from clocks import SkippingTime
 from connections import connection_json
 from task_log import TaskLog
 from task_tries import CREATE, KEY, LISTING, Store, Task, needs_store, somebody_creates, variable_in
@@ -235,7 +236,6 @@ def test_what_another_program_created_seconds_earlier_is_not_taken(sandbox: Sand
         time.sleep(1.2)
 
     task = Task(SlowStore(meanwhile), address=MIXED_CASE)
-    task.operator = type("Patient", (task.operator,), {"create_timing": None})
     sandbox.control.add_fault("drop", **CREATE, skip=1)
     task.refused("was created at .*, before this task sent its own")
     assert len(made(sandbox)) == 1
@@ -339,36 +339,46 @@ def test_a_persons_none_is_checked(sandbox: Sandbox, stored: Task, monkeypatch: 
 # --- time ------------------------------------------------------------------------------------------------------
 
 
-def test_cleared_soon_after_success_waits_until_the_request_is_listed(sandbox: Sandbox, stored: Task) -> None:
-    sandbox.control.set_whitelist_lag(2.5)
+def test_cleared_soon_after_success_waits_until_the_request_is_listed(
+    sandbox: Sandbox, stored: Task, waits: SkippingTime
+) -> None:
+    sandbox.control.set_whitelist_lag(3600)
     own = stored.attempt()
+    waits.after(20, lambda: sandbox.control.set_whitelist_lag(0))
     stored.clear()
-    assert stored.attempt(lookup_wait=6) == own
+    assert stored.attempt(lookup_wait=60) == own
     assert made(sandbox) == [own]
 
 
-def test_a_clear_creates_another_only_after_the_service_had_time(sandbox: Sandbox, stored: Task) -> None:
+def test_a_clear_creates_another_only_after_the_service_had_time(
+    sandbox: Sandbox, stored: Task, waits: SkippingTime
+) -> None:
     own = stored.attempt()
     sandbox.control.set_whitelist_status(own, "removed")
     stored.clear()
-    started = time.monotonic()
-    assert stored.attempt(lookup_wait=1.5) != own
-    assert time.monotonic() - started > 1.5
+    skipped = waits.skipped
+    assert stored.attempt(lookup_wait=60) != own
+    assert waits.skipped - skipped > 59
 
 
-def test_the_next_worker_waits_by_its_own_clock(sandbox: Sandbox, stored: Task) -> None:
-    sandbox.control.set_whitelist_lag(1.2)
+def test_the_next_worker_waits_by_its_own_clock(sandbox: Sandbox, stored: Task, waits: SkippingTime) -> None:
+    sandbox.control.set_whitelist_lag(3600)
     stored.die_at("created")
-    earlier = datetime.now(timezone.utc) - timedelta(minutes=2)
+    waits.after(100, lambda: sandbox.control.set_whitelist_lag(0))
+    earlier = datetime.now(timezone.utc) - timedelta(minutes=4)
     stored.store.values[KEY] = json.dumps({**stored.store.record, "at": earlier.isoformat()})
     assert [stored.attempt()] == made(sandbox)
 
 
-def test_the_wait_begins_anew_when_the_service_responds_again(sandbox: Sandbox, stored: Task) -> None:
-    sandbox.control.set_whitelist_lag(3.2)
+def test_the_wait_begins_anew_when_the_service_responds_again(
+    sandbox: Sandbox, stored: Task, waits: SkippingTime
+) -> None:
+    sandbox.control.set_whitelist_lag(3600)
     stored.die_at("created")
-    # Until after the wait of one and a half seconds.
-    sandbox.control.add_fault("normal", method="GET", delay=3)
+    # The wait is 120 s. The service responds again after 100, and lists it 200 s after it was sent.
+    sandbox.control.add_fault("status", method="GET", status=503, times=None)
+    waits.after(100, sandbox.control.clear_faults)
+    waits.after(200, lambda: sandbox.control.set_whitelist_lag(0))
     assert [stored.attempt()] == made(sandbox)
 
 

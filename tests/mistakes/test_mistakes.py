@@ -156,5 +156,5 @@ def test_an_extra_that_is_not_known_is_a_warning_in_a_task(mistaken: World, task
 
 
 def test_a_package_that_is_missing() -> None:
-    done = subprocess.run([sys.executable, "-c", _BLOCKED], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", _BLOCKED], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stderr.strip()) == (1, TABLE[16].with_code)

@@ -121,7 +121,7 @@ def connections(world: World) -> dict[int, dict[str, Any]]:
 
 def as_json(connection: Mapping[str, Any]) -> str:
     """Return a connection as an environment variable has it; it is tried once."""
-    extra = {"timeout": 5, "max_retries": 0, **connection.get("extra", {})}
+    extra = {"timeout": 60, "max_retries": 0, **connection.get("extra", {})}
     return json.dumps({**connection, "extra": extra})
 
 

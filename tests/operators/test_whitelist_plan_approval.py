@@ -20,9 +20,7 @@ def operator(plan_hash: Any = "a" * 64, body: Any = f"Plan hash: `{'a' * 64}`") 
 @pytest.mark.parametrize("try_number", [2, 9])
 def test_a_run_asks_once(try_number: int) -> None:
     instance = FakeTaskInstance(try_number, max_tries=9)
-    with failing_at_once(
-        r"an earlier try may have asked.*Start a new run of the DAG\. \[custody/plan-approval-repeated\]"
-    ):
+    with failing_at_once(r"an earlier try may have asked.*Start a new run of the DAG\. \[custody/plan-changed\]"):
         execute(operator, ti=instance)
     assert instance.pushed == {}
 

@@ -23,7 +23,7 @@ from airflow_custody.sandbox import Sandbox
 @pytest.fixture(autouse=True)
 def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     connection = json.loads(sandbox.connection(pins=True))
-    connection["extra"] |= {"timeout": 5, "max_retries": 0}
+    connection["extra"] |= {"timeout": 60, "max_retries": 0}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
     monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
 

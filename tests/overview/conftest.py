@@ -15,13 +15,13 @@ Create = Callable[..., str]
 
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
         yield made
 
 
 @pytest.fixture
 def pinning(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0, **sandbox.control.pins()) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0, **sandbox.control.pins()) as made:
         yield made
 
 

@@ -345,7 +345,7 @@ def test_a_legacy_form_is_named_and_only_what_is_signed_is_shown(
     assert read_request(pinning, identifier).row.legacy == ""
     says = "in a legacy form: what is received as contractType is not signed"
     pins = {**sandbox.control.pins(), "allow_legacy_signatures": True}
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0, **pins) as allowing:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0, **pins) as allowing:
         view = read_request(allowing, identifier)
         overview = read_overview(allowing)
     assert (view.row.trust, view.row.legacy) == ("verified", says)

@@ -163,7 +163,7 @@ def test_threads_get_the_same() -> None:
     kept, start = SignIns(), threading.Barrier(8)
 
     def get(_: int) -> object:
-        start.wait(10)
+        start.wait(600)
         return kept.of("c", 1, made(), 0)
 
     with ThreadPoolExecutor(8) as pool:

@@ -46,7 +46,7 @@ class Process:
 
     def stop(self, number: int) -> tuple[int, str]:
         self.popen.send_signal(number)
-        _, errors = self.popen.communicate(timeout=10)
+        _, errors = self.popen.communicate(timeout=600)
         return self.popen.returncode, errors
 
 
@@ -272,7 +272,7 @@ def test_missing_extra() -> None:
         "import runpy, sys; sys.modules['uvicorn'] = None; sys.argv = ['sandbox'];"
         "runpy.run_module('airflow_custody.sandbox', run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "pip install 'airflow-provider-custody[sandbox]'" in done.stderr

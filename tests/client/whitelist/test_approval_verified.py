@@ -37,7 +37,7 @@ class Approvers:
         sandbox.control.set_approvers([{"sequential": [group]}])
         for person in people:
             given = {**sandbox.control.pins(), **pins}
-            self._clients.append(CustodyClient(sandbox.url, person.token, timeout=2, max_retries=0, **given))
+            self._clients.append(CustodyClient(sandbox.url, person.token, timeout=60, max_retries=0, **given))
         self.ann, self.bob, self.cat = (
             SignedInApprover(sandbox, person, client) for person, client in zip(people, self._clients, strict=True)
         )

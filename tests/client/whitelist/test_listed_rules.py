@@ -22,7 +22,7 @@ OTHER_RULES = {"rulesContainer": "CCCC", "rulesSignatures": "DDDD"}
 
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
         yield made
 
 

@@ -35,7 +35,7 @@ FIND = {"method": "GET", "path": "/whitelists/addresses"}
 
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=2, max_retries=0) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
         yield made
 
 
@@ -320,7 +320,7 @@ def test_before_send_runs_once_the_connection_is_established(sandbox: Sandbox, c
     )
     assert number == "3711"
     assert created_before == [0]
-    unreachable = CustodyClient("http://127.0.0.1:9", "token", timeout=2, max_retries=1)
+    unreachable = CustodyClient("http://127.0.0.1:9", "token", timeout=60, max_retries=1)
     with pytest.raises(CustodyConnectionError, match="nothing was sent"):
         unreachable.create_whitelist_request(REQUEST, before_send=lambda: created_before.append(1))
     assert len(created_before) == 1

@@ -22,7 +22,7 @@ from airflow_custody.sandbox import Sandbox
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
     """A client with pinned keys."""
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0, **sandbox.control.pins()) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0, **sandbox.control.pins()) as made:
         yield made
 
 
@@ -51,7 +51,7 @@ def test_what_was_signed_is_in_effect_and_what_nobody_signed_is_not(sandbox: San
         ("unverified", None, forged),
     ]
     # Without pins, it is as the service says.
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0) as trusting:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as trusting:
         assert [each.state for each in read_plan(trusting, *rows).rows] == ["unchanged", "unchanged"]
 
 
@@ -60,7 +60,7 @@ def test_rules_that_others_signed_prove_nothing(sandbox: Sandbox, client: Custod
     sandbox.control.sign_whitelist_requests([signed])
     with Sandbox() as other:
         pins = other.control.pins()
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0, **pins) as foreign:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0, **pins) as foreign:
         pending = foreign.create_whitelist_request(ask(address=OTHER))
         found = read_plan(foreign, ask(), ask(address=OTHER))
     # Whoever signs the pending one would do so under rules that nobody has to keep.
@@ -76,7 +76,7 @@ def test_a_pending_request_whose_signature_is_not_for_it(sandbox: Sandbox, clien
     assert (row.state, row.request_id) == ("pending", number)
     hash_ = client.get_whitelist_request(number).hash
     assert hash_ is not None
-    with CustodyClient(sandbox.url, person.token, timeout=5, max_retries=0) as hers:
+    with CustodyClient(sandbox.url, person.token, timeout=60, max_retries=0) as hers:
         hers.approve_whitelist_requests([number], sign(person, hash_), "yes")
     assert [each.state for each in read_plan(client, ask()).rows] == ["pending"]
     # Changed after she signed.
@@ -106,7 +106,7 @@ def test_what_was_signed_in_a_legacy_form(sandbox: Sandbox, client: CustodyClien
         },
     )
     pins = {**sandbox.control.pins(), "allow_legacy_signatures": is_allowed}
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0, **pins) as client:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0, **pins) as client:
         (given,) = read_plan(client, ask(contract_type="ERC20")).rows
         (silent,) = read_plan(client, ask()).rows
     if not is_allowed:

@@ -127,7 +127,7 @@ def test_no_order_matters(
 
 @pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0) as made:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
         yield made
 
 
@@ -221,7 +221,7 @@ def test_what_is_pending_is_not_in_effect_whatever_its_status_says(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, has_total: bool
 ) -> None:
     requests = [ask(address=f"0x{number:040x}", label=f"L{number}") for number in range(6)]
-    with CustodyClient(sandbox.url, sandbox.token, timeout=5, max_retries=0) as client:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as client:
         ids = [client.create_whitelist_request(each) for each in requests]
     statuses = ["pending", "APPROVED", "APPROVED", "rejected", "APPROVED", "APPROVED"]
     for number, status in zip(ids, statuses, strict=True):
@@ -232,7 +232,7 @@ def test_what_is_pending_is_not_in_effect_whatever_its_status_says(
         monkeypatch.setattr(CustodyClient, "count_whitelist_requests", lambda *_, **__: None)
     # A user who is no approver is not told what is pending.
     token = sandbox.control.add_token(roles=["TPUser"])
-    with CustodyClient(sandbox.url, token, timeout=5, max_retries=0) as client:
+    with CustodyClient(sandbox.url, token, timeout=60, max_retries=0) as client:
         found = read_plan(client, *requests).rows
         assert [each.state for each in found] == ["pending", "differs", *["unchanged", "rejected"], *["unchanged"] * 2]
         assert client.count_whitelist_requests() == (6 if has_total else None)

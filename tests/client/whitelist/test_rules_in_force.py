@@ -31,7 +31,7 @@ class Service:
         sandbox.control.set_approvers([{"sequential": [group]}])
         sandbox.control.set_whitelist_behaviour(rules_on_pending=False)
         pins = sandbox.control.pins()
-        self.clients = [CustodyClient(sandbox.url, each.token, timeout=2, max_retries=0, **pins) for each in people]
+        self.clients = [CustodyClient(sandbox.url, each.token, timeout=60, max_retries=0, **pins) for each in people]
         self.ann, self.bob = map(SignedInApprover, [sandbox] * 2, people, self.clients)
         self.bob.expected = self.ann.expected
 
@@ -175,7 +175,7 @@ def test_a_label_of_rules_that_the_response_does_not_have(service: Service) -> N
 
 def test_without_pins_nobody_asks_for_them(service: Service) -> None:
     service.create_signed()
-    with CustodyClient(service.sandbox.url, service.ann.person.token, timeout=2, max_retries=0) as trusting:
+    with CustodyClient(service.sandbox.url, service.ann.person.token, timeout=60, max_retries=0) as trusting:
         assert fetch_listing(trusting).verifier is None
         service.ann.client = trusting
         assert service.ann.approve() == 1
