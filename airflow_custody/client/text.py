@@ -71,7 +71,8 @@ def read_number(text: str, maximum: int) -> int | None:
 
 def has_unprintable(text: str) -> bool:
     """Tell whether the text holds a control, formatting or otherwise invisible character."""
-    return any(map(_is_unprintable, text))
+    # Nearly every text is of this kind.
+    return not (text.isascii() and text.isprintable()) and any(map(_is_unprintable, text))
 
 
 def without_emoji_style(text: str) -> str:
