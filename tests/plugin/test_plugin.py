@@ -71,22 +71,31 @@ def test_the_options_are_described() -> None:
 
 SHOW = """
 import json
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator as Create
+from airflow_custody.plugin.links import CustodyRequestLink
 from airflow_custody.plugin.plugin import CustodyPlugin
-shown = CustodyPlugin.fastapi_apps, CustodyPlugin.external_views, Create.operator_extra_links
-print(json.dumps([len(each) for each in shown]))
+
+class Task:
+    custody_conn_id = "custody_default"
+
+    def linked_request_ids(self):
+        return ["3711"]
+
+link = CustodyRequestLink().get_link(Task(), ti_key=None)
+print(json.dumps([len(CustodyPlugin.fastapi_apps), len(CustodyPlugin.external_views), link]))
 """
 
 
-@pytest.mark.parametrize(("value", "shown"), [("True", 1), ("False", 0)])
-def test_the_page_can_be_switched_off(value: str, shown: int) -> None:
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("True", [1, 1, "/custody/connections/custody_default/requests/3711"]), ("False", [0, 0, ""])],
+)
+def test_the_page_can_be_switched_off(value: str, shown: list[Any]) -> None:
     """Then there is no route, no entry in the navigation, and no link to it."""
     environment = {**os.environ, "AIRFLOW__CUSTODY__PAGE": value}
     done = subprocess.run(
         [sys.executable, "-c", SHOW], capture_output=True, text=True, check=True, cwd=ROOT, env=environment
     )
-    links = shown if AIRFLOW >= (3, 1) else 0
-    assert json.loads(done.stdout.splitlines()[-1]) == [shown, shown, links]
+    assert json.loads(done.stdout.splitlines()[-1]) == shown
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 1), reason="this Airflow has no external views")
