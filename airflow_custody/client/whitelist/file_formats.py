@@ -8,16 +8,15 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
 
 import yaml
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.whitelist.file_schema import FIELDS, LISTS, NOT_DEFAULTS, VERSION
-
-if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.file_rows import Rows
 
 #: How much of a value a fault shows.
 MAX_VALUE = 100
@@ -56,6 +55,64 @@ class Items(list[Any]):
         for value, line in items:
             self.append(value)
             self.lines.append(line)
+
+
+class Faults:
+    """
+    Collects everything that is wrong with a file.
+
+    :param unit: what places are counted in: ``line`` or ``row``.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._faults: list[tuple[int, str]] = []
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All faults, in the file's order."""
+        return tuple(text for _, text in sorted(self._faults, key=lambda each: each[0]))
+
+    def fault(self, place: int, text: str, name: str = "") -> None:
+        """
+        Note what is wrong.
+
+        :param place: where: a line or a row; 0 if it is the whole file, or the text says where.
+        :param text: what is wrong.
+        :param name: the field that it is about.
+        """
+        where = f"{self._unit} {place}" if place else ""
+        self._faults.append((place, ": ".join(filter(None, (where, name, text)))))
+
+    def fault_at(self, line: int, text: str, column: int) -> None:
+        """Note what is wrong with the text of the file, by its line, whatever places are counted in."""
+        self._faults.append((line if self._unit == "line" else 0, f"line {line}, column {column}: {text}"))
+
+    def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> None:
+        """
+        Note the keys of a mapping that are unknown or repeated.
+
+        :param fields: the mapping.
+        :param known: the keys that are known.
+        :param place: its line or row.
+        :param prefix: what its faults begin with.
+        """
+        for key, line in fields.lines.items():
+            if key not in known:
+                self.fault(line or place, f"{prefix}{_unknown_name(key, known)}")
+        for key, line in fields.repeated:
+            first = fields.lines[key]
+            text = f"is given twice, first in line {first}" if first != line else "is given twice"
+            self.fault(line or place, text, f"{prefix}{sanitize(key, MAX_VALUE)}")
+
+
+@lru_cache(maxsize=1024)
+def _unknown_name(name: str, known: tuple[str, ...]) -> str:
+    """Say that a name is unknown, and which one may be meant."""
+    folded = re.sub(r"[\s-]+", "_", ascii_lower(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:MAX_VALUE].strip())))
+    near = get_close_matches(folded, known, n=1)
+    hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
 
 
 @dataclass(frozen=True)
@@ -109,47 +166,47 @@ def kind_of(text: str) -> str | None:
     return _NUMBER if _NUMBER_1_2.fullmatch(text) else None
 
 
-def read_yaml(text: str, rows: Rows) -> Any:
+def read_yaml(text: str, faults: Faults) -> Any:
     """
     Return what is in a YAML file; None if it is empty or cannot be read.
 
     :param text: its text.
-    :param rows: takes the faults.
+    :param faults: takes the faults.
     """
     try:
-        return _value(yaml.compose(text, Loader=_LOADER)) if _is_plain(text, rows) else None
+        return _value(yaml.compose(text, Loader=_LOADER)) if _is_plain(text, faults) else None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # The last two: PyYAML's own scanner, of an escape for no character and of a very long version.
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         texts = [getattr(error, "context", None), getattr(error, "problem", None) or error]
         words = f"not YAML: {', '.join(sanitize(each) for each in texts if each)}"
         if mark is None:
-            rows.fault(0, words)
+            faults.fault(0, words)
         else:
             cure = _cure(text, mark.index)
-            rows.fault_at(mark.line + 1, f"{cure} ({words})" if cure else words, mark.column + 1)
+            faults.fault_at(mark.line + 1, f"{cure} ({words})" if cure else words, mark.column + 1)
     return None
 
 
-def _is_plain(text: str, rows: Rows) -> bool:
+def _is_plain(text: str, faults: Faults) -> bool:
     """Tell whether a file has nothing that could make one value of several, or more than is seen; it is noted."""
-    depth, faults = 0, []
+    depth, found = 0, []
     events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
     for event in events:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         line = event.start_mark.line + 1
         if depth > MAX_DEPTH:
-            faults.append((line, f"this is nested more than {MAX_DEPTH} levels deep"))
+            found.append((line, f"this is nested more than {MAX_DEPTH} levels deep"))
             break
         if getattr(event, "anchor", None) is not None:
             name = f"alias *{event.anchor}" if isinstance(event, yaml.AliasEvent) else f"anchor &{event.anchor}"
-            faults.append((line, f"the {sanitize(name, 60)} is not allowed: use defaults, or write it out"))
+            found.append((line, f"the {sanitize(name, 60)} is not allowed: use defaults, or write it out"))
         if getattr(event, "tag", None) is not None:
             tag = sanitize(event.tag.replace(_TAG, "!!"), 60)
-            faults.append((line, f"the tag {tag} is not allowed: quote what is meant as text"))
-    for line, fault in faults:
-        rows.fault(line, fault)
-    return not faults
+            found.append((line, f"the tag {tag} is not allowed: quote what is meant as text"))
+    for line, fault in found:
+        faults.fault(line, fault)
+    return not found
 
 
 def _value(node: Any) -> Any:
@@ -192,12 +249,12 @@ def _cure(text: str, index: int) -> str:
 # --- JSON --------------------------------------------------------------------------------------------------
 
 
-def read_json(text: str, rows: Rows) -> Any:
+def read_json(text: str, faults: Faults) -> Any:
     """
     Return what is in a JSON file, without lines: the parser knows none; None if it is empty or cannot be read.
 
     :param text: its text.
-    :param rows: takes the faults.
+    :param faults: takes the faults.
     """
     try:
         return json.loads(
@@ -210,9 +267,9 @@ def read_json(text: str, rows: Rows) -> Any:
         )
     except json.JSONDecodeError as error:
         if text.strip():
-            rows.fault_at(error.lineno, f"not JSON: {sanitize(error.msg)}", error.colno)
+            faults.fault_at(error.lineno, f"not JSON: {sanitize(error.msg)}", error.colno)
     except RecursionError:
-        rows.fault(0, "the file is nested too deeply")
+        faults.fault(0, "the file is nested too deeply")
     return None
 
 
@@ -225,42 +282,42 @@ _ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]+")
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
-def read_csv(text: str, rows: Rows) -> Any:
+def read_csv(text: str, faults: Faults) -> Any:
     """
     Return what is in a CSV file: a header of field names, and a row for each address; None if it has no rows.
 
     :param text: its text.
-    :param rows: takes the faults.
+    :param faults: takes the faults.
     """
-    records = _records(text, rows)
+    records = _records(text, faults)
     if not records:
         return None
     (line, header), *records = records
     for separator, name in _OTHER_SEPARATORS.items():
         if len(header) == 1 and separator in header[0]:
-            rows.fault(line, f"the columns are separated by {name}: save the file with commas")
+            faults.fault(line, f"the columns are separated by {name}: save the file with commas")
             return None
     columns = Fields((name, index, line) for index, name in enumerate(header))
-    rows.check_keys(columns, FIELDS, line)
+    faults.check_keys(columns, FIELDS, line)
     missing = [name for name in NOT_DEFAULTS if name not in columns]
     missing += [] if "blockchain" in columns or "currency" in columns else ["blockchain or currency"]
     for name in missing:
-        rows.fault(line, "the header has no such column", name)
+        faults.fault(line, "the header has no such column", name)
     if missing:
         return None
     items = []
     for place, cells in records:
         if not any(cells):
-            rows.fault(place, "all cells are empty: remove the row")
+            faults.fault(place, "all cells are empty: remove the row")
         elif len(cells) != len(header):
-            rows.fault(place, f"has {count(len(cells), 'cell')}, and the header has {len(header)}")
+            faults.fault(place, f"has {count(len(cells), 'cell')}, and the header has {len(header)}")
         else:
             given = {name: cells[index] for name, index in columns.items() if name in FIELDS and cells[index]}
             items.append((Fields((name, _cell(name, cell), place) for name, cell in given.items()), place))
     return Fields([("version", VERSION, line), ("addresses", Items(items), line)]) if items else None
 
 
-def _records(text: str, rows: Rows) -> list[tuple[int, list[str]]]:
+def _records(text: str, faults: Faults) -> list[tuple[int, list[str]]]:
     """Return each record with its first line, without blank lines."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     records, line = [], 1
@@ -270,7 +327,7 @@ def _records(text: str, rows: Rows) -> list[tuple[int, list[str]]]:
                 records.append((line, cells))
             line = reader.line_num + 1
     except csv.Error as error:
-        rows.fault(line, f"the row that begins here is not CSV: {sanitize(error)}; the rest of the file was not read")
+        faults.fault(line, f"the row that begins here is not CSV: {sanitize(error)}; the rest of the file was not read")
     return records
 
 

@@ -8,13 +8,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from functools import lru_cache
 from typing import Any
 
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import ascii_lower, count, is_decimal, sanitize
-from airflow_custody.client.whitelist.file_formats import MAX_VALUE, Fields, Items, Misread
+from airflow_custody.client.whitelist.file_formats import MAX_VALUE, Faults, Fields, Items, Misread
 from airflow_custody.client.whitelist.file_schema import FIELDS, IDS, LISTS, NOT_DEFAULTS, VERSION
 from airflow_custody.client.whitelist.models import TEMPLATE_HINT, FieldFault, WhitelistRequest, read_request
 from airflow_custody.client.whitelist.spelling import Destinations
@@ -75,7 +73,7 @@ class WhitelistFile:
         return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({', '.join(chains)})"
 
 
-class Rows:
+class Rows(Faults):
     """
     Collects the rows of a file, and everything that is wrong with it.
 
@@ -84,57 +82,17 @@ class Rows:
     """
 
     def __init__(self, *, check_addresses: bool, unit: str) -> None:
+        super().__init__(unit)
         self.rows: list[FileRow] = []
         #: Number of addresses that could not be checked.
         self.unchecked = 0
         #: The chains of these addresses, by their names in lower case.
         self.unchecked_chains: dict[str, str] = {}
         self._check_addresses = check_addresses
-        self._unit = unit
-        self._faults: list[tuple[int, str]] = []
         self._destinations: Destinations[int] = Destinations()
         self._defaults: dict[str, Any] = {}
         # The fields of the defaults that have faults; empty text for the chain as a whole.
         self._faulty_defaults: set[str] = set()
-
-    # --- faults ---
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """All faults, in the file's order."""
-        return tuple(text for _, text in sorted(self._faults, key=lambda each: each[0]))
-
-    def fault(self, place: int, text: str, name: str = "") -> None:
-        """
-        Note what is wrong.
-
-        :param place: where: a line or a row; 0 if it is the whole file, or the text says where.
-        :param text: what is wrong.
-        :param name: the field that it is about.
-        """
-        where = f"{self._unit} {place}" if place else ""
-        self._faults.append((place, ": ".join(filter(None, (where, name, text)))))
-
-    def fault_at(self, line: int, text: str, column: int) -> None:
-        """Note what is wrong with the text of the file, by its line, whatever places are counted in."""
-        self._faults.append((line if self._unit == "line" else 0, f"line {line}, column {column}: {text}"))
-
-    def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> None:
-        """
-        Note the keys of a mapping that are unknown or repeated.
-
-        :param fields: the mapping.
-        :param known: the keys that are known.
-        :param place: its line or row.
-        :param prefix: what its faults begin with.
-        """
-        for key, line in fields.lines.items():
-            if key not in known:
-                self.fault(line or place, f"{prefix}{_unknown_name(key, known)}")
-        for key, line in fields.repeated:
-            first = fields.lines[key]
-            text = f"is given twice, first in line {first}" if first != line else "is given twice"
-            self.fault(line or place, text, f"{prefix}{sanitize(key, MAX_VALUE)}")
 
     # --- the file ---
 
@@ -282,15 +240,6 @@ def _fault(name: str, value: Any) -> str:
             "one: only letters of ASCII are allowed"
         )
     return ""
-
-
-@lru_cache(maxsize=1024)
-def _unknown_name(name: str, known: tuple[str, ...]) -> str:
-    """Say that a name is unknown, and which one may be meant."""
-    folded = re.sub(r"[\s-]+", "_", ascii_lower(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:MAX_VALUE].strip())))
-    near = get_close_matches(folded, known, n=1)
-    hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-    return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
 
 
 def _kind(value: Any) -> str:
