@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from airflow_custody.client.errors import (
@@ -70,7 +70,6 @@ class ConnectionTest:
     :param signatures: the rules in force, if keys are pinned.
     :param checks: the health checks that are listed; None: the listing could not be read.
     :param user: the user; None: not known.
-    :param lacking: the roles that the user lacks.
     :param rules: the rules in force, as they came; None: not known.
     :param verified: what is proved of them; None: nothing.
     """
@@ -82,7 +81,6 @@ class ConnectionTest:
     signatures: Finding = Finding()
     checks: HealthListing | None = None
     user: WireUser | None = None
-    lacking: list[str] = field(default_factory=list)
     rules: WireRules | None = None
     verified: VerifiedRules | None = None
 
@@ -92,11 +90,6 @@ class ConnectionTest:
         findings = (self.credentials, self.health, self.who, self.roles, self.signatures)
         errors = [each.error for each in findings if each.state == "failed" and each.error is not None]
         return list({id(each): each for each in errors}.values())
-
-    @property
-    def is_unreachable(self) -> bool:
-        """Whether there is no service to ask anything else."""
-        return isinstance(self.health.error, CustodyConnectionError)
 
 
 def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> ConnectionTest:
@@ -152,7 +145,6 @@ def _check_user(found: ConnectionTest, client: CustodyClient, asked: list[str]) 
         refusal = found.who.error
         if isinstance(refusal, CustodyPermissionError) and found.who.state == "unknown":
             # Every read takes this role, and this one takes no other.
-            found.lacking = [DEFAULT_ROLE]
             found.roles = Finding("failed", refusal)
         elif asked and found.who.state == "unknown" and refusal is not None:
             found.roles = Finding("failed", _not_shown(client, refusal))
@@ -166,8 +158,8 @@ def _check_user(found: ConnectionTest, client: CustodyClient, asked: list[str]) 
     if shown is None:
         found.roles = Finding("failed", _not_shown(client)) if asked else Finding("unknown")
         return
-    found.lacking = missing_roles(asked or [DEFAULT_ROLE], shown)
-    found.roles = Finding("failed", _lacks(client, found.lacking)) if found.lacking else Finding("ok")
+    lacking = missing_roles(asked or [DEFAULT_ROLE], shown)
+    found.roles = Finding("failed", _lacks(client, lacking)) if lacking else Finding("ok")
 
 
 def _check_rules(found: ConnectionTest, client: CustodyClient) -> None:
