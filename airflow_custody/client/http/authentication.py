@@ -45,7 +45,7 @@ class Authentication(AuthBase):
             self._secrets = {**self._secrets, secret: Secret(secret)}
 
     def hide_token(self, token: str) -> None:
-        """Do the same for a token that will be replaced: for the last two hundred of them."""
+        """Hide a token that will be replaced; the last two hundred of them stay hidden."""
         self._tokens = (*self._tokens[1 - _MAX_TOKENS :], Secret(token))
 
     def bind(self, transport: Any) -> None:
