@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.authentication import DEFAULT_SOURCE, Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.jwt import jwt_claims, jwt_expiry, jwt_seconds
-from airflow_custody.client.refusal import Refusal, Turn
+from airflow_custody.client.shared_sign_in import SharedSignIn, SignInLock
 from airflow_custody.client.wire import TypedDict
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ class PasswordSignIn(Authentication):
         self._wall_clock = wall_clock
         self.hide(password)
         self._transport: Transport | None = None
-        self._refusal = Refusal()
-        self._turn = Turn()
+        self._shared = SharedSignIn()
+        self._lock = SignInLock()
         self._token: str | None = None
         self._renew_at = float("inf")
         self._warned = False
@@ -166,13 +166,13 @@ class PasswordSignIn(Authentication):
         """Whether the last sign-in failed, or brought a token that was not accepted: another may be refused."""
         return bool(self._failures)
 
-    def share(self, refusal: Refusal) -> None:
+    def share(self, shared: SharedSignIn) -> None:
         """
         Share what is known of the same name and password at the same service.
 
-        :param refusal: that it refused them, or will: they are not sent again then.
+        :param shared: what is shared: after a refusal, they are not sent again.
         """
-        self._refusal = refusal
+        self._shared = shared
 
     def bind(self, transport: Transport) -> None:
         """
@@ -206,8 +206,8 @@ class PasswordSignIn(Authentication):
                     "PasswordSignIn is not in use by a client", setting="auth", code="setting-wrong"
                 )
             until = time.monotonic() + min(self._transport.settings.timeout, within or float("inf"))
-            with self._turn.taken(until) as has_turn:
-                if not has_turn:
+            with self._lock.held(until) as has_lock:
+                if not has_lock:
                     raise _in_flight()
                 token = self._usable_token() or self._sign_in(self._transport, until, within)
         request.headers["Authorization"] = f"Bearer {token}"
@@ -225,9 +225,9 @@ class PasswordSignIn(Authentication):
 
         :return: whether there is, or may be, a newer one: not while sign-ins are paused.
         """
-        with self._turn.taken(time.monotonic() + _MOMENT_SECONDS) as has_turn:
-            # Without the turn, another thread is about to have a new one.
-            if not has_turn or self._token is None or request.headers.get("Authorization") != f"Bearer {self._token}":
+        with self._lock.held(time.monotonic() + _MOMENT_SECONDS) as has_lock:
+            # Without the lock, another thread is about to have a new one.
+            if not has_lock or self._token is None or request.headers.get("Authorization") != f"Bearer {self._token}":
                 return True
             if self._token_is_new:
                 self._token_is_new = False
@@ -242,9 +242,9 @@ class PasswordSignIn(Authentication):
         if not self._token_is_new and not self._failures:
             return
         # Another thread that signs in right now does not wait for this, nor this for it.
-        with self._turn.taken(time.monotonic() + _MOMENT_SECONDS) as has_turn:
+        with self._lock.held(time.monotonic() + _MOMENT_SECONDS) as has_lock:
             # That an old token is still accepted says nothing about sign-ins that failed since.
-            is_mine = has_turn and request.headers.get("Authorization") == f"Bearer {self._token}"
+            is_mine = has_lock and request.headers.get("Authorization") == f"Bearer {self._token}"
             if is_mine and self._last_error is None:
                 self._token_is_new = False
                 self._failures, self._paused_until = 0, float("-inf")
@@ -253,13 +253,13 @@ class PasswordSignIn(Authentication):
         if self._last_error is not None and self._clock() < self._paused_until:
             # A new error each time: one that several threads raise would collect what each of them handles.
             raise CustodyError.from_json(self._last_error)
-        with self._refusal.turn.taken(until) as has_turn:
-            if self._refusal.error is not None:
+        with self._shared.lock.held(until) as has_lock:
+            if self._shared.error is not None:
                 self._count_failure()
                 self._paused_until = float("inf")
-                self._last_error = {**self._refusal.error, "advice": f"{self.advice} {_NOT_AGAIN}"}
+                self._last_error = {**self._shared.error, "advice": f"{self.advice} {_NOT_AGAIN}"}
                 raise CustodyError.from_json(self._last_error)
-            if not has_turn:
+            if not has_lock:
                 raise _in_flight()
             sent: list[bool] = []
             try:
@@ -271,7 +271,7 @@ class PasswordSignIn(Authentication):
                     if error.from_service and 400 <= (error.status or 0) < 500 and error.status not in _NOT_NOW:
                         self._paused_until = float("inf")
                         if error.status == _UNAUTHORIZED:
-                            self._refusal.error = error.to_json()
+                            self._shared.error = error.to_json()
                             error.advice = f"{error.advice or self.advice} {_NOT_AGAIN}"
                         else:
                             error.advice = " ".join(filter(None, [error.advice, _NOT_AGAIN_AS_IT_IS]))

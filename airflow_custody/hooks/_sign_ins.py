@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.forks import PerProcess
-from airflow_custody.client.refusal import Refusal
+from airflow_custody.client.per_process import PerProcess
+from airflow_custody.client.shared_sign_in import SharedSignIn
 
 if TYPE_CHECKING:
     from airflow_custody.client.auth import PasswordSignIn
@@ -56,7 +56,7 @@ class SignIns:
         self._lock = PerProcess(threading.Lock)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         #: What services have refused, by the accounts' digests.
-        self._refusals: OrderedDict[bytes, Refusal] = OrderedDict()
+        self._shared: OrderedDict[bytes, SharedSignIn] = OrderedDict()
 
     def of(self, conn_id: str, connected_with: object, made: Authentication, account: object) -> Authentication:
         """
@@ -82,15 +82,15 @@ class SignIns:
             # What signed in for it before has no use any more.
             self._kept.pop(conn_id, None)
             if isinstance(made, PasswordSignIn):
-                made.share(self._refusal(_digest(account)))
+                made.share(self._shared_sign_in(_digest(account)))
                 self._kept[conn_id] = _Kept(digest, made, now)
             return made
 
-    def _refusal(self, account: bytes) -> Refusal:
-        found = self._refusals.setdefault(account, Refusal())
-        self._refusals.move_to_end(account)
-        if len(self._refusals) > MAX_KEPT:
-            self._refusals.popitem(last=False)
+    def _shared_sign_in(self, account: bytes) -> SharedSignIn:
+        found = self._shared.setdefault(account, SharedSignIn())
+        self._shared.move_to_end(account)
+        if len(self._shared) > MAX_KEPT:
+            self._shared.popitem(last=False)
         return found
 
     def _forget(self, now: float) -> None:

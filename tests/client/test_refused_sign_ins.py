@@ -22,7 +22,7 @@ from airflow_custody.client import (
     CustodyServerError,
     PasswordSignIn,
 )
-from airflow_custody.client.refusal import Refusal
+from airflow_custody.client.shared_sign_in import SharedSignIn
 from airflow_custody.sandbox import Sandbox
 
 
@@ -78,10 +78,10 @@ def test_many_threads_send_wrong_credentials_once(sandbox: Sandbox, ann: str) ->
 
 
 @pytest.fixture
-def in_flight(sandbox: Sandbox, ann: str) -> Iterator[Refusal]:
+def in_flight(sandbox: Sandbox, ann: str) -> Iterator[SharedSignIn]:
     """Return what is known of a wrong password that is in flight for six seconds."""
     sandbox.control.add_fault("normal", **SIGN_IN, delay=6.0)
-    shared, errors = Refusal(), []
+    shared, errors = SharedSignIn(), []
 
     def sign_in() -> None:
         with pytest.raises(CustodyError) as caught, client_of(sandbox, sharing(shared), timeout=30) as client:
@@ -97,13 +97,13 @@ def in_flight(sandbox: Sandbox, ann: str) -> Iterator[Refusal]:
     assert errors == [CustodyAuthenticationError]
 
 
-def sharing(shared: Refusal, password: str = "wrong-password") -> PasswordSignIn:
+def sharing(shared: SharedSignIn, password: str = "wrong-password") -> PasswordSignIn:
     auth = PasswordSignIn("ann", password)
     auth.share(shared)
     return auth
 
 
-def test_who_gets_no_turn_within_the_time_out_sends_nothing(sandbox: Sandbox, in_flight: Refusal) -> None:
+def test_who_gets_no_turn_within_the_time_out_sends_nothing(sandbox: Sandbox, in_flight: SharedSignIn) -> None:
     with client_of(sandbox, sharing(in_flight), timeout=1) as client, ThreadPoolExecutor(5) as pool:
         started = time.monotonic()
         # At once, not one after another.
@@ -123,9 +123,9 @@ def test_who_gets_no_turn_within_the_time_out_sends_nothing(sandbox: Sandbox, in
 
 
 def test_a_dead_thread_has_no_turn(sandbox: Sandbox, ann: str) -> None:
-    shared = Refusal()
-    turn = shared.turn.taken(time.monotonic() + 30)
-    thread = threading.Thread(target=turn.__enter__)
+    shared = SharedSignIn()
+    lock = shared.lock.held(time.monotonic() + 30)
+    thread = threading.Thread(target=lock.__enter__)
     thread.start()
     thread.join()
     with client_of(sandbox, sharing(shared, PASSWORD)) as client:
@@ -187,14 +187,14 @@ def test_what_on_token_raises_comes_out_unchanged(sandbox: Sandbox, ann: str) ->
 
 @pytest.mark.parametrize("when", ["before its turn", "within it"])
 def test_a_thread_that_a_signal_has_ended_in_its_turn_has_another(when: str) -> None:
-    turn = Refusal().turn
+    lock = SharedSignIn().lock
     if when == "before its turn":
-        turn._take()
+        lock._acquire()
     else:
-        with pytest.raises(TimeoutError), turn.taken(time.monotonic() + 30):
+        with pytest.raises(TimeoutError), lock.held(time.monotonic() + 30):
             raise TimeoutError
-    with turn.taken(time.monotonic() + 30) as has_turn:
-        assert has_turn
+    with lock.held(time.monotonic() + 30) as has_lock:
+        assert has_lock
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -235,7 +235,7 @@ def test_a_forked_process_inherits_no_turn_and_no_lock(sandbox: Sandbox, ann: st
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 423])
 def test_only_a_401_blames_the_name_and_the_password(sandbox: Sandbox, ann: str, status: int) -> None:
     sandbox.control.add_fault("status", **SIGN_IN, status=status)
-    shared = Refusal()
+    shared = SharedSignIn()
     with client_of(sandbox, sharing(shared, PASSWORD)) as client:
         for _ in range(2):
             with pytest.raises(CustodyError, match="not sent again with the same settings") as caught:

@@ -16,7 +16,6 @@ import requests
 
 from airflow_custody import __version__
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.forks import PerProcess
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.connections import (
     MAX_LOST_CONNECTIONS,
@@ -42,6 +41,7 @@ from airflow_custody.client.http.retries import (
     is_retried,
     parse_retry_after,
 )
+from airflow_custody.client.per_process import PerProcess
 from airflow_custody.client.settings import ClientSettings
 from airflow_custody.client.text import count
 
