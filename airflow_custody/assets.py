@@ -66,7 +66,7 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
     """
     Return the last event of an inlet that a task has emitted and whose extra has these keys; None: there is none.
 
-    What somebody emits by hand, or a watcher, comes from no task.
+    Events emitted by hand, or by a watcher, come from no task.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
@@ -144,9 +144,9 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     Return the webhook calls that an asset event holds, or whose ids it holds, as :meth:`WebhookCall.to_json` does.
 
     :param event: an event of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator` or of a
-        watcher. One that somebody has emitted by hand may have no calls.
+        watcher. An event emitted by hand may have no calls.
     :param client: reads the calls of which the event has only the ids.
-    :return: the calls. One that the service no longer lists has an ``id``, and nothing else.
+    :return: the calls. If the service no longer lists a call, it has an ``id``, and nothing else.
     :raises CustodyError: if they cannot be read.
     """
     from airflow_custody.client.webhooks.journal import CallCursor

@@ -109,7 +109,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
             raise self._unusable(f"the connection has no extra {', '.join(map(repr, missing))}{meant}")
         module, token, key = (extras[name] for name in names)
         if not os.path.isabs(module):
-            # What a name stands for depends on the process: on its folder, and on the environment.
+            # A relative name depends on the process: on its folder, and on the environment.
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
         return Pkcs11Key(module, token, key, connection.password or "")
 

@@ -206,7 +206,7 @@ class ApplyPlan:
         self._deleting = DeleteRows(client, self._store, log, comment=comment, max_parallel=max_parallel)
         self._creating: CreateRows | None = None
         self._is_stopped = False
-        # What an earlier try has sent may be on its way for so long, or not be listed yet.
+        # A request of an earlier try may be on its way for so long, or not be listed yet.
         self._under_way = self._timing.fence + client.settings.timeout + lookup_wait
         self._apply_lock = ApplyLock(context, client.settings.base_url, log, under_way=self._under_way)
 
@@ -321,7 +321,7 @@ class ApplyPlan:
         )
 
     def _warn_of_settled(self, listing: Listing, done: Mapping[str, Row]) -> None:
-        """Warn of what an earlier try has created and nobody can approve any more."""
+        """Warn of requests that an earlier try has created and nobody can approve any more."""
         created = {row.detail for row in done.values() if row.state == "created"}
         for each in listing.envelopes:
             if each.id in created and self._settings.is_settled_otherwise(each, listing):
@@ -429,9 +429,9 @@ class ApplyPlan:
             is to be done, with what this task has done of it.
         """
         found = {row.detail for row in done.values() if row.state == "found"}
-        # What somebody else has asked for, and does not verify any more, is not this row's.
+        # A request of somebody else that does not verify any more is not this row's.
         unverified = self._trust.unverified(each for each in listing.envelopes if each.id in found)
-        # What is for a row whose outcome is unknown, or that was refused, belongs to that row all the same.
+        # A request for a row whose outcome is unknown, or that was refused, still belongs to that row.
         settled = {
             key
             for key, row in done.items()
@@ -447,7 +447,7 @@ class ApplyPlan:
     def _add_earlier_plans(
         self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan
     ) -> None:
-        """Count what this task has created under an earlier plan: it is to be signed, too, if the file asks for it."""
+        """Add the requests created under an earlier plan: they are to be signed, too, if the file has them."""
         pending = {
             row.request_id: row_key(row.request)
             for row in plan.rows
@@ -485,7 +485,7 @@ def _operations(
     """
     Yield what this task has done already, as the plan's hash covers it.
 
-    What was refused, or is still to be deleted, is not done: the plan of now says whether it is still to be.
+    Refused operations and open deletions are not done: the plan of now decides on them.
 
     :param there: the ids of the requests that nobody has deleted.
     """

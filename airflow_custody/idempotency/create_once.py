@@ -250,7 +250,7 @@ class CreateOnce:
         return self._create(self._find_known_ids() if known_ids is None else known_ids)
 
     def _follow(self, record: Intent | Untracked | Created, override: str) -> str:
-        """Do what a person has said: send, or use the one with this id."""
+        """Apply a manual override: send, or use the one with this id."""
         variable = self._store.override_variable(record)
         word, *others = override.split()
         if word == "none":
@@ -368,7 +368,7 @@ class CreateOnce:
 
     def _resolve(self, attempt: Intent | Untracked, wait: float) -> Candidate | None:
         """
-        Search the service until what was sent is there, or until it would be.
+        Search the service until the object is found, or would have been.
 
         :param wait: seconds after which it would be there. They are counted by this process's own clock, from the
             first search that succeeds: the clock that the attempt was recorded by may be another machine's, and a
@@ -444,7 +444,7 @@ class CreateOnce:
                 # Nothing that can take time may come between this look at the clock and the send.
                 elapsed = [late - early for early, late in zip(asked, self._timing.clocks(), strict=True)]
                 if is_there and max(elapsed) < self._timing.fence:
-                    # What others created while the intent was being recorded was not sent by this task.
+                    # Objects created while the intent was being recorded are not this task's.
                     recorded = replace(intent, recorded_at=_now())
                     return
             raise CustodyError(

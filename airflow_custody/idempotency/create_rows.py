@@ -40,7 +40,7 @@ _MAX_REFUSALS = 3
 _MAX_LOST = 10
 _SECONDS_BETWEEN_LOGS = 5.0
 _SECONDS_BETWEEN_CHECKS = 20.0
-# What differs in one of them is for another destination.
+# A request that differs in one of them is for another destination.
 _ELSEWHERE = frozenset({"address", "blockchain", "network", "memo"})
 
 
@@ -233,7 +233,7 @@ class CreateRows:
                     futures[pool.submit(self._send, key, row, fence)] = key
             self._wait(futures, fence, window)
         except BaseException:
-            # Nothing that has not left yet may leave any more. What has left is not forgotten.
+            # Rows that have not left yet may not leave any more. Those that have left are not forgotten.
             fence.close()
             self._rate_limiter.stop()
             wait(futures)
@@ -390,7 +390,7 @@ class CreateRows:
         self._log.info("%d of %s done (%.1f rows/s%s).", log.done, count(log.total, "row"), rate, left)
 
 
-# What is raised before anything was sent, if it has no status.
+# Errors that, without a status, are raised before anything was sent.
 _BEFORE_SENDING = (
     CustodyAuthenticationError,
     CustodyConfigurationError,

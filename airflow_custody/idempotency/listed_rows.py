@@ -100,7 +100,7 @@ class ListedRows:
 
     def fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], list[str] | None]:
         """
-        Wait until the service lists what was created: whoever plans next must see it.
+        Wait until the service lists what was created: the next plan must see it.
 
         :return: the listed requests by id, and the ids that are not listed; None: the listing could not be read.
         """

@@ -315,7 +315,7 @@ class RowStore:
 
 def _stored(window: Window) -> dict[str, Any]:
     sent = [frozenset(row.known_ids) for row in window.rows.values() if row.state == "sent"]
-    # What any of them may be is written down once.
+    # Requests that may belong to any of them are recorded once.
     known = frozenset.intersection(*sent) if sent else frozenset()
     return {
         "state": "window",

@@ -141,7 +141,7 @@ class WhitelistRequestCreation:
 
     def _candidate(self, envelope: WhitelistEnvelope, *, filtered: bool = True) -> Candidate:
         found = self._compared(envelope, filtered=filtered)
-        # What is certainly for another destination need not be verified.
+        # Requests that certainly are for another destination need not be verified.
         if "address" in found.differs or not (why := self._trust.why_unverified(envelope)):
             return found
         return replace(found, same=False, unclear=why)
@@ -266,7 +266,7 @@ class _RowCreation(WhitelistRequestCreation):
         return self._all.own_ids
 
     def send(self, before_send: Callable[[], None]) -> str:
-        # What a lost connection costs is a search, and not a second request.
+        # A lost connection costs a search, and not a second request.
         return self._client.create_whitelist_request(self._request, before_send=before_send, reuse_connection=True)
 
     def candidates(self, envelopes: Iterable[WhitelistEnvelope]) -> list[Candidate]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.idempotency.apply_plan import PlanSettings
 
-# What must be the same for planning and applying, besides the file.
+# The arguments that must be the same for planning and applying, besides the file.
 _SAME = ("prune", "dry_run_chains", "effective_statuses", "rejected_statuses", "accept_fields", "custody_conn_id")
 
 
@@ -51,7 +51,7 @@ class WhitelistFileTask(CustodyOperator):
         self.multiple_outputs = True
 
     def _differing_arguments(self, planner: WhitelistFileTask) -> list[str]:
-        """Return, in words, the arguments that decide what is planned, and that another task was given otherwise."""
+        """Describe the arguments that decide what is planned, and that another task was given otherwise."""
         return [
             f"{name}={getattr(self, name)!r} (there {getattr(planner, name)!r})"
             for name in _SAME

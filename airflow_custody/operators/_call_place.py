@@ -99,13 +99,13 @@ class CallPlace:
             if kept is None and buried is not None:
                 raise buried
             self._event = str(kept_source.get("event") or "")
-            # What Airflow's clean-up deleted, or other events have buried.
+            # Airflow's clean-up deleted the event, or other events have buried it.
             return self._place(kept, kept_source, "" if kept is None else self._kept_gap(kept_source), None)
         self._warn_of_another_task(event)
         cursor, source = CallCursor.from_json(event.extra["cursor"]), event.extra
         self._event = _name_event(event.extra)
-        # One that was kept since the event was emitted names it. What it knows is no sign: the service's clock may have
-        # been set back since.
+        # A cursor that was kept since the event was emitted names it. Its times are no sign: the service's clock may
+        # have been set back since.
         is_later = kept is not None and kept_source.get("event") == self._event
         if kept is not None and is_later and kept_source.get("filters") == self._source["filters"]:
             cursor, source = kept, kept_source

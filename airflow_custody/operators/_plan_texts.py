@@ -26,7 +26,7 @@ _UNVERIFIED: tuple[State, ...] = ("unverified",)
 
 
 def unverified_text(plan: WhitelistPlan) -> str:
-    """Return, in words, which rows do not verify; empty if all do, or nothing is verified."""
+    """Describe the rows that do not verify; empty if all do, or nothing is verified."""
     if not plan.counts["unverified"]:
         return ""
     return (
@@ -63,7 +63,7 @@ def advice_text(plan: WhitelistPlan) -> str:
 def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
     """Return how many rows are in these states, and which the first are."""
     numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
-    # What does not verify must not be hidden behind other rows.
+    # Unverified rows must not be hidden behind others.
     rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
     names = []
     for row in rows:

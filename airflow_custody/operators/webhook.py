@@ -285,7 +285,7 @@ class _WebhookCreation:
         ):
             why, differs = "its URL is spelled differently", ()
         elif not differs and self._secret is None and not secret_known:
-            # What was created in another try has shown its secret to nobody.
+            # A webhook of another try has shown its secret to nobody.
             why = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
         return Candidate(
             webhook["id"],

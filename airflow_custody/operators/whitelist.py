@@ -151,7 +151,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
             lookup_wait=self.lookup_wait,
         )
         self._linked_ids = (request_id,)
-        # What was asked for, so that whoever approves can compare it with what the service shows.
+        # The request, so that the approving task can compare it with what the service shows.
         context["ti"].xcom_push(key="request", value={"id": request_id, **request.model_dump(exclude_none=True)})
         return request_id
 

@@ -36,7 +36,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
 
     It does not call the service, and needs no role. It needs Airflow 3.1 or later with
     ``apache-airflow-providers-standard``; without, importing it raises ``AirflowOptionalProviderFeatureException``.
-    What is not named here is given to Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
+    Other parameters are those of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
     and ``notifiers``.
 
     :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Airflow's own time-out of a deferral is a backstop for a triggerer that is down. It must not come before the
 # trigger's, which knows the last result.
 _BACKSTOP = timedelta(minutes=5)
-# What Airflow 2 and 3 report when a deferral timed out.
+# Reports of Airflow 2 and 3 when a deferral timed out.
 _DEFERRAL_TIMEOUTS = ("Trigger/execution timeout", "Trigger timeout")
 
 
@@ -71,7 +71,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         return None
 
     def _unverified_error(self) -> CustodyError | None:
-        """Return the error that a wait which is over ends with instead of a time-out; None: a time-out."""
+        """Return the error that replaces a time-out, if something is unverified; None: nothing is."""
         return None
 
     @property
@@ -159,7 +159,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         )
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Come back from the triggerer; a deferral that Airflow itself timed out is a time-out like any other."""
+        """Resume after a deferral; one that Airflow itself timed out is a time-out like any other."""
         with self._ending_task():
             # The trigger may have been the first to see the values.
             self._check_given()

@@ -158,7 +158,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             listed = find_listed(self.hook.get_conn(), [request_id])[request_id]
             progress = lag.judge(judge_progress(listed, **words))
             self._last_result = progress.summary(request_id)
-            # What is unverified fails the task, and must not become a time-out before.
+            # An unverified request fails the task, and must not become a time-out before.
             left = max(give_up - time.monotonic(), lag.unverified_patience)
             if progress.patience <= 0 or self._trigger_follows:
                 break

@@ -163,7 +163,7 @@ class PollResult(Generic[T]):
     error: CustodyError | None = None
 
 
-#: Fetches the state of several subjects, in a thread. What it raises is the result of each of them; a subject that it
+#: Fetches the state of several subjects, in a thread. Its error is the result of each of them; a subject that it
 #: leaves out has none.
 Fetch = Callable[["CustodyClient", Sequence[S]], Mapping[S, PollResult[T]]]
 
@@ -247,13 +247,13 @@ class SharedPoll(Generic[S, T]):
                 polls += 1
                 # The trouble of one subject is no reason to ask less often for the others.
                 failures = failures + 1 if results and all(each.value is None for each in results) else 0
-                # What asks for the longest pause counts.
+                # The longest pause asked for counts.
                 error = max(errors, key=lambda each: each.retry_after or 0.0, default=None)
                 delay = self._schedule.next_delay(polls, failures, error)
                 asked_to_wait = error is not None and error.retry_after
                 first = delay if asked_to_wait else min(delay, self._schedule.interval)
                 await asyncio.sleep(first)
-                # Whoever joins does not wait for the end of a back-off that began before.
+                # A new subscriber does not wait for the end of a back-off that began before.
                 with suppress(asyncio.TimeoutError):
                     await within(delay - first, self._joined.wait())
 

@@ -89,7 +89,7 @@ class CursorStore:
         """
         Save the cursor, and the service whose journal it was read from.
 
-        What is stored is read before: a triggerer that is about to end can still write and no longer read, and the
+        The stored value is read before: a triggerer that is about to end can still write and no longer read, and the
         events of its last moments are lost to it.
 
         :return: whether it was what this watcher had stored or loaded.

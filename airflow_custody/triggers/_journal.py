@@ -55,7 +55,7 @@ class Webhooks:
         self.listed: tuple[WireWebhook, ...] = ()
         self._lock = threading.Lock()
         self._listed_at = float("-inf")
-        # Those that a listing did not show, although the journal had shown a call to them.
+        # Webhooks that a listing did not show, although the journal had shown a call to them.
         self._gone: set[str] = set()
 
     def refresh(self, client: CustodyClient) -> None:
@@ -178,8 +178,7 @@ class JournalPoll:
         """
         Yield what each poll finds, also if that is nothing new.
 
-        What fails is logged and waited out, also if waiting alone will not help: whoever restarts a trigger does so
-        each second.
+        A failure is logged and waited out, also if waiting alone will not help: Airflow restarts a trigger each second.
         """
         while True:
             poll: SharedPoll[str, tuple[str, NewCalls]] = SharedPoll(

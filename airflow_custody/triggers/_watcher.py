@@ -37,7 +37,7 @@ COMPLAIN_EVERY = 600.0
 GAP_REPEATED_EVERY = 3600.0
 #: Seconds after which a cursor is saved although no call was new.
 SAVE_EVERY = 600.0
-# What an event holds besides its calls.
+# Size of an event without its calls.
 _ENVELOPE_BYTES = 1024
 
 StartAt = Literal["now", "beginning"]
@@ -98,7 +98,7 @@ class CallWatcher:
         self._unsaved = False
         self._saved_at = time.monotonic()
         self._work: asyncio.Future[list[Portion]] | None = None
-        # What is left of what was found last, and what is being handed over.
+        # The portions left of the last reading, and the one that is being handed over.
         self._portions: deque[Portion] = deque()
         self._current: Portion | None = None
         self._complaints: dict[str, float] = {}
@@ -133,7 +133,7 @@ class CallWatcher:
                 self._gap_said_at = time.monotonic()
             self._current = None
         is_due = self._unsaved or time.monotonic() - self._saved_at >= SAVE_EVERY
-        # One that has not been read on with here is none of this base URL yet.
+        # A cursor that was not read on with here is none of this base URL yet.
         if is_due and self._cursor is not None and self._service == reading.service and not self._base_url_changed:
             cursor, service = self._cursor, reading.service
             reading.savers[self] = lambda: self._save(cursor, service)
@@ -142,7 +142,7 @@ class CallWatcher:
         """Stop reading, and leave the cursor to the next watcher."""
         if self._work is not None:
             self._work.cancel()
-        # What was not saved until now may be of events that Airflow dropped.
+        # A cursor that is not saved by now may be of events that Airflow dropped.
         self._service = None
         self._cursors.release()
 
@@ -152,7 +152,7 @@ class CallWatcher:
         """Load the cursor if that was not done yet, and tell whether there is one to go on from."""
         if self._service != reading.service:
             self._service, self._cursor, self._gap_said_at = None, None, float("-inf")
-            # What was found is of another base URL.
+            # The portions are of another base URL.
             self._portions.clear()
             if self._work is not None:
                 self._work.cancel()
@@ -297,7 +297,7 @@ def share(cursor: CallCursor | None, reading: SharedReading) -> NewCalls | None:
     """
     Return what is new in a reading after a cursor; None: the reading does not go on from there.
 
-    What is missing is judged for the cursor itself, never taken over from another one's: how old its last reading is,
+    Gaps are judged for the cursor itself, never taken over from another one's: how old its last reading is,
     and whether its newest call is listed. A gap only counts in a reading that began with the cursor.
     """
     found = reading.new.reading

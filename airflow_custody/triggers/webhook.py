@@ -161,7 +161,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             yield error_event(self._refusal("a task cannot wait for it"))
             return
         if getattr(self, "asset_state_store", None) is None:
-            # One that ends is started again, each second.
+            # A trigger that ends is started again, each second.
             while True:
                 self.log.error("%s", self._refusal("this Airflow gives it no state store"))
                 await asyncio.sleep(max(float(self.poke_interval), 600.0))

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     #: The result of a poll for one trigger, by id.
     Found = Mapping[str, PollResult[Progress]]
 
-# What makes a trigger poll once more, at once or soon; they do not leave the trigger.
+# Events that make a trigger poll once more, at once or soon; they do not leave the trigger.
 _CONFIRM = event("confirm")
 _VERIFY_AGAIN = event("verify again")
-# What ends a poll that was made for such a reason, and changes nothing.
+# The event that ends such a poll, and changes nothing.
 _GO_ON = event("go on")
 # Seconds that such a poll may take, at most, when the deadline is over.
 _MAX_PATIENCE = 60.0
@@ -199,7 +199,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             judged = waiting.judge(found)
             return judged if isinstance(judged, TriggerEvent) or self._is_late else _GO_ON
 
-        # Whoever joins while it polls waits for the next one.
+        # A trigger that joins while it polls waits for the next one.
         patience = self.unverified_after + min(float(self.poke_interval), _MAX_PATIENCE)
         key = ("whitelist again", self.custody_conn_id, waiting.is_large)
         return await self._poll(replace(waiting, judge=judge), key, PollSchedule(self.unverified_after), patience)
@@ -348,7 +348,7 @@ def _result_of(wanted: _Wanted, listed: Mapping[str, PollResult[ListedRequest]])
         for each, result in listed.items()
     }
     errors = [result.error for result in found.values() if result.error is not None]
-    # What ends the wait counts first, and then what asks for the longest pause.
+    # The end of the wait counts first, and then the longest pause asked for.
     error = next((each for each in errors if not each.transient), None)
     error = error or max(errors, key=lambda each: each.retry_after or 0.0, default=None)
     return PollResult(None if errors and len(errors) == len(found) else found, error)

@@ -195,7 +195,7 @@ def advice_on_names(missing: Iterable[MissingName]) -> str | None:
 
 def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime | None = None) -> HealthVerdict:
     """
-    Judge a listing of health checks. In doubt it is not healthy.
+    Judge a listing of health checks. Anything unclear is not healthy.
 
     :param checks: the listing.
     :param criteria: which checks are judged and what makes them healthy.
@@ -217,7 +217,7 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
             verdict.problems.append(Problem("; ".join(reasons), check))
     verdict.total = len(selected)
     verdict.oldest_update = _oldest_update(selected)
-    # What is wrong with the listing as a whole explains the rest: it comes first.
+    # Problems of the listing as a whole explain the rest: they come first.
     verdict.problems[:0] = judge_.problems_of_listing(checks, selected, verdict.unhealthy)
     return verdict
 

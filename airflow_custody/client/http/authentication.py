@@ -36,7 +36,7 @@ class Authentication(AuthBase):
         self._secrets |= {secret}
 
     def hide_token(self, token: str) -> None:
-        """Do the same for a token that will be replaced: for the last two hundred of them."""
+        """Hide a token that will be replaced; the last two hundred of them stay hidden."""
         self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
     def bind(self, transport: Any) -> None:

@@ -76,7 +76,7 @@ class Failures:
         self._maybe_tls = False
 
     def explain_bad_request(self, error: CustodyError) -> None:
-        """Say so in the error of a status 400 that is not the service's, if the server speaks TLS there."""
+        """Advise https:// in the error of a status 400 that is not the service's, if the server speaks TLS there."""
         if self._speaks_tls():
             error.advice, error.code = _other_scheme("https", self._service.place), "unreachable"
 

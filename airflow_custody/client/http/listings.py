@@ -131,7 +131,7 @@ def read_twice(
     """
     Read a listing with a cursor and, if it has more than one page, read it again to see that it has stayed the same.
 
-    What left, came or moved while the first reading went on is not the same in the second.
+    Changes during the first reading show as differences in the second.
 
     :param operation: the listing, for errors.
     :param fetch: as for :func:`read_cursor_listing`.

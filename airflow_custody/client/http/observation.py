@@ -91,7 +91,7 @@ def observing(operation: str, prepared: requests.PreparedRequest, observers: Seq
     Tell observers of the exchange in the block, which says by what is yielded whether its response was truncated.
 
     One that is ended in the middle, as by Airflow's ``execution_timeout``, is told of, too; only one that the caller
-    refused to send is not. What an observer raises is logged: what became of a request must not be lost.
+    refused to send is not. An observer's error is logged: the outcome of the request must not be lost.
 
     :param operation: name of the operation, for people.
     :param prepared: the request that the block sends.

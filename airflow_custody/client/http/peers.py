@@ -21,7 +21,7 @@ _HTTP = b"HTTP/"
 
 #: The fault: the client's certificate; that, or ``version``; no version or cipher in common; the host.
 Refusal = Literal["certificate", "handshake", "version", "host"]
-# OpenSSL's names for the alerts of a peer, and for what it offers in vain. What is not here says nothing for sure.
+# OpenSSL's names for the alerts of a peer, and for its offers in vain. Others are not conclusive.
 _REFUSALS: dict[Refusal, set[str]] = {
     "certificate": {
         "SSLV3_ALERT_NO_CERTIFICATE",

@@ -387,7 +387,7 @@ def ends_early(raw: Any) -> bool:
     :param raw: urllib3's response.
     """
     decoder = getattr(raw, "_decoder", None)
-    # What follows the first member of gzip may be anything.
+    # Anything may follow the first member of gzip.
     is_first = not getattr(decoder, "_state", 0)
     stream = getattr(decoder, "_obj", None)
     return is_first and getattr(stream, "eof", True) is False and not _is_unused(stream)

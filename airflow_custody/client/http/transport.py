@@ -200,7 +200,7 @@ class Transport:
             json=body,
             headers={"Content-Type": "application/json"},
         )
-        # Who has only one try does not ask for newer credentials in place of those that were refused.
+        # With only one try, no newer credentials replace those that were refused.
         retries, renewed = 0, only_try is not None
         while True:
             prepared = self._prepare(operation, request, self.auth if authenticate else None, only_try)

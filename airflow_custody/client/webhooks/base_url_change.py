@@ -49,7 +49,7 @@ def read_after_base_url_change(client: CustodyClient, cursor: CallCursor, *, lim
         found = client.read_webhook_calls(second, limit=_PROBE_LIMIT)
         if any(cursor.knows(call) for call in found.calls):
             return client.read_webhook_calls(cursor, limit=limit)
-    # What was known at the other one is nothing that could be missing here.
+    # Calls known at the other one cannot be missing here.
     new = client.read_webhook_calls(CallCursor(cursor.floor, {}), limit=limit)
     gap = _GAP_AFTER_NONE if newest is None and not cursor.undated else _GAP
     return replace(new, gap="; ".join(filter(None, [gap, new.gap])))

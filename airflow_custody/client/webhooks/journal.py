@@ -57,7 +57,7 @@ class CallCursor:
     A cursor in the journal: every call created before ``floor`` is known, and of the later ones those in ``recent``.
 
     The floor stays :data:`OVERLAP_SECONDS` behind the newest known call, and behind the clock, so that a call that is
-    listed later than one that was created after it is found. One that is listed even later is not. Where more than
+    listed later than one that was created after it is found. A call that is listed even later is not. Where more than
     :data:`MAX_REMEMBERED` calls were created within that time, the floor is closer, but never within a second; then
     :attr:`warning` says so.
 
@@ -176,7 +176,7 @@ class CallCursor:
         """
         Return the cursor for a service whose clock was set back, as if the last reading had been by the clock of now.
 
-        What the service wrote since then is not below the floor, and :attr:`newest` is not later. What the clock was
+        Calls written since then are not below the floor, and :attr:`newest` is not later. What the clock was
         set back by adds up, as the floor does not follow it down; but not while the floor is closer.
 
         :param ahead: by how many seconds the service's clock is ahead of this machine's now; None: not known.
@@ -251,7 +251,7 @@ class CallCursor:
             marker = now if held_back is None else min(now, held_back)
             # Where all are known by their ids alone, they were later than can be.
             newest = marker if top is None else min(top, marker)
-            # What is not known yet may be later, too.
+            # Unknown calls may be later, too.
             is_set_back = held_back is not None or top is None or top > marker
         floor = self.floor if newest is None else self.floor_below(newest)
         seconds = sorted((each for each in recent.values() if each >= floor), reverse=True)

@@ -78,7 +78,7 @@ class WebhookCall:
     @classmethod
     def from_wire(cls, call_id: str, row: Mapping[str, Any]) -> WebhookCall:
         """
-        Return the call that a row of the listing shows. What cannot be read in it is missing.
+        Return the call that a row of the listing shows. Unreadable values are missing.
 
         :param call_id: its id, as text.
         :param row: the row.

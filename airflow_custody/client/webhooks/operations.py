@@ -135,7 +135,7 @@ class WebhookOperations(ServiceOperations):
                 return None
             if not _is_id(webhook["id"], webhook_id):
                 return False
-            # What has a status may still be there.
+            # An object with a status may still be there.
             return None if webhook.get("status") else True
 
         def read_back() -> str | None:
@@ -183,7 +183,7 @@ class WebhookOperations(ServiceOperations):
         """
         List webhook configurations, page by page: ``GET /webhooks`` (undocumented).
 
-        What is listed is complete: if there is more than one page, all are read a second time after the first reading,
+        The listing is complete: if there is more than one page, all are read a second time after the first reading,
         and both must have the same webhooks in the same order.
 
         :param webhook_type: only those of this type. Default: no filter, and so for those below.
@@ -206,7 +206,7 @@ class WebhookOperations(ServiceOperations):
         """
         List calls of webhooks, the oldest first, page by page: ``GET /webhooks/calls`` (undocumented).
 
-        What is listed is complete as long as calls are only added, and only the oldest are removed: if there is more
+        The listing is complete as long as calls are only added, and only the oldest are removed: if there is more
         than one page, the first is read again at the end, and must begin with the same call. With ``status``, calls
         come and go anywhere: then all pages are read a second time, as for :meth:`list_webhooks`.
 
@@ -257,7 +257,7 @@ class WebhookOperations(ServiceOperations):
         :attr:`NewCalls.gap` says that calls may have been removed before they were read. It is silent only where the
         newest call that was known is still listed; or where, since the last reading that returned all that was new, no
         call can have become as old, and the journal not as long, as calls that the last reading found, and the newest
-        one was not removed younger. What is reported is not reported again while known calls are listed, or within six
+        one was not removed younger. A gap is not reported again while known calls are listed, or within six
         minutes. Not seen is that somebody removes new calls and not the known ones. As long as the journal was always
         empty, the service is taken to keep calls for two days, and a page of them.
 

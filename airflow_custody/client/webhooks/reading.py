@@ -85,7 +85,7 @@ class JournalReader:
                 break
             previous, reading = reading, again
         else:
-            # What is within the overlap is found the next time.
+            # Calls within the overlap are found the next time.
             floor = previous.result_for(cursor, gap).cursor.floor
             if any(created is None or created < floor for created in missed):
                 raise listing_changed(self._operation, "each reading listed calls that the one before had missed")
@@ -114,7 +114,7 @@ class JournalReader:
                     calls.append(call)
                 if more:
                     break
-            # What leaves at the beginning pulls calls to pages that were read before.
+            # Calls that leave at the beginning pull others to pages that were read before.
             if pages <= 1 or [each for each, _ in self._fetch("ASC", None).rows[:1]] == firsts:
                 oldest = next((each for each in map(created_micros, calls) if each is not None), None)
                 cursor = self._clocks().stamp(CallCursor(0, {}), oldest, rows, more=more).after(calls)
@@ -134,7 +134,7 @@ class JournalReader:
         rows = dated = 0
         for page in self._pages("DESC"):
             rows = rows or page.size
-            # What they tell is not needed.
+            # Their payloads are not needed.
             calls += [replace(each, payload_text=None) for each in page.calls]
             times = [each for each in map(created_micros, page.calls) if each is not None]
             dated += len(times)
@@ -167,7 +167,7 @@ class JournalReader:
                         reading.goes_below = True
                         if created < reading.top:
                             return reading
-                        # That newer ones come first is not shown yet.
+                        # It is not proved yet that newer ones come first.
                         continue
                 reading.listed[call.id] = created
                 if cursor.knows(call):
@@ -229,7 +229,7 @@ class JournalReader:
                         raise self._too_many_undated()
                     continue
                 if _precedes(created, last, order):
-                    # What comes first by then, or was listed before, pushes others to this page.
+                    # New calls, or those listed before, push others to this page.
                     if is_shifted or _precedes(created, first, order):
                         raise listing_changed(self._operation, "calls came between two pages")
                     raise self._out_of_order(order)

@@ -154,7 +154,7 @@ class Reading:
         newest = cursor.newest
         times = {call.id: created_micros(call) for call in calls} if newest is not None else {}
         late = {each for each, created in times.items() if created is not None and created < (newest or 0)}
-        # Those that are still listed are forgotten last.
+        # Calls that are still listed are forgotten last.
         still = set(undated)
         gone = [each for each in cursor.undated if each not in still]
         known = replace(cursor, undated=(*gone, *reversed(undated)), kept_for=kept_for)
@@ -163,7 +163,7 @@ class Reading:
             # It is listed late, or an earlier reading has held it back, too.
             stamped = replace(stamped, complete_at=min(stamped.complete_at, self.held_back // MICROSECONDS))
         dated = [each for each in self.calls if digest_of(each.id) in cursor.undated] if cursor.undated else []
-        # What is held back and has no time stamp may be dated later than can be.
+        # A call that is held back and has no time stamp may have an implausible date.
         held_back = self.clocks.latest_plausible if self.more and self.held_back is None else self.held_back
         after = stamped.after([*self.now_dated, *dated, *calls], held_back=held_back, not_beyond=not_beyond)
         # As long as no other call is the newest that is known.
@@ -179,7 +179,7 @@ class Reading:
         """
         Return if the newest known call is listed, if some known call is, and the known ones without a time stamp.
 
-        Those that are dated later than the service's clock do not count: their presence proves nothing.
+        Calls dated later than the service's clock do not count: their presence proves nothing.
         """
         has_newest, meets_known, undated = False, self.goes_below, list[int]()
         # Where no call has a time stamp, the last one is the newest.

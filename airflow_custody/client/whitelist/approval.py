@@ -257,7 +257,7 @@ class Approver:
         """
         Return the requests once all are pending this user's approval; None if an earlier try has signed them.
 
-        What was created right before may not be listed yet, or not everywhere.
+        Requests that were created right before may not be listed yet, or not everywhere.
         """
         started = listed_since = time.monotonic()
         while True:

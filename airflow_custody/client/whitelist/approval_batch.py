@@ -225,7 +225,7 @@ class ApprovalBatch:
         return {each: why for each, why in found.items() if why}
 
     def _refuse_too_many(self, listed: Mapping[str, WhitelistEnvelope], consequence: str) -> None:
-        """Refuse what would take too long to search: whoever sends it decides how long that is."""
+        """Refuse a text that would take too long to search: its sender decides on its length."""
         for each in listed.values():
             try:
                 check_size(each.wire)

@@ -57,7 +57,7 @@ class WireEnvelope(TypedDict, total=False):
     network: str | None
     metadata: WireMetadata | None
     signedAddress: WireSignedAddress | None
-    # Who must sign, in the service's word. Of any type: nothing is decided by it.
+    # The approvers, in the service's word. Of any type: nothing is decided by it.
     approvers: Any
     trails: list[WireTrail] | None
     visibilityGroupID: str | None

@@ -43,7 +43,7 @@ def still_pending(
     """
     Return the requests whose creation is pending, of those that are listed as pending approval by the user.
 
-    One that is otherwise shown as decided is pending only if the user may still sign it, and not its deletion: an
+    A request that is otherwise shown as decided is pending only if the user may still sign it, not its deletion: an
     address is in effect until its deletion is. That takes one more call for each hundred of them.
 
     :param client: the client.

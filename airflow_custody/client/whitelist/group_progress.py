@@ -108,7 +108,7 @@ class GroupProgress:
         return min((self._grace_periods[each].unverified_patience for each in self.unverified_ids), default=0.0)
 
     def confirm_unverified(self) -> None:
-        """Take for unverified what a lag does not explain any more, however it is listed by now."""
+        """Confirm as unverified those that a lag does not explain any more."""
         for each in self.unverified_ids:
             if self._grace_periods[each].unverified_patience <= 0:
                 self._confirm_unverified(each)
@@ -125,7 +125,7 @@ class GroupProgress:
         return {each: progress for each, progress in found.items() if progress is not None}
 
     def take_over(self, unverified: Mapping[str, Progress]) -> None:
-        """Go on with what :meth:`unverified` returned in another process."""
+        """Take over the result of :meth:`unverified` in another process."""
         for each, progress in unverified.items():
             self._grace_period_of(each).take_over(progress)
 
@@ -151,13 +151,13 @@ class GroupProgress:
         self._polls += 1
 
     def judge(self, listed: ListedRequest) -> Progress:
-        """Return how far a request has come, by where it is listed. It changes nothing: a thread may do it."""
+        """Return the progress of a request. Changes nothing, so a thread may call it."""
         return judge_progress(
             listed, effective_statuses=self._effective_statuses, rejected_statuses=self._rejected_statuses
         )
 
     def update(self, judged: Mapping[str, Progress]) -> None:
-        """Take in how far some of the requests have come."""
+        """Update the progress of some requests."""
         for each, progress in judged.items():
             self._hashes.pop(each, None)
             if progress.state in ("missing", "unverified") or each in self._grace_periods:

@@ -127,7 +127,7 @@ def doubt_of(envelope: WhitelistEnvelope, settled_statuses: Iterable[str], *, fo
     """
     Return in words how the status of a pending request contradicts where it is listed; empty: it does not.
 
-    :param envelope: the request. One that is about a deletion may have any status.
+    :param envelope: the request. A deletion may have any status.
     :param settled_statuses: status words, compared without case, of requests that are not pending any more.
     :param for_approval: whether it is among those that are pending approval by the client's user.
     """
@@ -240,7 +240,7 @@ def _find_all(client: CustodyClient) -> tuple[list[WhitelistEnvelope], dict[str,
     """Return all requests, and those of them that are pending approval by the client's user, by their ids."""
     envelopes = list(client.find_whitelist_requests())
     for_approval = find_for_approval(client)
-    # What the other listing does not have is pending all the same.
+    # A request that the other listing lacks is pending all the same.
     known = {each.id for each in envelopes}
     envelopes += [each for each in for_approval.values() if each.id not in known]
     return envelopes, for_approval
@@ -333,7 +333,7 @@ def to_request(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) -> White
     """
     Return what would have to be asked for to get this request.
 
-    What the service fills in by itself and every empty field is left out.
+    Values that the service fills in, and empty fields, are left out.
 
     :param envelope: the request.
     :param payload: its payload, as :func:`~airflow_custody.client.whitelist.listed_requests.read_listed` reads it.

@@ -325,7 +325,7 @@ def _is_accepted(
     if finding.verdict == "same" or (finding.unasked and finding.key in accepted):
         return True
     if finding.unasked and finding.key not in PAYLOAD_KEYS:
-        # What nobody knows may name another destination, as a memo does.
+        # An unknown key may name another destination, as a memo does.
         return _is_empty(payload, finding.key)
     if finding.name == "address":
         return is_same_address(request.address, payload.get("address"))
@@ -362,7 +362,7 @@ def _number(text: str) -> str:
 
 class Unreadable:
     """
-    A request whose payload cannot be read. What it says proves nothing, but may be a reason not to create.
+    A request whose payload cannot be read. It proves nothing, but may be a reason not to create.
 
     :param envelope: the request.
     :param why: why it cannot be read.

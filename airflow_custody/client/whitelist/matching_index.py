@@ -54,7 +54,7 @@ class Labels(Generic[Value]):
 
 
 class Group:
-    """Requests at the service, in their order. What a row has taken stays taken."""
+    """Requests at the service, in their order. Each is matched with one row at most."""
 
     def __init__(self) -> None:
         self._all: list[Listed] = []

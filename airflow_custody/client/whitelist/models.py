@@ -172,7 +172,7 @@ def _not_empty(value: list[str]) -> list[str]:
     return value
 
 
-# What of these checks a JSON Schema can say.
+# The part of these checks that a JSON Schema can express.
 _TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"\S"})
 _SYMBOL_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
 _WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
@@ -310,7 +310,7 @@ def _chain_faults(blockchain: str | None, currency: str | None) -> list[FieldFau
 
 
 def _fault(error: Mapping[str, Any]) -> FieldFault:
-    """Say what is wrong with a field, by the name the caller gave it."""
+    """Describe the fault of a field, by the name the caller gave it."""
     names = {field.alias: name for name, field in WhitelistRequest.model_fields.items()}
     place = [str(names.get(part, part)) for part in error["loc"]]
     # pydantic puts the members of a union into the place; the user knows of none.

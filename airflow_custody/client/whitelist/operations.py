@@ -148,7 +148,7 @@ class WhitelistOperations(ServiceOperations):
         """
         Find whitelisting requests, page by page: ``GET /whitelists/addresses`` (undocumented).
 
-        What is listed is complete, also if requests come or leave meanwhile, as long as the service keeps their order:
+        The listing is complete, also if requests come or leave meanwhile, as long as the service keeps their order:
         each page must begin with the last request of the page before. All filters but ``ids`` are left to the service,
         which may not know them or compare loosely: check what you find. With pinned keys, each page has the rules once,
         and its rows share them.
@@ -282,7 +282,7 @@ class WhitelistOperations(ServiceOperations):
             status = str(request.get("status") or "")
             if str(request["id"]) not in numbers or (status and not has_status(status, words)):
                 return False
-            # One that is rejected does not say that all are.
+            # One rejected request does not prove that all are.
             return True if status and len(numbers) == 1 else None
 
         def read_back() -> str | None:
@@ -326,7 +326,7 @@ class WhitelistOperations(ServiceOperations):
                 return None
             if str(request["id"]) != number:
                 return False
-            # What has a status may still be there.
+            # An object with a status may still be there.
             return None if request.get("status") else True
 
         def read_back() -> str | None:
@@ -359,7 +359,7 @@ class WhitelistOperations(ServiceOperations):
         rows = reply.body.get("result") or []
         ids = require_ids(reply, [row.get("id") for row in rows])
         if others := set(ids).difference(filters.get("ids", ids)):
-            # What else such a listing leaves out or adds, nobody knows.
+            # It is not known what else such a listing leaves out or adds.
             raise reply.unexpected(f"it has request {sanitize(min(others), 40)}, which was not asked for")
         total = require_total(reply, reply.body.get("totalItems"))
         rules.add_to(rows, reply.body.get("rulesContainers"))

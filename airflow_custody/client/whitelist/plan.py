@@ -158,7 +158,7 @@ class PlanLimits:
 
     def faults(self, plan: WhitelistPlan) -> tuple[str, ...]:
         """
-        Return, in words, which limits a plan exceeds.
+        Describe the limits that a plan exceeds.
 
         :param plan: the plan.
         :return: a text for each limit; empty if the plan keeps all of them.

@@ -121,7 +121,7 @@ def _dry_run(names: Collection[str], rows: Iterable[DeclaredRow], matcher: _Matc
     known = {chain_key(row.request.chain): row.request.chain for row in rows}
     known = {**matcher.chains(), **known}
     unknown = [each for each in as_list(names) if chain_key(each) not in known]
-    # What cannot be read may be on any chain.
+    # An unreadable request may be on any chain.
     if unknown and "" not in known:
         there = ", ".join(sorted(sanitize(each, 40) for each in known.values())[:_MAX_NAMED]) or "none"
         raise CustodyRequestError(
@@ -188,7 +188,7 @@ class _Matcher:
         self._labels.update(_label_key(row.request) for row in rows)
         options = [self._options(row) for row in rows]
         found: list[Match | None] = [None] * len(rows)
-        # What certainly is a row's own must not be taken by another row that it may be, too.
+        # A request that certainly belongs to a row must not be matched with another that it may belong to.
         passes: list[Callable[[int], Iterable[Match]]] = [
             lambda index: filter(lambda each: each.is_same, options[index]),
             lambda index: filter(lambda each: each.is_certain, options[index]),
@@ -237,7 +237,7 @@ class _Matcher:
     def _respelled(self, row: DeclaredRow) -> Match | None:
         """Return a request that may be what a row asks for, in a spelling of the service's own; None: there is none."""
         alike, others = [*self._index.alike(row.request)], [*self._index.respelled(row.request)]
-        # One that is free; or else one of which nobody knows which row's it is.
+        # A free one first; or else one whose row is not known.
         for candidates in (
             *map(Group.free, (*alike, *others)),
             *map(Group.unsure_of_network, alike),
@@ -331,7 +331,7 @@ class _Matcher:
                 continue
             notes = [_progress(listed)]
             notes += [not_covered(listed.omitted)] if listed.omitted else []
-            # What contradicts itself, or is being deleted, is for a person; and what the file may mean.
+            # A person decides on requests that contradict themselves, are being deleted, or may be meant by the file.
             fields, faults = contradictions(listed, None, self._accepted)
             faults += [listed.doubt] if listed.doubt else []
             meant = self._meant_by(listed)
@@ -354,7 +354,7 @@ class _Matcher:
 
 
 def _progress(listed: Listed) -> str:
-    """Return, in words, how far a request has come: what a deletion takes away."""
+    """Describe the state of a request that is to be deleted."""
     if listed.state == "differs":
         return f"its status is {status_word(listed.envelope.status) or 'empty'}: whether it is in effect is not known"
     return "pending approval" if listed.state == "pending" else "in effect"

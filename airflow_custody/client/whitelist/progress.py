@@ -213,7 +213,7 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
     missing or rejected: are they listed for approval? For those that are settled and listed there, too, one more says
     which can still be signed.
 
-    If the client has pinned keys, those that are settled are verified. One that does not verify is its own trouble.
+    If the client has pinned keys, those that are settled are verified. A request that does not verify affects no other.
 
     :param client: the client.
     :param ids: the requests' ids.
@@ -265,7 +265,7 @@ def judge_progress(
     listed: ListedRequest, *, effective_statuses: Iterable[str] | None, rejected_statuses: Iterable[str]
 ) -> Progress:
     """
-    Judge how far a request has come.
+    Judge the progress of a request.
 
     :param listed: its place in the listings.
     :param effective_statuses: status words, compared without case, of which a request in effect has one; None: being
@@ -296,7 +296,7 @@ class GracePeriod:
     unverified after the time that it may take to show a signature is so for good.
 
     A request that was unverified counts as such until it is verified, whatever is shown in between: what is shown now
-    like this and now like that must not be waited for without end. One that is listed is not missing any more.
+    like this and now like that must not be waited for without end. A listed request is not missing any more.
 
     :param gone_after: seconds that the service may take to list a request. Default 30.
     :param unverified_after: seconds that it may take to show a signature. Default 5.
@@ -321,7 +321,7 @@ class GracePeriod:
         self._since.pop("missing", None)
 
     def take_over(self, progress: Progress) -> None:
-        """Go on with what another process saw unverified, as if it began now."""
+        """Take over a poll of another process that was unverified, as if it were of now."""
         self.unverified = progress
         self._since["unverified"] = self._clock()
 

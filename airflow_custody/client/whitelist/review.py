@@ -119,11 +119,11 @@ class Comparison:
 
     def refusal(self, accepted: Collection[str] = ()) -> tuple[str, str | None]:
         """
-        Return, in words that name some of it, what must not be signed; and how what nobody asked for is accepted.
+        Return a text that names what must not be signed, and one that says how to accept what nobody asked for.
 
         :param accepted: as for :meth:`faults`.
-        :return: the keys that must not be signed, empty if all is accounted for; and how to accept them, None if
-            nothing does.
+        :return: the keys that must not be signed, empty if all is accounted for; and how to accept them, None if they
+            cannot be accepted.
         """
         unaccounted = [each for each in self.unaccounted if each not in accepted]
         names = ", ".join(repr(sanitize(each, 60)) for each in unaccounted[:MAX_NAMED_IDS])
@@ -133,7 +133,7 @@ class Comparison:
 
     def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """
-        Return, in words, what must not be signed.
+        Describe what must not be signed.
 
         :param accepted: keys of the payload that may have a value although nobody asked for one.
         :return: the names of the fields and keys, with what was asked for and what is shown; empty if all of the
@@ -171,7 +171,7 @@ def envelope_faults(
     accepted: Collection[str] = (),
 ) -> tuple[str, ...]:
     """
-    Return, in words, where an envelope contradicts its payload or what was asked for.
+    Describe each contradiction between an envelope and its payload, or the request that was asked for.
 
     No signature covers the envelope, so it proves nothing; but what contradicts itself is not signed.
 
@@ -205,7 +205,7 @@ def envelope_faults(
     return tuple(found)
 
 
-# The words of `action` are not published. One that says something else must not even be accepted by name.
+# The words of `action` are not published. Another kind of action must not even be accepted by name.
 _CREATING = frozenset({"create", "created", "creating", "creation", "add", "added", "new", "insert", "inserted"})
 _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "request"})
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
