@@ -14,7 +14,7 @@ from apply_tries import address, write_rows
 from connections import connection_json
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.idempotency import turn
 from airflow_custody.idempotency.records import digest
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator

@@ -14,7 +14,7 @@ from connections import connection_json
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyError, CustodyRequestError, CustodyVerificationError
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
