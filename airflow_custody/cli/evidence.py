@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from airflow_custody.cli.comparison import COMPARED
 from airflow_custody.client.errors import CustodyRequestError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import as_name, sanitize
 
 #: Where the service lists a request: with those that are not pending, with those that are, as rejected; or nowhere.
 Listed = Literal["settled", "pending", "rejected", "absent"]
@@ -119,9 +119,10 @@ def _take_entry(found: object) -> dict[str, Any] | None:
     signature = found.get("signature") if isinstance(found, Mapping) else None
     if not isinstance(found, Mapping) or not isinstance(signature, Mapping):
         return None
-    kept = {name: signature[name] for name in ("userId", "signature") if isinstance(signature.get(name), str)}
-    if len(kept.get("signature", "")) > _MAX_SIGNATURE:
-        del kept["signature"]
+    text, user_id = _text(signature.get("signature")), as_name(signature.get("userId"))
+    kept = {} if user_id is None else {"userId": user_id}
+    if text is not None and len(text) <= _MAX_SIGNATURE:
+        kept["signature"] = text
     hashes = found.get("hashes")
     if hashes is None:
         return {"signature": kept}

@@ -12,7 +12,7 @@ from airflow_custody.cli.verify import signers_text, verify_row
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, escape, sanitize
 from airflow_custody.client.text_table import format_table
-from airflow_custody.client.verification.trust_texts import describe_legacy
+from airflow_custody.client.verification.trust import describe_legacy
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.timestamps import format_unix_time
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerificationPins, VerifiedRules

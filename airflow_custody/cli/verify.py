@@ -23,8 +23,7 @@ from airflow_custody.cli.trust import (
 )
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.verification.trust import REJECTED_STATUSES, decide_trust
-from airflow_custody.client.verification.trust_texts import describe_legacy
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, decide_trust, describe_legacy
 
 if TYPE_CHECKING:
     from airflow_custody.cli.evidence import Evidence

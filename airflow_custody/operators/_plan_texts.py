@@ -54,7 +54,7 @@ def marked_text(plan: WhitelistPlan, known_statuses: Collection[str]) -> str:
 
 def advice_text(plan: WhitelistPlan) -> str:
     """Return what to do about rows that do not verify; empty if there are none."""
-    from airflow_custody.client.verification.trust_texts import what_to_do
+    from airflow_custody.client.verification.trust import what_to_do
 
     ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
     return what_to_do(ids) if ids else ""

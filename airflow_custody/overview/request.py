@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState, decide_trust
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import (
+    EFFECTIVE_STATUSES,
+    NOT_PINNED,
+    REJECTED_STATUSES,
+    RequestState,
+    decide_trust,
+)
 from airflow_custody.client.whitelist.listing import doubt_of
 from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.client.whitelist.progress import ListedRequest, describe_verified, find_listed, verified_facts

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import as_name, read_number
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.verification.trust import RequestState, TrustState, decide_trust
-from airflow_custody.client.verification.trust_texts import describe_legacy
+from airflow_custody.client.verification.trust import RequestState, TrustState, decide_trust, describe_legacy
 from airflow_custody.client.whitelist.listed_requests import read_payload
 from airflow_custody.client.whitelist.review import is_creation
 from airflow_custody.overview.models import GroupSignatures, RequestRow

@@ -400,6 +400,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
 def _whose_word(verified: bool) -> str:
     """Return what the log says after a success, if it is not verified: no keys are pinned."""
-    from airflow_custody.client.verification.trust_texts import NOT_PINNED
+    from airflow_custody.client.verification.trust import NOT_PINNED
 
     return "" if verified else f" {NOT_PINNED}"

@@ -13,7 +13,7 @@ from apply_tries import QuickApply, address, check_exactly, write_rows
 from task_log import TaskLog
 from task_tries import somebody_creates
 
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.plan import STATES
 from airflow_custody.idempotency import apply_lock
 from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator

@@ -17,7 +17,7 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.approval import Approver
 from airflow_custody.overview import read_request
 from airflow_custody.sandbox import Sandbox

@@ -16,7 +16,7 @@ from clocks import Clock
 from connections import connection_json
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.sandbox import Sandbox
 
 if AIRFLOW >= (3, 1):

@@ -15,7 +15,7 @@ from connections import connection_json
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyError, CustodyRequestError, CustodyVerificationError
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist import progress
 from airflow_custody.client.whitelist.progress import ListedRequest
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator

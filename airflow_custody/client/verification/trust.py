@@ -7,16 +7,16 @@ What signatures prove of it then, :func:`decide_trust` tells. Whoever relies on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.text import as_name, ascii_lower, read_number, sanitize
+from airflow_custody.client.text import as_name, ascii_lower, is_decimal, read_number, sanitize
 
 if TYPE_CHECKING:
-    from airflow_custody.client.verification.results import VerifiedAddress, VerifiedSignatures
+    from airflow_custody.client.verification.results import RequestSignatures, VerifiedAddress
     from airflow_custody.client.verification.verifier import Verifier
 
 #: The word of a request in effect, as a published sample has it.
@@ -24,6 +24,11 @@ EFFECTIVE_STATUSES = ("approved",)
 #: Words, some of them guesses, that say that a request will not take effect any more. A word that the service never
 #: uses changes nothing.
 REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
+
+#: What is said, once in a task, without pinned keys.
+NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is the service's word."
+# An id that somebody may paste into a terminal.
+_MAX_ID = 40
 
 #: How far a request has come, in the service's word. ``unknown``: it is not pending, and its status does not say more.
 RequestState = Literal["effective", "pending", "rejected", "unknown"]
@@ -50,7 +55,7 @@ class Trust:
 
     state: TrustState
     address: VerifiedAddress | None = None
-    signatures: VerifiedSignatures | None = None
+    signatures: RequestSignatures | None = None
     error: CustodyVerificationError | None = None
 
 
@@ -127,3 +132,27 @@ def has_status(status: str | None, words: Iterable[str]) -> bool:
     :param words: the words; compared without case.
     """
     return ascii_lower(status or "") in {ascii_lower(each) for each in words if each}
+
+
+# --- in words ----------------------------------------------------------------------------------------------
+
+
+def describe_legacy(omitted: Iterable[str]) -> str:
+    """Say that a legacy form was signed, and what it lacks."""
+    return f"in a legacy form: what is received as {' and '.join(omitted) or 'no field'} is not signed"
+
+
+def what_to_do(ids: Sequence[str], advice: str | None = None) -> str:
+    """
+    Return what to do about requests that are not verified.
+
+    :param ids: the requests' ids; the first is named in a command.
+    :param advice: what the verifier says, which comes first. Default None.
+    """
+    pronoun = "it" if len(ids) == 1 else "them"
+    option = next((f" --id {each}" for each in ids[:1] if is_decimal(each) and len(each) <= _MAX_ID), "")
+    default = (
+        f"Do not use {pronoun} before somebody has found out who put {pronoun} there; "
+        f"`custody whitelist verify{option}` shows what is proved."
+    )
+    return f"{advice} {default}" if advice else default

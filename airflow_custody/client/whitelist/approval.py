@@ -20,8 +20,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import as_list, count, sanitize
 from airflow_custody.client.verification.rules_in_force import PendingVerifier, verifier_for
-from airflow_custody.client.verification.trust import REJECTED_STATUSES, has_status
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED, REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.approval_batch import (
     NO_SIGNATURE,
     NOTHING_OF_BATCH_SIGNED,

@@ -18,17 +18,18 @@ from airflow_custody.client.errors import (
     CustodyVerificationError,
 )
 from airflow_custody.client.text import escape, sanitize
-from airflow_custody.client.verification.signature_count import EntriesError, check_size
-from airflow_custody.client.verification.trust import decide_trust, state_of
-from airflow_custody.client.verification.trust_texts import what_to_do
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.signature_count import MAX_ENTRIES, MAX_HASHES
+from airflow_custody.client.verification.signed_text import read_signed_text
+from airflow_custody.client.verification.trust import decide_trust, state_of, what_to_do
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.review import compare, envelope_faults
+from airflow_custody.client.whitelist.review import compare, envelope_faults, unknown_keys
 
 if TYPE_CHECKING:
     from airflow_custody.client.users.models import WireUser
     from airflow_custody.client.verification.keys import PublicKey
-    from airflow_custody.client.verification.verifier import VerifiedSignatures, Verifier
+    from airflow_custody.client.verification.verifier import RequestSignatures, Verifier
     from airflow_custody.client.whitelist.envelopes import Signing, WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
@@ -97,7 +98,9 @@ class ApprovalBatch:
         except CustodyResponseError as unusable:
             raise failed(CustodyResponseError, f"{unusable.message}; {consequence}", code=unusable.code) from None
         request = None if self._expected is None else self._expected[envelope.id]
-        if request is not None:
+        if request is None:
+            self._refuse_other_kinds(envelope, consequence)
+        else:
             comparison = compare(request, payload, network=envelope.network)
             faults, accepting = comparison.refusal(self._accepted)
             if faults:
@@ -125,6 +128,26 @@ class ApprovalBatch:
                 code=unverified.code,
             )
         return str(envelope.hash)
+
+    def _refuse_other_kinds(self, envelope: WhitelistEnvelope, consequence: str) -> None:
+        """Refuse what is not the text of an address: compared with nothing, it could be a request of another kind."""
+        metadata = envelope.wire.get("metadata") or {}
+        try:
+            text = read_signed_text(metadata.get("payloadAsString") or "", metadata.get("hash") or "")
+        except RefusalError as refusal:
+            raise failed(
+                CustodyRequestError,
+                f"the payload of whitelisting request {envelope.id} {refusal}; {consequence}",
+                code="request-differs",
+            ) from None
+        if unknown := unknown_keys(text.fields, self._accepted):
+            raise failed(
+                CustodyRequestError,
+                f"the payload of whitelisting request {envelope.id} has keys that are not known: "
+                f"{name_some(unknown)}; {consequence}",
+                advice="If it may be signed although nobody here knows what they mean, name them in 'accept_fields'.",
+                code="request-differs",
+            )
 
     def refuse_unsigned(self, envelope: WhitelistEnvelope) -> None:
         """
@@ -227,15 +250,13 @@ class ApprovalBatch:
     def _refuse_too_many(self, listed: Mapping[str, WhitelistEnvelope], consequence: str) -> None:
         """Refuse a text that would take too long to search: its sender decides on its length."""
         for each in listed.values():
-            try:
-                check_size(each.wire)
-            except EntriesError as error:
+            if len(each.signings) > MAX_ENTRIES or any(len(one.hashes) > MAX_HASHES for one in each.signings):
                 raise failed(
                     CustodyResponseError,
-                    f"whitelisting request {each.id} cannot be searched for this user's signature: {error}; "
-                    f"{consequence}",
+                    f"whitelisting request {each.id} cannot be searched for this user's signature: it has more than "
+                    f"{MAX_ENTRIES} signatures, or one that covers more than {MAX_HASHES} hashes; {consequence}",
                     code="response-unusable",
-                ) from None
+                )
 
     def _why_unsigned(self, envelope: WhitelistEnvelope | None, me: str | None) -> str:
         if envelope is None:
@@ -269,7 +290,7 @@ class ApprovalBatch:
         return self._own_signings[name]
 
 
-def _verified(signatures: VerifiedSignatures) -> str:
+def _verified(signatures: RequestSignatures) -> str:
     """Return whose signatures a request has, and under which rules, in words."""
     names = ", ".join(sanitize(each, 60) for each in signatures.user_ids)
     words = f"Verified signatures that it has: {names or 'none'}"

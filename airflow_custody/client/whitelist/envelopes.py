@@ -12,7 +12,8 @@ from pydantic import StrictInt, StrictStr, ValidationError, WrapValidator
 from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.verification.signed_text import SignedTextError, read_object
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.signed_text import read_object
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 # A request cannot be older than any blockchain: such a date is the zero value of some program.
@@ -219,7 +220,7 @@ class WhitelistEnvelope:
             raise self._unusable("its payload or its hash is missing")
         try:
             return read_object(text, hash_)
-        except SignedTextError as error:
+        except RefusalError as error:
             raise self._unusable(f"its payload {error}") from None
 
     def _unusable(self, why: str) -> CustodyResponseError:

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyVerificationError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count, count_of
-from airflow_custody.client.verification.trust_texts import what_to_do
+from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some, same_texts
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count, escape
 from airflow_custody.client.text_table import format_table
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plan import CHANGES, STATES
 

@@ -31,8 +31,8 @@ from airflow_custody.client.verification.trust import (
     decide_trust,
     has_status,
     state_of,
+    what_to_do,
 )
-from airflow_custody.client.verification.trust_texts import what_to_do
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
 from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
 

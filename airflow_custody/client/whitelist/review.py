@@ -358,9 +358,7 @@ def _findings(request: WhitelistRequest, payload: Mapping[str, Any], network: st
             yield _finding(name, key, asked, shown)
         if key.compare is _compare_links and _are_links(shown):
             yield from _link_findings(name, payload[name])
-    for name in payload:
-        if name not in PAYLOAD_KEYS:
-            yield Finding(_unknown(name), _unknown(name), "unclear", unasked=True)
+    yield from (Finding(each, each, "unclear", unasked=True) for each in _unknown_keys(payload))
 
 
 def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
@@ -382,6 +380,23 @@ def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
 def _unknown(key: str) -> str:
     """Return a key as it may be accepted: quoted, if it could be taken for another one."""
     return key if key == sanitize(key, 60) and "." not in key else _quote(key)
+
+
+def unknown_keys(payload: Mapping[str, Any], accepted: Collection[str] = ()) -> list[str]:
+    """
+    Return the keys of a payload, and of its links, that no whitelisting request is known to have.
+
+    :param payload: the payload; its links are lists of objects.
+    :param accepted: the keys that are accepted by name. Default: none.
+    """
+    found = [*_unknown_keys(payload)]
+    for name in ("linkedInternalAddresses", "linkedWallets"):
+        found += [each.key for each in _link_findings(name, payload.get(name) or []) if each.unasked]
+    return [each for each in found if each not in accepted]
+
+
+def _unknown_keys(payload: Mapping[str, Any]) -> Iterator[str]:
+    return (_unknown(name) for name in payload if name not in PAYLOAD_KEYS)
 
 
 def _link_findings(name: str, links: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

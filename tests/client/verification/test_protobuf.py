@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worked_example import CONTAINER
 
-from airflow_custody.client.verification.protobuf import Field, Message, ProtobufError, messages, read_message
+from airflow_custody.client.verification.protobuf import Field, Message, messages, read_message
+from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.rules_container import RulesContainer, read_container, read_signatures
 
 INNER: Message = {1: Field("name", "string"), 2: Field("data", "bytes")}
@@ -48,7 +49,7 @@ DATA = base64.b64decode(CONTAINER)
 )
 def test_read(data: str, expected: dict[str, object] | None) -> None:
     if expected is None:
-        with pytest.raises(ProtobufError):
+        with pytest.raises(RefusalError):
             read_message(bytes.fromhex(data), MESSAGE)
     else:
         assert read_message(bytes.fromhex(data), MESSAGE) == {**EMPTY, **expected}
@@ -85,21 +86,21 @@ def test_read(data: str, expected: dict[str, object] | None) -> None:
     ],
 )
 def test_refused(data: str, why: str) -> None:
-    with pytest.raises(ProtobufError, match=why):
+    with pytest.raises(RefusalError, match=why):
         read_message(bytes.fromhex(data), MESSAGE)
 
 
 def read(data: bytes) -> RulesContainer | None:
     try:
         return read_container(data)
-    except ProtobufError:
+    except RefusalError:
         return None
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     read(data)
-    with contextlib.suppress(ProtobufError):
+    with contextlib.suppress(RefusalError):
         read_signatures(data)
 
 
@@ -127,7 +128,7 @@ def test_cut_rules_lose_something(size: int) -> None:
     ],
 )
 def test_rules_that_could_be_read_in_two_ways(what: bytes, why: str) -> None:
-    with pytest.raises(ProtobufError, match=why):
+    with pytest.raises(RefusalError, match=why):
         read_container(what)
 
 

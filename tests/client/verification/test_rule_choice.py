@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_custody.client.verification.rule_choice import (
-    Networks,
-    RuleChoiceError,
-    choose_rules,
-    networks_of,
-    paths_of,
-)
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.rule_choice import choose_rules, network_of, paths_of
 from airflow_custody.client.verification.rules_container import Line, Path, Rule, RulesContainer, Threshold, is_wildcard
 from airflow_custody.client.verification.signed_text import SignedText
 
-OPEN = Networks((), open=True)
+#: What is signed, what is shown, and what is pinned.
+Networks = tuple[str, str | None, list[str] | None]
+OPEN: Networks = ("", None, None)
+SIGNED: Networks = ("mainnet", None, None)
+SHOWN: Networks = ("", "mainnet", None)
 
 
 def text(**fields: Any) -> SignedText:
@@ -33,7 +32,10 @@ def container(*names: str) -> RulesContainer:
 
 
 def chosen(rules: RulesContainer, networks: Networks) -> set[str]:
-    return {f"{rule.currency or '*'}/{rule.network or '*'}" for rule in choose_rules(rules, "ETH", networks)}
+    signed, shown, accepted = networks
+    network = network_of(text(network=signed), shown, accepted)
+    found = choose_rules(rules, text(network=signed), network, accepted)
+    return {f"{rule.currency or '*'}/{rule.network or '*'}" for rule in found}
 
 
 @pytest.mark.parametrize("name", ["", "any", "Any", "ANY", "aNy"])
@@ -58,7 +60,7 @@ def test_no_wildcards(name: str) -> None:
     ],
 )
 def test_tiers(rules: list[str], expected: str) -> None:
-    assert chosen(container(*rules), Networks(("mainnet",))) == {expected}
+    assert chosen(container(*rules), SIGNED) == {expected}
 
 
 @pytest.mark.parametrize(
@@ -72,12 +74,12 @@ def test_tiers(rules: list[str], expected: str) -> None:
     ],
 )
 def test_no_rule_or_two(rules: list[str], why: str) -> None:
-    with pytest.raises(RuleChoiceError, match=why):
-        chosen(container(*rules), Networks(("mainnet",)))
+    with pytest.raises(RefusalError, match=why):
+        chosen(container(*rules), SIGNED)
 
 
 def test_two_rules_of_a_tier_that_does_not_win() -> None:
-    assert chosen(container("ETH/mainnet", "*/*", "*/*"), Networks(("mainnet",))) == {"ETH/mainnet"}
+    assert chosen(container("ETH/mainnet", "*/*", "*/*"), SIGNED) == {"ETH/mainnet"}
 
 
 @pytest.mark.parametrize(
@@ -88,11 +90,11 @@ def test_two_rules_of_a_tier_that_does_not_win() -> None:
         (["ETH/mainnet", "*/*"], OPEN, {"ETH/mainnet", "*/*"}),
         (["*/*", "BTC/mainnet"], OPEN, {"*/*"}),
         (["*/mainnet", "*/testnet"], OPEN, {"*/mainnet", "*/testnet"}),
-        (["ETH/mainnet", "ETH/testnet"], Networks(("mainnet",), open=True), {"ETH/mainnet", "ETH/testnet"}),
-        (["ETH/mainnet", "ETH/testnet"], Networks(("mainnet",), ("testnet",)), {"ETH/mainnet", "ETH/testnet"}),
+        (["ETH/mainnet", "ETH/testnet"], SHOWN, {"ETH/mainnet", "ETH/testnet"}),
+        (["ETH/mainnet", "ETH/testnet"], ("", "mainnet", ["mainnet", "testnet"]), {"ETH/mainnet", "ETH/testnet"}),
         # Nobody can whitelist an address for a network without a rule.
-        (["ETH/mainnet"], Networks(("mainnet",), ("sepolia",)), {"ETH/mainnet"}),
-        (["ETH/mainnet", "ETH/*"], Networks(("mainnet",), ("sepolia",)), {"ETH/mainnet", "ETH/*"}),
+        (["ETH/mainnet"], ("", "mainnet", ["mainnet", "sepolia"]), {"ETH/mainnet"}),
+        (["ETH/mainnet", "ETH/*"], ("", "mainnet", ["mainnet", "sepolia"]), {"ETH/mainnet", "ETH/*"}),
     ],
 )
 def test_all_that_may_apply(rules: list[str], networks: Networks, expected: set[str]) -> None:
@@ -102,14 +104,14 @@ def test_all_that_may_apply(rules: list[str], networks: Networks, expected: set[
 @pytest.mark.parametrize(
     ("rules", "networks"),
     [
-        (["ETH/testnet"], Networks(("mainnet",), open=True)),
-        (["ETH/testnet"], Networks(("mainnet",), ("testnet",))),
+        (["ETH/testnet"], SHOWN),
+        (["ETH/testnet"], ("", "mainnet", ["mainnet", "testnet"])),
         (["BTC/*"], OPEN),
         (["ETH/testnet", "ETH/testnet", "ETH/mainnet"], OPEN),
     ],
 )
 def test_refused_if_uncertain(rules: list[str], networks: Networks) -> None:
-    with pytest.raises(RuleChoiceError):
+    with pytest.raises(RefusalError):
         chosen(container(*rules), networks)
 
 
@@ -120,13 +122,13 @@ def test_refused_if_uncertain(rules: list[str], networks: Networks) -> None:
 def test_without_a_signed_network_never_less_is_asked_for(rules: list[str], shown: str) -> None:
     """Whatever the service shows as network: the rule of the true one is among those that are met."""
     try:
-        found = chosen(container(*rules), Networks((shown,), open=True))
-    except RuleChoiceError:
+        found = chosen(container(*rules), ("", shown, None))
+    except RefusalError:
         return
     for network in ("m", "t", "other"):
         try:
-            true = chosen(container(*rules), Networks((network,)))
-        except RuleChoiceError:
+            true = chosen(container(*rules), (network, None, None))
+        except RefusalError:
             continue
         assert true <= found
 
@@ -134,17 +136,16 @@ def test_without_a_signed_network_never_less_is_asked_for(rules: list[str], show
 @pytest.mark.parametrize(
     ("signed", "shown", "accepted", "expected"),
     [
-        ("mainnet", "mainnet", None, Networks(("mainnet",))),
-        ("mainnet", None, None, Networks(("mainnet",))),
-        ("mainnet", "", ["mainnet", "testnet"], Networks(("mainnet",))),
-        ("", "mainnet", ["mainnet"], Networks(("mainnet",))),
-        ("", "mainnet", ["mainnet", "testnet"], Networks(("mainnet",), ("testnet",))),
-        ("", "mainnet", None, Networks(("mainnet",), open=True)),
-        ("", None, None, OPEN),
+        ("mainnet", "mainnet", None, "mainnet"),
+        ("mainnet", None, None, "mainnet"),
+        ("mainnet", "", ["mainnet", "testnet"], "mainnet"),
+        ("", "mainnet", ["mainnet"], "mainnet"),
+        ("", "mainnet", None, "mainnet"),
+        ("", None, None, ""),
     ],
 )
-def test_networks(signed: str, shown: str | None, accepted: list[str] | None, expected: Networks) -> None:
-    assert networks_of(text(network=signed), shown, accepted) == expected
+def test_networks(signed: str, shown: str | None, accepted: list[str] | None, expected: str) -> None:
+    assert network_of(text(network=signed), shown, accepted) == expected
 
 
 @pytest.mark.parametrize(
@@ -159,8 +160,8 @@ def test_networks(signed: str, shown: str | None, accepted: list[str] | None, ex
     ],
 )
 def test_networks_that_contradict(signed: str, shown: str | None, accepted: list[str] | None, why: str) -> None:
-    with pytest.raises(RuleChoiceError, match=why):
-        networks_of(text(network=signed), shown, accepted)
+    with pytest.raises(RefusalError, match=why):
+        network_of(text(network=signed), shown, accepted)
 
 
 OWN: tuple[Path, ...] = ((Threshold("ops", 2),),)

@@ -35,8 +35,8 @@ from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.signature_count import MAX_ENTRIES, MAX_HASHES
 from airflow_custody.client.verification.verifier import (
+    RequestSignatures,
     VerificationPins,
-    VerifiedSignatures,
     Verifier,
     verify_envelope,
 )
@@ -160,7 +160,7 @@ def test_any_id(id_: Any) -> None:
 
 def test_a_request_without_signatures_and_rules() -> None:
     found = Verifier(PINS).verify_signatures(envelope(TEXT_A, **NO_RULES))
-    assert found == VerifiedSignatures(HASH_A, None)
+    assert found == RequestSignatures(HASH_A, None)
 
 
 def test_a_request_with_some_signatures() -> None:
@@ -303,7 +303,7 @@ def test_nothing_is_verified_twice(verified: list[bytes]) -> None:
 
 def test_only_what_is_needed_is_verified(verified: list[bytes]) -> None:
     verify_envelope(envelope(TEXT_A, *[signed_entry("carol", HASH_A)] * 5, BY_ALICE, BY_BOB), PINS)
-    assert len(verified) == 3  # two of the rules, one of the board
+    assert len(verified) == 6  # three for the rules, one for each user
 
 
 def test_rules_that_failed_stay_so_and_others_are_not_affected() -> None:
@@ -314,14 +314,12 @@ def test_rules_that_failed_stay_so_and_others_are_not_affected() -> None:
 
 
 def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_custody.client.verification.signed_rules.MAX_CONTAINERS", 2)
-    monkeypatch.setattr("airflow_custody.client.verification.signature_count.MAX_SIGNATURES", 2)
+    monkeypatch.setattr("airflow_custody.client.verification.verifier.MAX_SIGNATURES", 2)
     verifier = Verifier(PINS)
     for number in range(5):
         refused(lambda number=number: verifier.verify({**GOOD, "rulesSignatures": "CgQSAgEB" * number}))  # type: ignore[misc]
         assert verifier.verify(GOOD)
-    assert len(verifier._rules._failed) == 2
-    assert len(verifier._signatures._known) == 2
+    assert (verifier._verifies.cache_info().currsize, verifier._signed_rules.cache_info().currsize) == (2, 1)
 
 
 def test_several_threads() -> None:

@@ -15,10 +15,10 @@ from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, lis
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
 from airflow_custody.client.verification.verifier import (
+    RequestSignatures,
     VerificationPins,
     VerifiedAddress,
     VerifiedRules,
-    VerifiedSignatures,
     Verifier,
 )
 from airflow_custody.client.whitelist.listing import Listing
@@ -52,9 +52,9 @@ class TellingVerifier(Verifier):
         omitted = [key for key in ("contractType",) if legacy and fields.pop(key, None) is not None]
         return VerifiedAddress(fields, legacy, "00", RULES, (), tuple(omitted))
 
-    def verify_signatures(self, envelope: Mapping[str, Any], rules: Any = None) -> VerifiedSignatures:
+    def verify_signatures(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         self._check("verify_signatures", envelope)
-        return VerifiedSignatures("00", RULES)
+        return RequestSignatures("00", RULES)
 
     def _check(self, how: str, envelope: Mapping[str, Any]) -> None:
         self.asked.append((how, envelope["id"]))
