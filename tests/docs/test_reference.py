@@ -198,7 +198,7 @@ def test_a_type_is_spelled_without_its_checks(value: Any, text: str) -> None:
 def test_the_command_line_has_every_command_option_and_exit_code(made: dict[str, str]) -> None:
     plan = made["reference/command-line/whitelist-plan"]
     assert ".. program:: custody whitelist plan\n" in plan
-    assert ".. option:: -o {table,json,yaml,markdown}, --output {table,json,yaml,markdown}\n" in plan
+    assert ".. option:: -o {table,json,markdown}, --output {table,json,markdown}\n" in plan
     assert ".. option:: FILE\n" in plan
     assert "CUSTODY\\_TOKEN" in plan
     overview = made["reference/command-line"]

@@ -78,6 +78,21 @@ def _read(text: str, hash_: str, decoder: json.JSONDecoder) -> dict[str, Any]:
     return _parse(text, decoder)
 
 
+def decode_strictly(text: str) -> Any:
+    """
+    Return the value of a JSON text, in which no key is there twice, in another case or not: see :func:`read_object`.
+
+    :param text: the text.
+    :raises SignedTextError: if it cannot be read in one way only.
+    """
+    try:
+        return _DECODER.decode(text)
+    except SignedTextError:
+        raise
+    except (ValueError, RecursionError):
+        raise SignedTextError("is not JSON") from None
+
+
 def read_signed_text(text: str, hash_: str) -> SignedText:
     """
     Return what a text says, if it is the text of a whitelisted address: as :func:`read_object`, and with all the keys
