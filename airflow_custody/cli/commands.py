@@ -23,7 +23,7 @@ exit codes:
   {CHANGES}    the service does not have what a file says, is not healthy, or has unverified addresses
   {ERROR}    error, also for wrong usage and missing credentials
   {INTERRUPTED}  interrupted with Ctrl-C"""
-#: The words are those of ``progress.REJECTED_STATUSES``.
+#: The words are those of ``trust.REJECTED_STATUSES``.
 REJECTED_HELP = (
     "status word of rejected requests; may be repeated. Default: rejected, declined, expired, canceled and cancelled"
 )

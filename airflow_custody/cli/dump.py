@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.verification.trust import decide_trust
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.file import dump_whitelist, parse_whitelist
 from airflow_custody.client.whitelist.file_rows import FileRow
@@ -145,9 +146,6 @@ def _comment(row: PlanRow, same: list[str], is_unsigned: bool, dumped: DumpedWhi
 
 def _unsigned(rows: list[PlanRow], listing: Listing) -> list[str]:
     """Return the ids of pending requests that nobody has signed, if keys are pinned."""
-    verifier = listing.verifier
-    if verifier is None:
-        return []
     wires = {each.id: each.wire for each in listing.envelopes}
     pending = [row.request_id for row in rows if row.state == "pending"]
-    return [each for each in pending if not verifier.verify_signatures(wires[each]).user_ids]
+    return [each for each in pending if decide_trust(wires[each], "pending", listing.verifier).state == "unsigned"]

@@ -72,12 +72,12 @@ def listed_as(client: CustodyClient, envelope: WhitelistEnvelope) -> Listed:
     :param client: the client.
     :param envelope: the request. One that is listed nowhere counts as settled: what is signed is signed.
     """
-    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, find_listed
+    from airflow_custody.client.whitelist.progress import find_listed
 
     found = find_listed(client, [envelope.id], strict=False)[envelope.id]
-    if replace(found, envelope=envelope).is_rejected(REJECTED_STATUSES):
+    if replace(found, envelope=envelope).state(None) == "rejected":
         return "rejected"
-    return "settled" if found.is_settled() or found.envelope is None else "pending"
+    return "pending" if found.envelope is not None and found.state(None) == "pending" else "settled"
 
 
 def _describe(envelope: WhitelistEnvelope, verifier: Verifier | None, listed: Listed) -> dict[str, Any]:

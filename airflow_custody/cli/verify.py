@@ -21,8 +21,9 @@ from airflow_custody.cli.pins import (
     rules_to_json,
     shorten_hashes,
 )
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyVerificationError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, decide_trust
 from airflow_custody.client.verification.trust_texts import describe_legacy
 
 if TYPE_CHECKING:
@@ -81,9 +82,10 @@ def verify(args: Namespace, output: Output) -> int:
     ids = None if args.ids is None else check_request_ids(args.ids, "--id", limit=None, merge=True)
     service = file = None
     if args.file:
-        verifier = Verifier(read_pins(args))
+        pins = read_pins(args)
         file = read_evidence(args.file)
-        evidence, in_force = _selected(file.rows, ids), file.in_force
+        verifier = Verifier(pins, rules_in_force=file.in_force)
+        evidence = _selected(file.rows, ids)
     else:
         with open_client(args) as client:
             if client.verifier is None:
@@ -94,8 +96,7 @@ def verify(args: Namespace, output: Output) -> int:
             service = _service(client)
             evidence = _read(client, ids, args.rejected_statuses)
             verifier = verifier_for(client, [each.envelope for each in evidence]) or client.verifier
-            in_force = getattr(verifier, "rules_in_force", None)
-    rows = [verify_row(verifier, each, in_force) for each in evidence]
+    rows = [verify_row(verifier, each) for each in evidence]
     counts = Counter(each["state"] for each in rows)
     data: dict[str, Any] = {
         "verified_at": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -104,7 +105,7 @@ def verify(args: Namespace, output: Output) -> int:
         "pins": pins_to_json(verifier.pins),
         "counts": {state: counts[state] for state in STATES},
         "rows": rows,
-        "evidence": evidence_to_json(evidence, in_force) if args.evidence else None,
+        "evidence": evidence_to_json(evidence, verifier.rules_in_force) if args.evidence else None,
     }
     contradictions = []
     if file is not None:
@@ -118,32 +119,30 @@ def verify(args: Namespace, output: Output) -> int:
     return CHANGES if has_findings else NOTHING_TO_DO
 
 
-def verify_row(verifier: Verifier, row: Evidence, in_force: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def verify_row(verifier: Verifier, row: Evidence) -> dict[str, Any]:
     """
     Verify one request.
 
     :param verifier: what verifies it.
     :param row: the request.
-    :param in_force: the rules in force, for a pending one that is shown without rules. Default: the verifier's, if any.
     :return: its row, as ``custody whitelist verify --help`` says.
     """
     reason: str | None = None
     proved: dict[str, Any] = {}
     state = {"settled": "unverified"}.get(row.listed, row.listed)
-    try:
-        if row.listed == "settled":
-            address = verifier.verify(row.envelope)
-            proved = {**address.to_json(), "rules": rules_to_json(address.rules)}
+    if row.listed == "absent":
+        reason = "it is not listed"
+    else:
+        trust = decide_trust(row.envelope, "effective" if row.listed == "settled" else row.listed, verifier)
+        if trust.error is not None:
+            # The line has the id already.
+            reason = trust.error.text.removeprefix(f"whitelisting request {sanitize(row.id, 40)} is not verified: ")
+        elif trust.address is not None:
             state = "verified"
-        elif row.listed == "pending":
-            found = verifier.verify_signatures(row.envelope, in_force)
+            proved = {**trust.address.to_json(), "rules": rules_to_json(trust.address.rules)}
+        elif (found := trust.signatures) is not None:
             rules = None if found.rules is None else rules_to_json(found.rules)
             proved = {"hash": found.hash, "user_ids": list(found.user_ids), "rules": rules}
-        elif row.listed == "absent":
-            reason = "it is not listed"
-    except CustodyVerificationError as error:
-        # The line has the id already.
-        reason = error.text.removeprefix(f"whitelisting request {sanitize(row.id, 40)} is not verified: ")
     return {
         "id": row.id,
         "state": state,
@@ -171,7 +170,7 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
     """Return the requests that the service lists, in its order; or those with the ids."""
     from airflow_custody.cli.evidence import Evidence, Listed, take_evidence
     from airflow_custody.client.whitelist.listing import fetch_listing
-    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, ListedRequest, find_listed
+    from airflow_custody.client.whitelist.progress import ListedRequest, find_listed
 
     words = rejected_statuses or REJECTED_STATUSES
     if ids is None:
@@ -188,8 +187,9 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
         if found.envelope is None:
             rows.append(Evidence(identifier, "absent"))
             continue
-        state: Listed = "rejected" if found.is_rejected(words) else "settled" if found.is_settled() else "pending"
-        rows.append(take_evidence(identifier, state, found.envelope.wire))
+        state = found.state(None, words)
+        listed: Listed = state if state in ("rejected", "pending") else "settled"
+        rows.append(take_evidence(identifier, listed, found.envelope.wire))
     return rows
 
 

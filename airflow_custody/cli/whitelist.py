@@ -151,7 +151,7 @@ def plan(args: Namespace, output: Output) -> int:
 
 def _status_words(args: Namespace) -> tuple[Collection[str] | None, Collection[str]]:
     """Return the status words of requests in effect, or None for any that is not pending; and of rejected ones."""
-    from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+    from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 
     if args.any_status and args.effective_statuses:
         raise CustodyConfigurationError(

@@ -16,20 +16,20 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.existence import status_if_exists
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, status_word
+from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
 from airflow_custody.idempotency.create_rows import CreateRows, Outcome
 from airflow_custody.idempotency.delete_rows import DELETE, DeleteRows
 from airflow_custody.idempotency.listed_rows import ListedRows
-from airflow_custody.idempotency.proofs import Proofs
 from airflow_custody.idempotency.records import Untracked, digest
 from airflow_custody.idempotency.rows import Row, RowLog, RowState, RowStore
 from airflow_custody.idempotency.turn import Turn
-from airflow_custody.idempotency.whitelist_requests import WhitelistRowsCreation
+from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistRowsCreation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -201,8 +201,8 @@ class ApplyPlan:
         self._timing = timing or Timing()
         self._report = report
         self._store = RowStore(context, client.settings.base_url)
-        self._proofs = Proofs(client, settings.effective_statuses, settings.rejected_statuses)
-        self._listed = ListedRows(client, self._store, log, lookup_wait=lookup_wait, proofs=self._proofs)
+        self._trust = TrustChecker(client, settings.effective_statuses, settings.rejected_statuses)
+        self._listed = ListedRows(client, self._store, log, lookup_wait=lookup_wait, trust=self._trust)
         self._deleting = DeleteRows(client, self._store, log, comment=comment, max_parallel=max_parallel)
         self._creating: CreateRows | None = None
         self._is_stopped = False
@@ -229,7 +229,7 @@ class ApplyPlan:
             if earlier is not None and earlier.plan != plan_hash:
                 self._settle(earlier, requests)
             listing = self._settings.fetch(self._client)
-            creation = WhitelistRowsCreation(self._client, requests, listing, self._proofs)
+            creation = WhitelistRowsCreation(self._client, requests, listing, self._trust)
             creator, done = None, {}
             if earlier is not None and earlier.plan == plan_hash:
                 self._store.begin(plan_hash, earlier.total, earlier)
@@ -406,7 +406,7 @@ class ApplyPlan:
         if not known:
             return
         self._store.begin(earlier.plan, earlier.total, earlier)
-        creation = WhitelistRowsCreation(self._client, {key: requests[key] for key in known}, Listing([]), self._proofs)
+        creation = WhitelistRowsCreation(self._client, {key: requests[key] for key in known}, Listing([]), self._trust)
         outcome = self._creator(creation).settle(known)
         if outcome.stopped is not None:
             raise outcome.stopped
@@ -430,7 +430,7 @@ class ApplyPlan:
         """
         found = {row.detail for row in done.values() if row.state == "found"}
         # What somebody else has asked for, and does not verify any more, is not this row's.
-        unverified = self._proofs.unverified(each for each in listing.envelopes if each.id in found)
+        unverified = self._trust.unverified(each for each in listing.envelopes if each.id in found)
         # What is for a row whose outcome is unknown, or that was refused, belongs to that row all the same.
         settled = {
             key

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import check_names, check_settings, check_text
 from airflow_custody.client.text import count
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.operators._files import resolve_path

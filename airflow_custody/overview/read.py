@@ -13,10 +13,10 @@ from airflow_custody.client.health.criteria import HealthCriteria
 from airflow_custody.client.health.verdict import MAX_REASON, judge
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.webhooks.state import cooling_until, has_status
 from airflow_custody.client.webhooks.urls import without_secrets
 from airflow_custody.client.whitelist.listing import Listing, fetch_for_approval, fetch_listing
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.overview.budget import Budget
 from airflow_custody.overview.models import (
     CheckRow,
@@ -205,7 +205,7 @@ def _view(
 
     def row_of(envelope: WhitelistEnvelope, with_paths: bool) -> RequestRow:
         doubt = listing.doubt(envelope, EFFECTIVE_STATUSES, REJECTED_STATUSES) if state == "pending" else ""
-        verifier: Verifier | None = listing.verifier  # type: ignore[assignment]
+        verifier: Verifier | None = listing.verifier
         is_deleted = envelope.id in deleted
         return make_row(envelope, state, verifier, doubt=doubt, with_paths=with_paths, deletion_pending=is_deleted)
 

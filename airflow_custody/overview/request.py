@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, has_status
 from airflow_custody.client.verification.trust_texts import NOT_PINNED
 from airflow_custody.client.whitelist.listing import doubt_of
 from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
     describe_verified,
     find_listed,
-    has_status,
     judge_progress,
     status_word,
     verified_facts,
@@ -122,7 +120,7 @@ def _differ(shown: WhitelistEnvelope, listed: ListedRequest) -> bool:
     """Tell whether a request is shown with another status than the one that it is listed with."""
     if listed.envelope is None or not (shown.status or listed.envelope.status):
         return False
-    return not has_status(shown, [listed.envelope.status or ""])
+    return not has_status(shown.status, [listed.envelope.status or ""])
 
 
 def _contradiction(shown: WhitelistEnvelope, listed: ListedRequest, state: State) -> tuple[State, str]:

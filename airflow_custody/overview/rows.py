@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyError, CustodyVerificationError
-from airflow_custody.client.text import as_name, read_number, sanitize
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import as_name, read_number
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.verification.trust import decide_trust
 from airflow_custody.client.verification.trust_texts import describe_legacy
 from airflow_custody.client.whitelist.listed_requests import read_payload
 from airflow_custody.client.whitelist.review import is_creation
@@ -107,27 +107,23 @@ def judge_trust(envelope: WhitelistEnvelope, state: State, verifier: Verifier | 
     """
     Return what signatures prove of a request, why they prove nothing if they do not, and that they cover a legacy form.
 
-    What is not pending must be signed as the rules ask; of what is pending, each signature that is there must be valid.
-
     :param envelope: the request.
     :param state: how far it has come.
     :param verifier: what verifies it; None: no keys are pinned.
     """
-    if verifier is None or state == "rejected":
-        return "not checked", "", ""
     try:
-        if read_number(envelope.id, MAX_ID) is None:
-            raise CustodyVerificationError(f"its id {sanitize(envelope.id, 40)!r} is no number", code="not-verified")
-        if state == "pending":
-            is_signed = bool(verifier.verify_signatures(envelope.wire).user_ids)
-            # What is still needed has to cover all of the text.
-            is_legacy = any(envelope.hash not in each.hashes for each in envelope.signings)
-            legacy = "some of its signatures cover a legacy form of its text" if is_signed and is_legacy else ""
-            return ("verified" if is_signed else "unsigned"), "", legacy
-        verified = verifier.verify(envelope.wire)
+        trust = decide_trust(envelope.wire, state, verifier)
     except CustodyError as error:
         return "unverified", _problem(error), ""
-    return "verified", "", describe_legacy(verified.omitted) if verified.legacy else ""
+    if trust.error is not None:
+        return trust.state, _problem(trust.error), ""
+    legacy = ""
+    if trust.address is not None and trust.address.legacy:
+        legacy = describe_legacy(trust.address.omitted)
+    # Of a pending one, what is still needed has to cover all of the text.
+    elif state == "pending" and any(envelope.hash not in each.hashes for each in envelope.signings):
+        legacy = "some of its signatures cover a legacy form of its text" if trust.state == "verified" else ""
+    return trust.state, "", legacy
 
 
 def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Paths:

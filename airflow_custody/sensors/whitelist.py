@@ -15,10 +15,9 @@ from airflow_custody.client.arguments import check_names, check_settings
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count_of
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
     describe_verified,
     doubts_to_json,
 )

@@ -13,10 +13,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_custody.client.arguments import check_names, check_seconds, check_text, check_time, plain_names
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
     LagJudge,
     doubts_from_json,
 )

@@ -20,8 +20,8 @@ from airflow_custody.cli.connection import SETTINGS
 from airflow_custody.cli.whitelist import LIMITS
 from airflow_custody.client import ClientSettings
 from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.plan import PlanLimits
-from airflow_custody.client.whitelist.progress import REJECTED_STATUSES
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -11,8 +11,8 @@ from apply_tries import ApplyTask, address, check_exactly, plan, write_rows
 from task_tries import RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
+from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import Listing
-from airflow_custody.client.whitelist.progress import REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency import create_rows, delete_rows
 from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanSettings

@@ -282,7 +282,7 @@ def test_what_is_not_rejected_at_the_service_is_never_reported_so(
     assert sandbox.control.whitelist_requests()[1]["status"] == "pending"
 
 
-@pytest.mark.parametrize("word", ["APPROVED", "removed", "declined", "expired", "odd"])
+@pytest.mark.parametrize("word", ["APPROVED", "removed", "frozen", "odd"])
 def test_only_a_word_that_says_so_is_a_rejection(sandbox: Sandbox, ann: Person, word: str) -> None:
     number = create()["id"]
     sandbox.control.set_whitelist_status(number, word)

@@ -14,14 +14,10 @@ from airflow_custody.cli.output import Output
 from airflow_custody.cli.show import listed_as
 from airflow_custody.cli.status import describe_overview
 from airflow_custody.client import CustodyClient, CustodyResponseError
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import fetch_listing, find_all
 from airflow_custody.client.whitelist.planner import make_plan
-from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    find_listed,
-    judge_progress,
-)
+from airflow_custody.client.whitelist.progress import find_listed, judge_progress
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.overview.budget import Budget
 from airflow_custody.overview.models import Overview

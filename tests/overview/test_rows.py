@@ -81,4 +81,7 @@ def test_without_rules_the_ways_are_those_that_the_service_shows() -> None:
 def test_an_id_that_is_no_number_is_never_verified() -> None:
     odd = WhitelistEnvelope({"id": "3711a"})
     trust, problem, _ = judge_trust(odd, "effective", Refusing())  # type: ignore[arg-type]
-    assert (trust, problem) == ("unverified", "its id '3711a' is no number [custody/not-verified]")
+    assert (trust, problem) == (
+        "unverified",
+        "whitelisting request 3711a is not verified: its id is no number [custody/not-verified]",
+    )

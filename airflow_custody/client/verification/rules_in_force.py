@@ -11,7 +11,6 @@ from airflow_custody.client.verification.verifier import ExaminedSignatures, Ver
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.rules.models import WireRules
 
 
 _ADVICE = (
@@ -34,17 +33,11 @@ class PendingVerifier(Verifier):
     """
 
     def __init__(self, client: CustodyClient, verifier: Verifier, *, even_unsigned: bool = False) -> None:
-        super().__init__(verifier.pins)
+        super().__init__(verifier.pins, rules_in_force=None)
         self._signatures, self._rules = verifier._signatures, verifier._rules
         self._client = client
         self._even_unsigned = even_unsigned
-        self._in_force: WireRules | None = None
         self._failure: CustodyError | None = None
-
-    @property
-    def rules_in_force(self) -> WireRules | None:
-        """The rules in force, signed as pinned; None: no request needed them, or they could not be used."""
-        return self._in_force
 
     def fetch_for(self, envelopes: Iterable[Mapping[str, Any]]) -> None:
         """
@@ -53,7 +46,7 @@ class PendingVerifier(Verifier):
         :param envelopes: the requests, as they came.
         :raises CustodyError: if they cannot be got now.
         """
-        if self._in_force is not None or self._failure is not None or not any(map(self._needs_rules, envelopes)):
+        if self.rules_in_force is not None or self._failure is not None or not any(map(self._needs_rules, envelopes)):
             return
         try:
             rules = self._client.get_rules()
@@ -63,7 +56,7 @@ class PendingVerifier(Verifier):
                 raise
             self._failure = error
         else:
-            self._in_force = rules
+            self.rules_in_force = rules
 
     def verify_signatures(
         self, envelope: Mapping[str, Any], rules: Mapping[str, Any] | None = None
@@ -85,7 +78,7 @@ class PendingVerifier(Verifier):
                 advice=_ADVICE,
                 code="not-verified",
             )
-        return self._in_force or {}
+        return self.rules_in_force or {}
 
     def _needs_rules(self, envelope: Mapping[str, Any]) -> bool:
         """Tell whether a request is shown without rules, and has signatures, names rules, or is to be signed."""

@@ -71,10 +71,14 @@ class Verifier:
     twice. Needs the extra ``signing``.
 
     :param pins: what is trusted.
+    :param rules_in_force: the rules in force, as ``GET /rules`` shows them, for pending requests that are shown without
+        rules. Default None: such a request is refused, unless nobody has signed it.
     """
 
-    def __init__(self, pins: VerificationPins) -> None:
+    def __init__(self, pins: VerificationPins, *, rules_in_force: Mapping[str, Any] | None = None) -> None:
         self.pins = pins
+        #: The rules in force, for pending requests that are shown without rules.
+        self.rules_in_force = rules_in_force
         self._signatures = SignatureCache()
         self._rules = RulesVerifier(pins, self._signatures)
 
@@ -116,6 +120,8 @@ class Verifier:
         with _RefusalsOf(envelope):
             text, received = _read_text(envelope)
             entries = _read_entries(envelope)
+            if rules is None and (entries or envelope.get("rulesContainerHash")):
+                rules = self.rules_in_force
             if not entries and rules is None and not any(map(envelope.get, _RULES)):
                 self._check_chain(envelope, received)
                 return VerifiedSignatures(received.hash, None)

@@ -19,10 +19,10 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.text import escape, sanitize
 from airflow_custody.client.verification.signature_count import EntriesError, check_size
+from airflow_custody.client.verification.trust import decide_trust, state_of
 from airflow_custody.client.verification.trust_texts import what_to_do
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, has_status
 from airflow_custody.client.whitelist.review import compare, envelope_faults
 
 if TYPE_CHECKING:
@@ -117,16 +117,13 @@ class ApprovalBatch:
                 f"{'; '.join(contradictions)}; {consequence}",
                 code="request-differs",
             )
-        if self._verifier is not None:
-            try:
-                self._verifier.verify_signatures(envelope.wire)
-            except CustodyVerificationError as unverified:
-                raise failed(
-                    CustodyVerificationError,
-                    f"{unverified.message}; {consequence}",
-                    advice=what_to_do([envelope.id], unverified.advice),
-                    code=unverified.code,
-                ) from None
+        if (unverified := decide_trust(envelope.wire, "pending", self._verifier).error) is not None:
+            raise failed(
+                CustodyVerificationError,
+                f"{unverified.message}; {consequence}",
+                advice=what_to_do([envelope.id], unverified.advice),
+                code=unverified.code,
+            )
         return str(envelope.hash)
 
     def refuse_unsigned(self, envelope: WhitelistEnvelope) -> None:
@@ -135,18 +132,16 @@ class ApprovalBatch:
 
         :raises CustodyVerificationError: if they do not.
         """
-        if self._verifier is None or not has_status(envelope, EFFECTIVE_STATUSES):
+        if state_of(envelope.status, "anywhere") != "effective":
             return
-        try:
-            self._verifier.verify(envelope.wire)
-        except CustodyVerificationError as error:
+        if (error := decide_trust(envelope.wire, "effective", self._verifier).error) is not None:
             raise failed(
                 CustodyVerificationError,
                 f"{error.message}. The service shows it as in effect (status {sanitize(envelope.status, 30)}), and not "
                 f"as pending this user's approval; {self.nothing_signed}",
                 advice=what_to_do([envelope.id], error.advice),
                 code=error.code,
-            ) from None
+            )
 
     def refuse_other_texts(self, listed: Mapping[str, WhitelistEnvelope], hashes: Sequence[str]) -> None:
         """
@@ -184,9 +179,8 @@ class ApprovalBatch:
         }
         shown = ", ".join(f"{name} {sanitize(value, 60)}" for name, value in unsigned.items() if value)
         line += f". Only in the envelope, which is not signed: {shown or 'nothing'}."
-        return (
-            line if self._verifier is None else f"{line} {_verified(self._verifier.verify_signatures(envelope.wire))}"
-        )
+        signatures = decide_trust(envelope.wire, "pending", self._verifier).signatures
+        return line if signatures is None else f"{line} {_verified(signatures)}"
 
     def external_user_id(self, listed: Mapping[str, WhitelistEnvelope]) -> str | None:
         """

@@ -16,8 +16,9 @@ from airflow_custody.client.http.listings import (
 )
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.text import as_list, ascii_lower, read_number, sanitize
+from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.listed_rules import ListedRules
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
     WireCreateResponse,
@@ -84,9 +85,6 @@ DELETE_WHITELIST_REQUEST = Operation(
     documented=False,
     confirmed_by="read back",
 )
-
-#: Status words of requests that were rejected. The service's makers publish none.
-REJECTED_STATUSES = ("rejected",)
 
 
 class WhitelistOperations(ServiceOperations):
@@ -268,18 +266,18 @@ class WhitelistOperations(ServiceOperations):
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
-        :param rejected_statuses: status words of rejected requests, compared without case. Default ``rejected``.
+        :param rejected_statuses: status words of rejected requests, compared without case. Default: as everywhere.
         :raises CustodyResponseError: if they are not known to be rejected.
         """
         numbers = check_request_ids(ids)
-        words = {ascii_lower(each) for each in as_list(rejected_statuses)}
+        words = as_list(rejected_statuses)
 
         def shows(data: Mapping[str, Any]) -> bool | None:
             request = shown_object(data, "result")
             if request is None:
                 return None
-            status = ascii_lower(str(request.get("status") or ""))
-            if str(request["id"]) not in numbers or (status and status not in words):
+            status = str(request.get("status") or "")
+            if str(request["id"]) not in numbers or (status and not has_status(status, words)):
                 return False
             # One that is rejected does not say that all are.
             return True if status and len(numbers) == 1 else None
@@ -289,7 +287,7 @@ class WhitelistOperations(ServiceOperations):
                 status = status_if_shown(self, number)
                 if status is None:
                     return f"whitelisting request {number} does not exist"
-                if ascii_lower(status) not in words:
+                if not has_status(status, words):
                     return f"whitelisting request {number} has status {sanitize(repr(status), 40)}"
             return None
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.text import as_list, sanitize
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.listed_requests import Claims, read_listed
 from airflow_custody.client.whitelist.listing import Listing, to_request
 from airflow_custody.client.whitelist.matching import (
@@ -38,7 +39,7 @@ from airflow_custody.client.whitelist.matching import (
 )
 from airflow_custody.client.whitelist.matching_index import Group, RequestIndex, RowIndex
 from airflow_custody.client.whitelist.plan import PlanRow, State, WhitelistPlan, create_operation
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, status_word
+from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.client.whitelist.spelling import Destinations, address_key
 
 if TYPE_CHECKING:

@@ -23,7 +23,15 @@ from airflow_custody.client.errors import (
     CustodyVerificationError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
-from airflow_custody.client.text import ascii_lower, count, sanitize
+from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.verification.trust import (
+    REJECTED_STATUSES,
+    ListedAs,
+    RequestState,
+    decide_trust,
+    has_status,
+    state_of,
+)
 from airflow_custody.client.verification.trust_texts import what_to_do
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
 from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
@@ -33,11 +41,6 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerifiedAddress, Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-#: The word of a request in effect, as a published sample has it.
-EFFECTIVE_STATUSES = ("approved",)
-#: Words, some of them guesses, that say that a request will not take effect any more. A word that the service never
-#: uses changes nothing.
-REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 #: Seconds that the service may take to show the last signature of a request that it shows as in effect.
 DEFAULT_UNVERIFIED_AFTER = 5.0
 _MAX_STATUS = 100
@@ -67,24 +70,23 @@ class ListedRequest:
     deletion_pending: bool = False
     was_signed: bool = False
 
-    def is_settled(self, effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES) -> bool:
-        """
-        Tell whether it is not pending any more.
+    @property
+    def listed_as(self) -> ListedAs:
+        """Where it is listed."""
+        if self.for_approval:
+            return "for approval"
+        if self.was_signed:
+            return "signed"
+        return "settled" if self.settled else "pending"
 
-        :param effective_statuses: status words of requests in effect, compared without case. One that the user has
-            signed, and may still be pending, has one of them. Default ``approved``, also for None.
-        """
-        if not self.was_signed or self.envelope is None:
-            return self.settled
-        return has_status(self.envelope, EFFECTIVE_STATUSES if effective_statuses is None else effective_statuses)
-
-    def is_rejected(self, rejected_statuses: Iterable[str]) -> bool:
-        """
-        Tell whether it was rejected, in the service's word. What can still be approved was not, whatever its status.
-
-        :param rejected_statuses: status words of rejected requests, compared without case.
-        """
-        return self.envelope is not None and not self.for_approval and has_status(self.envelope, rejected_statuses)
+    def state(
+        self, effective_statuses: Iterable[str] | None, rejected_statuses: Iterable[str] = REJECTED_STATUSES
+    ) -> RequestState:
+        """Return how far it has come; the parameters are those of :func:`state_of`."""
+        status = None if self.envelope is None else self.envelope.status
+        return state_of(
+            status, self.listed_as, effective_statuses=effective_statuses, rejected_statuses=rejected_statuses
+        )
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
         if rest := [each for each in batch if each not in rows]:
             more = {row.id: row for row in client.find_whitelist_requests(ids=rest)}
             # Of these, the status word, or that they are not listed, is not to be believed at once.
-            doubtful = [each for each in rest if each not in more or has_status(more[each], REJECTED_STATUSES)]
+            doubtful = [each for each in rest if each not in more or has_status(more[each].status, REJECTED_STATUSES)]
             pending = find_for_approval(client, doubtful)
             more = {**pending, **more}
             found.update({each: _listed(None, row, False, each in pending, strict) for each, row in more.items()})
@@ -252,12 +254,11 @@ def _listed(
     if not envelope.is_readable:
         # Nothing is known of it, and that is no success, whatever counts as one.
         raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read", code="request-differs")
-    if verifier is None or not settled:
+    if not settled:
         return ListedRequest(envelope, settled, for_approval=for_approval)
-    try:
-        return ListedRequest(envelope, settled, verified=verifier.verify(envelope.wire))
-    except CustodyVerificationError as error:
-        return ListedRequest(envelope, settled, unverified=error)
+    # Whatever its status: which words mean that it is in effect, whoever asked knows.
+    trust = decide_trust(envelope.wire, "effective", verifier)
+    return ListedRequest(envelope, settled, verified=trust.address, unverified=trust.error)
 
 
 def judge_progress(
@@ -276,12 +277,11 @@ def judge_progress(
         return Progress("missing", None, 0)
     status = listed.envelope.status
     signatures = len(listed.envelope.signed_by)
-    if listed.is_rejected(rejected_statuses):
-        return Progress("rejected", status, signatures)
-    if not listed.is_settled(effective_statuses):
+    state = listed.state(effective_statuses, rejected_statuses)
+    if state == "pending":
         return Progress("pending", status, signatures, created_at=listed.envelope.created_at)
-    if effective_statuses is not None and not has_status(listed.envelope, effective_statuses):
-        return Progress("unknown", status, signatures)
+    if state != "effective":
+        return Progress(state, status, signatures)
     if listed.unverified is not None:
         return Progress("unverified", status, signatures, unverified=listed.unverified)
     return Progress("effective", status, signatures, verified=listed.verified)
@@ -390,13 +390,3 @@ def doubts_from_json(data: Mapping[str, Any]) -> dict[str, Progress]:
 def status_word(status: str | None) -> str:
     """Return the service's word for a status, of a length that is fit for a report; empty if there is none."""
     return sanitize(status or "", _MAX_STATUS)
-
-
-def has_status(envelope: WhitelistEnvelope, words: Iterable[str]) -> bool:
-    """
-    Tell whether a request's status is one of these words.
-
-    :param envelope: the request.
-    :param words: the words; compared without case.
-    """
-    return ascii_lower(envelope.status or "") in {ascii_lower(each) for each in words if each}

@@ -8,15 +8,8 @@ from people import Person
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    LagJudge,
-    ListedRequest,
-    Progress,
-    find_listed,
-    judge_progress,
-)
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.whitelist.progress import LagJudge, ListedRequest, Progress, find_listed, judge_progress
 from airflow_custody.sandbox import Sandbox
 
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}

@@ -18,13 +18,12 @@ from airflow_custody.client import (
     WhitelistEnvelope,
     WhitelistRequest,
 )
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.verification.trust_texts import what_to_do
 from airflow_custody.client.verification.verifier import AppliedRule, GroupSignatures, VerifiedRules
 from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.group_progress import GroupProgress
 from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
     LagJudge,
     ListedRequest,
     Progress,
