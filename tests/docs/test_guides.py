@@ -16,7 +16,7 @@ from airflow_custody.cli.main import make_parser
 from airflow_custody.client import CustodyClient, CustodyVerificationError
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.metrics_catalogue import METRICS
+from airflow_custody.metrics import METRICS
 from airflow_custody.sandbox import Sandbox
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

@@ -16,7 +16,7 @@ from custody_docs.rest import code, escape, table
 from custody_docs.sources import find_source, line_of
 from floors import modules_of
 
-from airflow_custody import metrics_catalogue
+from airflow_custody import metrics
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
@@ -214,7 +214,7 @@ def test_settings_and_metrics_are_all_there(made: dict[str, str]) -> None:
         assert f"``{name}``" in made["reference/connection"]
     assert "number, from 1 to 86400" in made["reference/connection"]
     assert "AIRFLOW__CUSTODY__PAGE_CONNECTIONS" in made["reference/configuration"]
-    for metric in metrics_catalogue.METRICS:
+    for metric in metrics.METRICS:
         assert f"``{metric.name}``" in made["reference/metrics"]
 
 
