@@ -6,6 +6,7 @@ import sys
 import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody import __version__
@@ -60,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         args = make_parser().parse_args(arguments)
     except SystemExit as ended:
+        if sys.stdout is not None:
+            # The help may be for a reader that has gone.
+            with suppress(CustodyError):
+                Output("text", sys.stdout).write("")
         return ended.code if isinstance(ended.code, int) else 0
     return run(args)
 

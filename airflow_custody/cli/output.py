@@ -61,9 +61,13 @@ class Output:
 
     def text(self, text: str) -> None:
         """Print a text as it is, with one line break at its end."""
-        if self.closed or not text:
+        if text:
+            self.write(text.rstrip("\n") + "\n")
+
+    def write(self, text: str) -> None:
+        """Write a text, and what was written before it and is still held back."""
+        if self.closed:
             return
-        text = text.rstrip("\n") + "\n"
         try:
             try:
                 self._stream.write(text)

@@ -42,7 +42,8 @@ def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Creat
 def test_help_for_a_reader_that_has_gone() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    ended = subprocess.run([*CUSTODY, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run([*CUSTODY, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False, env=env)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
 
