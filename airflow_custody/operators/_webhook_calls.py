@@ -165,8 +165,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
             # If the event is deleted or buried one day, its calls come again, and none is lost.
             journal_place.keep(new.known or place.cursor or (new.cursor if is_first else CallCursor(0, {})))
         context["outlet_events"][asset].extra = journal_place.event_extra(data, new.cursor)
-        oldest = min((each.created_at for each in new.calls if each.created_at), default=None)
-        calls_read(self.custody_conn_id, len(new.calls), oldest)
+        calls_read(self.custody_conn_id, len(new.calls))
         self.log.info(
             "%s.%s",
             count(len(new.calls), "new webhook call") if new.calls else "No new webhook calls",

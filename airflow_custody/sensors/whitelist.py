@@ -147,7 +147,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     def _poll_one(self, request_id: str) -> PokeReturnValue | bool:
         from airflow_custody.client.whitelist.progress import GracePeriod, find_listed, judge_progress
-        from airflow_custody.metrics import pending_polled
 
         words = self._status_words()
         self._lag = lag = self._lag or GracePeriod(self.gone_after, self.unverified_after)
@@ -168,7 +167,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
                 break
             self.log.info("Not yet: %s", self._last_result)
             time.sleep(min(pause, progress.patience, left))
-        pending_polled(self.custody_conn_id, self, [progress])
         if progress.state == "effective":
             self._compare({request_id: listed})
             self.log.info("Custody: %s.%s", self._last_result, _whose_word(progress.verified is not None))
@@ -182,7 +180,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         return False
 
     def _poll_group(self) -> PokeReturnValue | bool:
-        from airflow_custody.metrics import pending_polled
 
         group = self._group
         # Nobody knows what was listed since the last poke.
@@ -194,7 +191,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             self._look_up(group, group.to_poll)
             self._look_up_lagging(group)
         self._last_result = group.summary()
-        pending_polled(self.custody_conn_id, self, group.progress)
         if failure := group.failure():
             raise failure
         if group.is_done:

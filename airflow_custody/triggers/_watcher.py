@@ -251,8 +251,7 @@ class CallWatcher:
         if new.calls and new.warning:
             self._complain(new.warning)
         selected = self._filter.select(new.calls, types)
-        oldest = min((call.created_at for call in selected if call.created_at), default=None)
-        calls_read(self._custody_conn_id, len(selected), oldest)
+        calls_read(self._custody_conn_id, len(selected))
         portions = make_portions(cursor, new, selected, with_payload=self._with_payload)
         if new.gap and new.cursor.is_set_back:
             # The first event says it.

@@ -259,7 +259,6 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     def _judge(self, judged: Progress) -> TriggerEvent | str:
         """Return the event that ends the wait, or in words why the request is not in effect yet."""
         progress = self._lag.judge(judged)
-        self._measure([progress])
         summary = progress.summary(self.request_id)
         if progress.state == "effective":
             return event("effective", result=progress.to_json(self.request_id))
@@ -275,19 +274,12 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             self.log.warning("%s.", summary)
         return summary
 
-    def _measure(self, progress: Iterable[Progress]) -> None:
-        from airflow_custody.metrics import pending_polled
-
-        # The triggerer gives a deferred task's trigger its task instance.
-        pending_polled(self.custody_conn_id, getattr(self, "task_instance", None), progress)
-
     def _judge_group(self, group: GroupProgress, found: Found) -> TriggerEvent | str:
         """Return the event that ends the wait, or in words why not all requests are in effect yet."""
         errors = {each: result.error for each, result in found.items() if result.error is not None}
         group.begin_poll()
         group.update({each: result.value for each, result in found.items() if result.value is not None})
         group.forget_lagging(errors)
-        self._measure(group.progress)
         if self._is_late:
             group.confirm_unverified()
         if failure := group.failure():

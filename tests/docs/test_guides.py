@@ -12,12 +12,11 @@ import pytest
 import requests
 import yaml
 
-from airflow_custody.cli.commands import Parser, fill_parser
-from airflow_custody.cli.main import COMMANDS
+from airflow_custody.cli.main import make_parser
 from airflow_custody.client import CustodyClient, CustodyVerificationError
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.metrics_catalogue import METRICS
+from airflow_custody.metrics import METRICS
 from airflow_custody.sandbox import Sandbox
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -39,8 +38,7 @@ def commands(beginning: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("command", sorted(set(commands("custody "))))
 def test_commands_exist(command: str) -> None:
-    parser = Parser(prog="custody")
-    fill_parser(parser, COMMANDS)
+    parser = make_parser()
     words = shlex.split(re.split(r"\s[|>#]", command)[0])
     parser.parse_args(words[1:])
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from connections import connection_json
 
-from airflow_custody.cli.check import _operations
+from airflow_custody.cli.check import all_operations
 from airflow_custody.cli.main import main
 from airflow_custody.client import CustodyConfigurationError
 from airflow_custody.hooks._connection_test import _ROLES, describe_unknown
@@ -29,7 +29,7 @@ def define(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, **extra: object) -
 
 
 def test_all_roles_that_operations_need_are_known() -> None:
-    assert {role for each in _operations() for role in each.roles} == set(_ROLES)
+    assert {role for each in all_operations() for role in each.roles} == set(_ROLES)
 
 
 @pytest.mark.parametrize("user", [{"id": "7"}, {"id": "7", "roles": None}])

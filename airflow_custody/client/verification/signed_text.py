@@ -116,6 +116,19 @@ def read_object(text: str, hash_: str) -> dict[str, Any]:
     return _parse(text)
 
 
+def decode_strictly(text: str) -> Any:
+    """
+    Return the value of a JSON text, in which no key is there twice, in another case or not: see :func:`read_object`.
+
+    :param text: the text.
+    :raises RefusalError: if it cannot be read in one way only.
+    """
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        raise RefusalError("is not JSON") from None
+
+
 def read_signed_text(text: str, hash_: str) -> SignedText:
     """
     Return what a text says, if it is the text of a whitelisted address: as :func:`read_object`, and with all the keys
@@ -208,10 +221,7 @@ def _hash(text: str) -> str:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    try:
-        parsed = _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        raise RefusalError("is not JSON") from None
+    parsed = decode_strictly(text)
     if not isinstance(parsed, dict):
         raise RefusalError("is not a JSON object")
     links = (link for value in parsed.values() if isinstance(value, list) for link in value if isinstance(link, dict))

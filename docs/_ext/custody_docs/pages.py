@@ -215,11 +215,11 @@ def _operations() -> str:
 
 
 def _metrics() -> str:
-    from airflow_custody import metrics, metrics_catalogue
+    from airflow_custody import metrics
 
     rows = [
         (f"``{each.name}``", each.kind, each.unit, ", ".join(map(code, each.tags)), each.description)
-        for each in metrics_catalogue.METRICS
+        for each in metrics.METRICS
     ]
     paragraphs = (metrics.__doc__ or "").partition("\n\n")[2]
     return page(heading("Metrics"), paragraphs, table(("Metric", "Kind", "Unit", "Tags", "Meaning"), rows))
