@@ -199,7 +199,7 @@ def _signatures(client: CustodyClient, found: ConnectionTest) -> Iterator[_Step]
         detail, advice = describe_rules(pins, found.verified, found.rules), ""
     elif finding.error is not None and finding.state == "failed":
         detail, advice = client.auth.redact(finding.error.reason, 600), finding.error.advice or ""
-        if found.rules is not None and not advice:
+        if found.rules is not None:
             advice = "Nothing is verified under them: are the pins right? Do not take keys from it."
     if finding.state != "not checked":
         yield "signatures", finding, f"{describe_pins(pins)}. {detail}", advice

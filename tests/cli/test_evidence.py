@@ -134,7 +134,7 @@ def test_a_row_with_too_many_signatures(
         ('"rows": [', '"Rows": [], "rows": [', "has the keys Rows and rows, which differ in case"),
         ('"address": "', '"address": "0x9", "address": "', "has the key address twice"),
         ('"listed": "', '"listed": "rejected", "listed": "', "has the key listed twice"),
-        ('"hash": "', '"hash": NaN, "hash": "', "is not JSON"),
+        ('"hash": "', '"hash": NaN, "hash": "', "has a number that is not whole: NaN"),
     ],
 )
 def test_a_file_that_can_be_read_in_two_ways_is_refused(

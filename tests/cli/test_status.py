@@ -76,7 +76,7 @@ def test_what_a_user_may_not_see_is_no_error(custody: Run, sandbox: Sandbox, mon
     assert ran.code == 0
     assert "WEBHOOKS: not permitted: list webhooks failed: " in ran.out
     # What is missing is a role, and nothing else.
-    words = "E900-403). The user needs the role Admin or AdminReadOnly. [custody/role-missing]"
+    words = "status 403). The user needs the role Admin or AdminReadOnly. [custody/role-missing]"
     assert ran.out.rstrip().endswith(words)
     assert "not offered" not in ran.out
 
