@@ -11,10 +11,13 @@ import pytest
 from cli_runs import Create, Ran, Run
 from hypothesis import given
 from hypothesis import strategies as st
+from whitelist_forge import TEXT_A, container, envelope, field, hash_of, path, pem, rule, signing
 
 from airflow_custody.cli.evidence import evidence_to_json, take_evidence
+from airflow_custody.cli.verify import verify_row
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signature_count import read_entries
+from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 from airflow_custody.client.whitelist.envelopes import UnreadableRow
 from airflow_custody.sandbox import Sandbox
 
@@ -44,6 +47,19 @@ def kept(**envelope: Any) -> dict[str, Any]:
     found = evidence_to_json([take_evidence("1", "settled", envelope)])
     row: dict[str, Any] = json.loads(json.dumps(found, allow_nan=False))["rows"][0]
     return row
+
+
+def test_a_user_id_that_is_a_number_counts_as_in_the_library() -> None:
+    rules = container(
+        users=[field(1, "7") + field(2, pem("alice"))],
+        groups=[field(1, "ops") + field(2, "7")],
+        rules=[rule("ETH", path(("ops", 1)))],
+    )
+    shown = envelope(TEXT_A, signing("alice", hash_of(TEXT_A), label=7), rules=rules)
+    verifier = Verifier(VerificationPins([pem("admin1"), pem("admin2")], 2))
+    assert verifier.verify(shown).user_ids == ("7",)
+    row = verify_row(verifier, take_evidence("3711", "settled", shown))
+    assert (row["state"], row["user_ids"]) == ("verified", ["7"])
 
 
 # --- what is kept -------------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ def test_too_many_signatures_after_a_lost_response(approver: SignedInApprover) -
     )
     approver.sandbox.control.add_fault("drop", **APPROVE)
     with pytest.raises(
-        CustodyOutcomeUnknownError, match="more than 200 signatures.*; it may have been signed"
+        CustodyOutcomeUnknownError, match=r"more than 200 signatures.*; it may have been signed"
     ) as caught:
         approver.approve()
     assert not caught.value.retryable
