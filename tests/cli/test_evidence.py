@@ -13,10 +13,13 @@ import pytest
 from cli_runs import Create, Ran, Run
 from hypothesis import example, given
 from hypothesis import strategies as st
+from whitelist_forge import TEXT_A, container, envelope, field, hash_of, path, pem, rule, signing
 
 from airflow_custody.cli.evidence import differences, evidence_to_json, take_evidence
+from airflow_custody.cli.verify import verify_row
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signature_count import Entry, read_entries
+from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 from airflow_custody.sandbox import Sandbox
 
 HASH = "0" * 64
@@ -42,6 +45,19 @@ def again(plain: Run, pins: list[str], tmp_path: Path) -> Callable[..., Ran]:
     return again
 
 
+def test_a_user_id_that_is_a_number_counts_as_in_the_library() -> None:
+    rules = container(
+        users=[field(1, "7") + field(2, pem("alice"))],
+        groups=[field(1, "ops") + field(2, "7")],
+        rules=[rule("ETH", path(("ops", 1)))],
+    )
+    shown = envelope(TEXT_A, signing("alice", hash_of(TEXT_A), label=7), rules=rules)
+    verifier = Verifier(VerificationPins([pem("admin1"), pem("admin2")], 2))
+    assert verifier.verify(shown).user_ids == ("7",)
+    row = verify_row(verifier, take_evidence("3711", "settled", shown))
+    assert (row["state"], row["user_ids"]) == ("verified", ["7"])
+
+
 # --- what is kept -------------------------------------------------------------------------------------------
 
 
@@ -58,8 +74,8 @@ def test_what_verification_does_not_read_is_not_kept() -> None:
 
 
 def test_rules_that_are_not_there_have_no_hash() -> None:
-    for container in (None, "", 5, "not base64!"):
-        row = take_evidence("1", "settled", {"rulesContainer": container, "rulesSignatures": "AAAA"})
+    for held in (None, "", 5, "not base64!"):
+        row = take_evidence("1", "settled", {"rulesContainer": held, "rulesSignatures": "AAAA"})
         assert evidence_to_json([row])["rules"][0]["sha256"] is None
 
 

@@ -33,7 +33,7 @@ _MISSING = (
 _NOT_NAMED = (
     "They belong beside its rows, in 'rulesContainers'. If they are missing again, ask those who run the service."
 )
-_NOT_PINNED = (
+NOT_PINNED = (
     "Compare the pins with 'custody check'. If keys have been replaced, ask super-administrators for theirs, and never "
     "the service; a request keeps the rules that it was signed under, and these the older keys."
 )
@@ -114,7 +114,7 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
         signed_by = f"{len(signers)} of the {count(minimum, 'pinned key')} that must have signed them"
         if minimum == 1:
             signed_by = "no pinned key, and one must have signed them"
-        raise RefusalError(f"its rules are signed by {signed_by}", _NOT_PINNED)
+        raise RefusalError(f"its rules are signed by {signed_by}")
     # Read only now: what nobody signed does not reach the decoder.
     try:
         container = read_container(data)

@@ -28,7 +28,13 @@ from airflow_custody.client.verification.results import (
 from airflow_custody.client.verification.rule_choice import choose_rules, network_of, paths_of
 from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer, Threshold
 from airflow_custody.client.verification.signature_count import Entry, SignatureCount, read_entries, why_invalid
-from airflow_custody.client.verification.signed_rules import SignedRules, enclosed_rules, listed_rules, verify_rules
+from airflow_custody.client.verification.signed_rules import (
+    NOT_PINNED,
+    SignedRules,
+    enclosed_rules,
+    listed_rules,
+    verify_rules,
+)
 from airflow_custody.client.verification.signed_text import SignedText, legacy_forms, read_signed_text
 
 __all__ = [
@@ -78,7 +84,7 @@ class Verifier:
         """
         with _refusals_of(_name_of(envelope)):
             text, received = _read_text(envelope)
-            signed = self._signed_rules(*enclosed_rules(envelope))
+            signed = self._own_rules(envelope)
             rules = self._choose(envelope, received, signed.container)
             entries = read_entries(envelope)
             counts = []
@@ -122,7 +128,7 @@ class Verifier:
                 self._network(envelope, received)
                 return RequestSignatures(received.hash, None)
             in_force = None if has_own else self._rules_in_force()
-            signed = in_force or self._signed_rules(*enclosed_rules(envelope))
+            signed = in_force or self._own_rules(envelope)
             chosen = self._choose(envelope, received, signed.container)
             forms = [*self._forms(text, received)]
             hashes = [form.hash for form in forms]
@@ -162,6 +168,13 @@ class Verifier:
 
     # --- rules -------------------------------------------------------------------------------------------------
 
+    def _own_rules(self, envelope: Mapping[str, Any]) -> SignedRules:
+        found = enclosed_rules(envelope)
+        try:
+            return self._signed_rules(*found)
+        except RefusalError as error:
+            raise RefusalError(str(error), error.advice or NOT_PINNED) from None
+
     def _rules_in_force(self) -> SignedRules | None:
         if self.rules_in_force is None:
             return None
@@ -169,7 +182,7 @@ class Verifier:
             return self._signed_rules(*listed_rules(self.rules_in_force))
         except RefusalError as error:
             raise RefusalError(
-                f"it is shown without rules, and those in force cannot be used: {error}", error.advice
+                f"it is shown without rules, and those in force cannot be used: {error}", error.advice or NOT_PINNED
             ) from None
 
     def _network(self, envelope: Mapping[str, Any], text: SignedText) -> str:
