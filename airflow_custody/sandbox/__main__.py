@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         sandbox = package.Sandbox(host=options.host, port=options.port, token=options.token, state=options.state)
         sandbox.start()
-        sandbox.control.set_whitelist_events(options.events)
+        sandbox.control.configure(whitelist_events=options.events)
     except ModuleNotFoundError as error:
         print(error, file=sys.stderr)
         return 1

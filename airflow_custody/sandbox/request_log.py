@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -13,7 +12,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import Scope
 
-from airflow_custody.sandbox.paths import is_below
+from airflow_custody.sandbox.wire import is_below
 
 MAX_REQUESTS = 20_000
 MAX_BODY_BYTES = 64 * 1024
@@ -33,7 +32,6 @@ class RequestLog:
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._secrets = secrets
-        self._lock = threading.Lock()
         self._requests: deque[dict[str, Any]] = deque(maxlen=MAX_REQUESTS)
 
     def add(self, scope: Scope, body: bytes) -> dict[str, Any]:
@@ -52,23 +50,30 @@ class RequestLog:
             "status": None,
             "fault": None,
         }
-        with self._lock:
-            self._requests.append(record)
+        self._requests.append(record)
         return record
 
-    def list(self, method: str | None, path: str | None) -> list[dict[str, Any]]:
-        """Return the requests, filtered by method and by path."""
-        with self._lock:
-            return [
-                dict(record)
-                for record in self._requests
-                if (method is None or record["method"] == method.upper()) and is_below(record["path"], path)
-            ]
+    def request_log(self, method: str | None = None, path: str | None = None) -> list[dict[str, Any]]:
+        """
+        Return the requests that reached the service, in order.
 
-    def clear(self) -> None:
-        """Delete all requests."""
-        with self._lock:
-            self._requests.clear()
+        Each has `method`, `path`, `query` (lists of values by name), `raw_query`, `headers` (names in lower case, the
+        credentials in ``authorization`` replaced by their :func:`fingerprint`), `body` (JSON or text), `time` (seconds
+        since 1970), `status` (None while there is no response, or if the connection was dropped) and `fault` (which
+        one was injected, or None).
+
+        :param method: only requests with this method.
+        :param path: only requests at or below this path, with or without ``/api/rest/v1``.
+        """
+        return [
+            dict(record)
+            for record in self._requests
+            if (method is None or record["method"] == method.upper()) and is_below(record["path"], path)
+        ]
+
+    def clear_request_log(self) -> None:
+        """Delete the log of requests."""
+        self._requests.clear()
 
 
 def fingerprint(secret: str) -> str:

@@ -9,17 +9,26 @@ import os
 import socket
 import ssl
 import threading
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 
 import uvicorn
+from fastapi import FastAPI
 
-from airflow_custody.sandbox.app import build_app
-from airflow_custody.sandbox.control.client import SandboxControl
+from airflow_custody.sandbox import control
+from airflow_custody.sandbox.control import SandboxControl
 from airflow_custody.sandbox.errors import SandboxError
 from airflow_custody.sandbox.faults.middleware import FaultMiddleware
+from airflow_custody.sandbox.health import routes as health
+from airflow_custody.sandbox.rules import routes as rules
 from airflow_custody.sandbox.service import Service
 from airflow_custody.sandbox.state import State
+from airflow_custody.sandbox.users import routes as users
+from airflow_custody.sandbox.web import add_error_handlers
+from airflow_custody.sandbox.webhooks import routes as webhooks
+from airflow_custody.sandbox.whitelist import routes as whitelist
+from airflow_custody.sandbox.wire import ROOT
 
 _Path = str | os.PathLike[str]
 
@@ -202,6 +211,34 @@ class Sandbox:
         await asyncio.gather(*serving)
 
 
+def connection_variables(connection: str, approvers: Iterable[Mapping[str, str]] = ()) -> dict[str, str]:
+    """
+    Return the connections that the example DAGs need.
+
+    :param connection: ``custody_default``, as JSON.
+    :param approvers: approvers as the control returns them. For each there is also a connection to the service, such as
+        ``custody_first_approver``, and one with the key, such as ``custody_first_key``.
+    """
+    variables = {"AIRFLOW_CONN_CUSTODY_DEFAULT": connection}
+    for each in approvers:
+        prefix = f"AIRFLOW_CONN_CUSTODY_{each['group'].upper()}"
+        variables[f"{prefix}_APPROVER"] = json.dumps({**json.loads(connection), "password": each["token"]})
+        key = {"conn_type": "generic", "extra": {"private_key": each["private_key"]}}
+        variables[f"{prefix}_KEY"] = json.dumps(key)
+    return variables
+
+
+def build_app(service: Service) -> FastAPI:
+    """Return the application that serves a service, and controls it."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.service = service
+    for subject in (health, whitelist, rules, webhooks, users):
+        app.include_router(subject.router, prefix=ROOT)
+    app.include_router(control.router, prefix="/sandbox")
+    add_error_handlers(app)
+    return app
+
+
 class _Server(uvicorn.Server):
     """A server that stops at once, where uvicorn polls ten times a second and waits for calls to end."""
 
@@ -228,8 +265,7 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(0)
         for server in self.servers:
             server.close()
-        self._service.delays.close()
-        self._service.connections.abort_all()
+        self._service.connections.close()
         if self.server_state.tasks:
             await asyncio.wait(list(self.server_state.tasks), timeout=1.0)
 

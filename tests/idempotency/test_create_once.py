@@ -171,7 +171,7 @@ def test_a_request_lost_before_the_work_is_sent_by_the_next_try(
 
 
 def test_a_request_that_is_listed_late_is_found(sandbox: Sandbox, task: Task) -> None:
-    sandbox.control.set_whitelist_lag(1.5)
+    sandbox.control.configure(whitelist_lag=1.5)
     sandbox.control.add_fault("drop", **CREATE, work=True)
     assert task.attempt(lookup_wait=5) == "3711"
 

@@ -77,10 +77,10 @@ def test_a_batch_is_signed_as_a_whole_or_not_at_all(sandbox: Sandbox, api: Api) 
 def test_a_setting_makes_it_sign_fewer(sandbox: Sandbox, api: Api) -> None:
     ann = Person(sandbox, api, "ann", "approvers")
     one, two = create(api), create(api, "b")
-    sandbox.control.set_max_signatures(1)
+    sandbox.control.configure(max_signatures=1)
     assert ann.approve(one, two).json() == {"signatures": "1"}
     assert (listed(api), ann.pending()) == ([one], [two])
-    sandbox.control.set_max_signatures(None)
+    sandbox.control.configure(max_signatures=None)
     assert ann.approve(two).json() == {"signatures": "1"}
 
 
@@ -147,7 +147,7 @@ def test_an_envelope_can_be_changed(sandbox: Sandbox, api: Api) -> None:
 
 
 def test_status_words_can_be_chosen(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.set_status_words(pending="NEW", APPROVED="active")
+    sandbox.control.configure(status_words={"pending": "NEW", "APPROVED": "active"})
     ann = Person(sandbox, api, "ann", "approvers")
     one, two = create(api), create(api, "b")
     ann.approve(one)

@@ -120,10 +120,10 @@ def test_optional_fields(api: Api, sandbox: Sandbox) -> None:
 
 
 def test_currencies(api: Api, sandbox: Sandbox, refused: Refused) -> None:
-    sandbox.control.set_currencies(["doge"])
+    sandbox.control.configure(currencies=["doge"])
     assert create(api, blockchain="DOGE", address="D1")
     refused(api.post(PATH, new_request()), 400)
-    sandbox.control.set_currencies([])
+    sandbox.control.configure(currencies=[])
     refused(api.post(PATH, new_request(blockchain="DOGE")), 400)
 
 
@@ -167,7 +167,7 @@ def test_the_network_is_hashed_or_only_in_the_envelope(api: Api, sandbox: Sandbo
     number = create(api, network="sepolia")
     hashes = set()
     for is_hashed in (True, False):
-        sandbox.control.set_network_is_hashed(is_hashed)
+        sandbox.control.configure(network_is_hashed=is_hashed)
         envelope = api.get(f"{PATH}/{number}").json()["result"]
         assert ("network" in json.loads(envelope["metadata"]["payloadAsString"])) is is_hashed
         assert envelope["network"] == "sepolia"

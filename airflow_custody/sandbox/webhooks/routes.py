@@ -6,16 +6,15 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_any_role, require_roles
-from airflow_custody.sandbox.responses import json_response
+from airflow_custody.sandbox.listings import MAX_PAGE_SIZE, Paging
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.webhooks.paging import MAX_PAGE_SIZE, Paging
+from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, require_roles
 from airflow_custody.sandbox.webhooks.store import NewStatus, NewWebhook
 
 router = APIRouter(prefix="/webhooks")
 
 Admin = Annotated[Caller, Depends(require_roles("Admin"))]
-Reader = Annotated[Caller, Depends(require_any_role("Admin", "AdminReadOnly"))]
+Reader = Annotated[Caller, Depends(require_roles("Admin", "AdminReadOnly", any_one=True))]
 
 WebhookBody = Annotated[NewWebhook, Depends(read_body(NewWebhook))]
 StatusBody = Annotated[NewStatus, Depends(read_body(NewStatus))]
