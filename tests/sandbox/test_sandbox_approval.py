@@ -32,8 +32,7 @@ def test_enough_signatures_make_a_request_effective(sandbox: Sandbox, api: Api) 
     assert signed_by == ["ann@example.com", "bob@example.com"]
     assert [trail["userId"] for trail in envelope["trails"]] == ["1", ann.id, bob.id]
     assert [trail["externalUserId"] for trail in envelope["trails"]] == ["user-1@example.test", *signed_by]
-    message = b"\x0a\x03ETH\x1a\x2a" + b"0x" + b"a" * 40 + b"\x2a\x08Treasury"
-    assert base64.b64decode(envelope["signedAddress"]["payload"]) == message
+    assert base64.b64decode(envelope["signedAddress"]["payload"]).decode() == envelope["metadata"]["payloadAsString"]
     assert [trail["action"] for trail in envelope["trails"]] == ["created", "approved", "approved"]
     assert len(envelope["signedAddress"]["signatures"][0]["hashes"]) == 2
     assert envelope["status"] == "APPROVED"

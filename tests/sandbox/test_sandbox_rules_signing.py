@@ -118,5 +118,4 @@ def test_the_participant_is_in_the_text_where_it_is_set(sandbox: Sandbox, api: A
     envelope = get(api, one)
     assert list(envelope["metadata"]["payload"].items())[-1] == ("tnParticipantID", "bank-1")
     assert envelope["tnParticipantID"] == "bank-1"
-    assert decode(envelope["signedAddress"]["payload"])[14] == [b"bank-1"]
     assert signed_by(envelope) == signers(1)

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from airflow_custody.sandbox.errors import error_body
 from airflow_custody.sandbox.wire import is_below
 
-FaultKind = Literal[
-    "normal",
-    "status",
-    "html",
-    "redirect",
-    "rate_limit",
-    "empty",
-    "drop",
-    "truncate_body",
-    "truncate_headers",
-    "trickle",
-    "trickle_headers",
-    "large",
-]
 Seconds = Annotated[float, Field(ge=0, le=3600)]
 # The HTTP library would refuse to send anything else, and the caller would get no response at all.
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
@@ -32,12 +18,8 @@ HeaderValue = Annotated[str, Field(pattern=r"^([!-~\x80-\xff]([\t -~\x80-\xff]*[
 
 # The kinds with a response of their own, and its status.
 _STATUSES = {"status": 200, "html": 200, "redirect": 302, "rate_limit": 429, "empty": 200}
-
-# With these the service does not do the work, unless the fault says so.
-_WITHOUT_WORK = ("status", "html", "redirect", "rate_limit", "drop")
-
-# The options of each kind. Any other option has no effect with it, and is refused as a mistake in a test.
-_OPTIONS: dict[str, set[str]] = {
+#: The kinds, and the options of each. Any other option has no effect with it, and is refused as a mistake in a test.
+FAULT_KINDS: dict[str, set[str]] = {
     "normal": set(),
     "status": {"status", "body", "content_type", "headers", "retry_after"},
     "html": {"status", "body", "headers", "retry_after"},
@@ -69,7 +51,7 @@ class Fault(BaseModel):
     delay: Seconds = 0.0
     delay_after: Seconds = 0.0
     work: bool | None = None
-    kind: FaultKind = "normal"
+    kind: str = "normal"
     status: Annotated[int, Field(ge=200, le=599)] | None = None
     body: dict[str, Any] | list[Any] | str | None = None
     content_type: HeaderValue | None = None
@@ -84,7 +66,9 @@ class Fault(BaseModel):
 
     @model_validator(mode="after")
     def _check_options(self) -> Fault:
-        unused = self.model_fields_set - _COMMON_OPTIONS - _OPTIONS[self.kind]
+        if self.kind not in FAULT_KINDS:
+            raise ValueError(f"kind: must be one of {', '.join(FAULT_KINDS)}")
+        unused = self.model_fields_set - _COMMON_OPTIONS - FAULT_KINDS[self.kind]
         if unused:
             raise ValueError(f"{', '.join(sorted(unused))} cannot be used with the fault {self.kind}")
         required = _REQUIRED_OPTIONS.get(self.kind)
@@ -97,7 +81,9 @@ class Fault(BaseModel):
     @property
     def does_work(self) -> bool:
         """Whether the service does what the call asks for."""
-        return self.kind not in _WITHOUT_WORK if self.work is None else self.work
+        if self.work is not None:
+            return self.work
+        return self.kind not in ("status", "html", "redirect", "rate_limit", "drop")
 
     def matches(self, method: str, path: str, query: Mapping[str, Sequence[str]]) -> bool:
         """Return whether the fault is for such a call."""

@@ -29,13 +29,18 @@ class HealthStore:
         entries = self._state.load("health", None)
         self._entries: list[Entry] = default_entries() if entries is None else entries
         self._response: Any = self._state.load("health_response", None)
-        self._templates: dict[str | None, _Template] = {}
+        self._texts: dict[str | None, str] = {}
 
     def listing(self, tenant_id: str | None) -> bytes:
         """Return the listing by group, as JSON; None lists the entries of all tenants."""
-        if tenant_id not in self._templates:
-            self._templates = {tenant_id: _Template(self._build(tenant_id))}
-        return self._templates[tenant_id].render()
+        if tenant_id not in self._texts:
+            self._texts = {tenant_id: dumps(self._build(tenant_id))}
+        now = time.time_ns()
+
+        def date(found: re.Match[str]) -> str:
+            return timestamp_from_ns(now + round(float((found[1] or "+") + (found[2] or "0")) * 1e9))
+
+        return _RELATIVE_DATE.sub(date, self._texts[tenant_id]).encode()
 
     def set_health(self, entries: list[dict[str, Any]]) -> None:
         """
@@ -101,24 +106,6 @@ class HealthStore:
         self._state.save("health", entries)
         self._state.save("health_response", response)
         self.reload()
-
-
-class _Template:
-    """JSON text in which only the relative dates are left to fill in, so that a long listing is quick to write."""
-
-    def __init__(self, value: Any) -> None:
-        self._text = dumps(value)
-        self._offsets = {
-            date.group(): round(float((date[1] or "+") + (date[2] or "0")) * 1e9)
-            for date in _RELATIVE_DATE.finditer(self._text)
-        }
-
-    def render(self) -> bytes:
-        """Return the text with dates relative to now."""
-        now, text = time.time_ns(), self._text
-        for date, offset in self._offsets.items():
-            text = text.replace(date, timestamp_from_ns(now + offset))
-        return text.encode()
 
 
 def health_entry(

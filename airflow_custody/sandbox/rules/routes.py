@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
@@ -20,10 +21,10 @@ async def get_rules(service: ServiceDep, caller: AnyCaller) -> Response:
     """Return the rules in force."""
     rules = service.rules.current()
     result = {
-        "rulesContainer": rules.container,
-        "rulesSignatures": list(rules.signed_by),
+        "rulesContainer": rules["container"],
+        "rulesSignatures": json.loads(rules["signed_by"]),
         "locked": False,
-        "creationDate": rules.created_at,
-        "updateDate": rules.created_at,
+        "creationDate": rules["created_at"],
+        "updateDate": rules["created_at"],
     }
     return json_response({"result": result})

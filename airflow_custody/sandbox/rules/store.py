@@ -8,7 +8,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -65,25 +64,6 @@ class Rule(_Model):
     network: str = ""
     parallel: list[Branch]
     lines: list[Line] = []
-
-
-@dataclass(frozen=True)
-class SignedRules:
-    """
-    Rules that all super-administrators have signed.
-
-    :param hash: the SHA-256 of the container, in hex.
-    :param container: the container, in base64.
-    :param signatures: the signatures as one message, in base64.
-    :param signed_by: the same signatures, each with its user.
-    :param created_at: when this version came into force.
-    """
-
-    hash: str
-    container: str
-    signatures: str
-    signed_by: tuple[dict[str, str], ...]
-    created_at: str
 
 
 class RuleStore:
@@ -160,8 +140,13 @@ class RuleStore:
             found.append(_both_linked(payload) if branches == _DEFAULT_BRANCHES and self._is_default else branches)
         return found
 
-    def current(self) -> SignedRules:
-        """Return the rules in force."""
+    def current(self) -> sqlite3.Row:
+        """
+        Return the rules in force, signed by all super-administrators.
+
+        Their `hash` is the SHA-256 of the `container`, which is in base64, as is the message with all `signatures`;
+        `signed_by` has the same signatures, each with its user, in JSON.
+        """
         superadmins = self.superadmins()
         users = [*self._users_with_keys(), *(_superadmin(name, key) for name, key in superadmins.items())]
         rules = self._rules()
@@ -169,7 +154,7 @@ class RuleStore:
         content = hashlib.sha256(dumps([users, groups, rules]).encode()).hexdigest()
         latest = self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")
         if latest and latest[0]["content"] == content:
-            return _signed_rules(latest[0])
+            return latest[0]
         now = time.time_ns()
         container = encode_rules_container(users, groups, rules, now // 10**9)
         signatures = [(name, sign(key, container)) for name, key in superadmins.items()]
@@ -182,14 +167,14 @@ class RuleStore:
             json.dumps([{"userId": name, "signature": _base64(signature)} for name, signature in signatures]),
             timestamp_from_ns(now),
         )
-        return _signed_rules(self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")[0])
+        return self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")[0]
 
-    def versions(self, hashes: Iterable[str]) -> dict[str, SignedRules]:
+    def versions(self, hashes: Iterable[str]) -> dict[str, sqlite3.Row]:
         """Return these versions of the rules, by the hashes of their containers."""
         rows = self._state.rows(
             "SELECT * FROM rules WHERE hash IN (SELECT value FROM json_each(?))", json.dumps(sorted(set(hashes)))
         )
-        return {row["hash"]: _signed_rules(row) for row in rows}
+        return {row["hash"]: row for row in rows}
 
     @property
     def _is_default(self) -> bool:
@@ -267,11 +252,6 @@ def _groups(users: Sequence[Mapping[str, Any]], rules: Sequence[Mapping[str, Any
         for name in dict.fromkeys(user["groups"]):
             found.setdefault(name, []).append(user["id"])
     return found
-
-
-def _signed_rules(row: sqlite3.Row) -> SignedRules:
-    signed_by = tuple(json.loads(row["signed_by"]))
-    return SignedRules(row["hash"], row["container"], row["signatures"], signed_by, row["created_at"])
 
 
 def _base64(data: bytes) -> str:

@@ -9,7 +9,6 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from airflow_custody.sandbox.rules.encoder import encode_address
 from airflow_custody.sandbox.settings import Settings
 from airflow_custody.sandbox.wire import dumps, omit_empty, omit_none
 
@@ -58,7 +57,7 @@ def build_envelope(
         network=row["network"],
         metadata=omit_none({**original, **metadata}),
         **rules,
-        signedAddress=_signed_address(encode_address(payload, row["network"]), signatures, external_id),
+        signedAddress=_signed_address(text, signatures, external_id),
         approvers={"parallel": json.loads(row["approvers"])},
         trails=[creation, *approvals],
         visibilityGroupID=fields.get("visibilityGroupID", ""),
@@ -122,12 +121,12 @@ def _wallet(wallet_id: str) -> dict[str, Any]:
 
 
 def _signed_address(
-    payload: bytes, signatures: list[sqlite3.Row], external_id: Callable[[str], str]
+    text: str, signatures: list[sqlite3.Row], external_id: Callable[[str], str]
 ) -> dict[str, Any] | None:
     if not signatures:
         return None
     return {
-        "payload": base64.b64encode(payload).decode(),
+        "payload": base64.b64encode(text.encode()).decode(),
         "signatures": [
             {
                 "signature": {

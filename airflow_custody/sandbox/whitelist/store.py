@@ -11,7 +11,7 @@ from typing import Any
 from airflow_custody.sandbox.errors import invalid, not_found
 from airflow_custody.sandbox.listings import Listing
 from airflow_custody.sandbox.request_log import decode_body
-from airflow_custody.sandbox.rules.store import RuleStore, SignedRules
+from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
@@ -80,7 +80,7 @@ class WhitelistStore:
     def add(self, tenant_id: str, user_id: str, status: str, requests: list[tuple[NewRequest, bytes]]) -> list[str]:
         """Add requests with this status, as if this user had sent these bodies, and return their ids."""
         settings, now = self._state.settings, timestamp()
-        rules_hash = None if status == PENDING else self._rules.current().hash
+        rules_hash = None if status == PENDING else self._rules.current()["hash"]
         (first,) = self._state.rows("SELECT coalesce(max(id) + 1, ?) FROM whitelist", _FIRST_ID)[0]
         rows, payloads = [], []
         for number, (request, body) in enumerate(requests, start=first):
@@ -195,7 +195,7 @@ class WhitelistStore:
             for row in rows
         ]
 
-    def _rules_of(self, rows: Sequence[sqlite3.Row]) -> dict[int, SignedRules]:
+    def _rules_of(self, rows: Sequence[sqlite3.Row]) -> dict[int, sqlite3.Row]:
         """Return the rules of requests, by id: of those in effect, what they were signed under."""
         current = self._rules.current()
         hashes = {row["id"]: row["rules_hash"] for row in rows if not _is_pending(row)}
@@ -263,7 +263,7 @@ class WhitelistStore:
 
     def take_effect(self, rows: Sequence[sqlite3.Row]) -> None:
         """Put requests into effect, under the rules that are in force."""
-        rules_hash = self._rules.current().hash
+        rules_hash = self._rules.current()["hash"]
         self._state.write_many(
             "UPDATE whitelist SET status = ?, rules_hash = ? WHERE id = ?",
             [(EFFECTIVE, rules_hash, row["id"]) for row in rows],
@@ -313,7 +313,7 @@ class WhitelistStore:
         """
         rules_hash = self._any_row(request_id)["rules_hash"]
         if rules_hash is None and status != PENDING:
-            rules_hash = self._rules.current().hash
+            rules_hash = self._rules.current()["hash"]
         number = self._update(request_id, status=status, rules_hash=rules_hash)
         # A deletion of it is no longer pending.
         self._state.write("DELETE FROM deletions WHERE marked_id = ?", number)
@@ -386,5 +386,5 @@ def _is_pending(row: sqlite3.Row) -> bool:
     return bool((row["deleted_from"] or row["status"]) == PENDING)
 
 
-def _fields_of(rules: SignedRules) -> dict[str, str]:
-    return {"rulesContainer": rules.container, "rulesSignatures": rules.signatures}
+def _fields_of(rules: sqlite3.Row) -> dict[str, str]:
+    return {"rulesContainer": rules["container"], "rulesSignatures": rules["signatures"]}
