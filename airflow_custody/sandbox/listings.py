@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from airflow_custody.sandbox.errors import invalid
 from airflow_custody.sandbox.settings import ListingName, ListingSettings
@@ -15,6 +15,7 @@ from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.wire import is_decimal, omit_empty
 
 Row = TypeVar("Row")
+Query = TypeVar("Query", bound=BaseModel)
 
 DEFAULT_PAGE_SIZE = 20
 MAX_PAGE_SIZE = 100
@@ -36,9 +37,11 @@ class Listing:
     def _settings(self) -> ListingSettings:
         return self._state.settings.listings.get(self._name) or ListingSettings()
 
-    def understood(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return the query parameters without those that are ignored."""
-        return {name: value for name, value in parameters.items() if name not in self._settings.ignored}
+    def understood(self, query: Query) -> Query:
+        """Return a query without the parameters that are ignored."""
+        given, ignored = query.model_dump(by_alias=True, exclude_unset=True), {*self._settings.ignored}
+        kept = {name: value for name, value in given.items() if not ignored & {name, name.partition(".")[0]}}
+        return type(query).model_validate(kept)
 
     def page_size(self, size: int) -> int:
         """Return how many rows a page has, of those that it was to have."""
@@ -66,9 +69,9 @@ class Listing:
 class Paging(BaseModel):
     """Which page of a listing to return."""
 
-    request: Literal["FIRST", "NEXT", "PREVIOUS", "LAST"] = "FIRST"
-    size: int = 0
-    current: str | None = None
+    request: Literal["FIRST", "NEXT", "PREVIOUS", "LAST"] = Field(default="FIRST", alias="cursor.pageRequest")
+    size: int = Field(default=0, alias="cursor.pageSize", ge=0, le=MAX_PAGE_SIZE)
+    current: str | None = Field(default=None, alias="cursor.currentPage")
 
     def cut(self, rows: list[dict[str, Any]], listing: Listing) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the rows of the page, and its cursor."""

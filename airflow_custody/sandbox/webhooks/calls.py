@@ -10,7 +10,9 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import Field
 
 from airflow_custody.sandbox.errors import invalid
 from airflow_custody.sandbox.listings import DEFAULT_PAGE_SIZE, Listing, Paging
@@ -43,6 +45,15 @@ _TIME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z")
 # Calls that a test adds itself often have small numbers.
 _FIRST_ID = 100_001
 _WHITELIST_TYPE = "requestStatus.updated"
+
+
+class CallSearch(Paging):
+    """Which calls to list."""
+
+    webhook_id: str | None = Field(default=None, alias="webhookID")
+    event_id: str | None = Field(default=None, alias="eventID")
+    status: str | None = None
+    order: Literal["ASC", "DESC"] = Field(default="DESC", alias="sortOrder")
 
 
 class CallStore:
@@ -117,21 +128,21 @@ class CallStore:
         at = time.time_ns() - round(age * 1e9)
         return self._write_event(webhook_type, payload, tenant_id, event_id or str(uuid.uuid4()), at, status)
 
-    def find(
-        self, caller: Caller, *, filters: dict[str, str | None], descending: bool, paging: Paging
-    ) -> dict[str, Any]:
+    def find(self, caller: Caller, search: CallSearch) -> dict[str, Any]:
         """Return one page of the calls to webhooks of the caller's tenant."""
         self._write_status_changes()
         self._remove_old(caller.tenant_id)
+        search = self.listing.understood(search)
+        filters = {"webhook_id": search.webhook_id, "event_id": search.event_id, "status": search.status}
         given = {name: value for name, value in filters.items() if value is not None}
         where = " AND ".join(["tenant_id = ?", *(f"{name} = ?" for name in given)])
         values = (caller.tenant_id, *given.values())
         if self.listing.is_arranged:
             rows = self._state.rows(f"SELECT call FROM webhook_calls WHERE {where} ORDER BY number", *values)
-            found, cursor = paging.cut([json.loads(row["call"]) for row in rows], self.listing)
+            found, cursor = search.cut([json.loads(row["call"]) for row in rows], self.listing)
             return omit_empty(calls=found, cursor=cursor)
         find = self._find_by_key if self._settings.paging == "keyset" else self._find_by_offset
-        rows, cursor = find(where, values, descending, paging, self.listing.page_size(paging.size or DEFAULT_PAGE_SIZE))
+        rows, cursor = find(where, values, search, self.listing.page_size(search.size or DEFAULT_PAGE_SIZE))
         return omit_empty(calls=[json.loads(row["call"]) for row in rows], cursor=cursor)
 
     @property
@@ -140,25 +151,24 @@ class CallStore:
         return "position" if self._settings.order == "created" else "''"
 
     def _find_by_offset(
-        self, where: str, values: tuple[str, ...], descending: bool, paging: Paging, size: int
+        self, where: str, values: tuple[str, ...], search: CallSearch, size: int
     ) -> tuple[list[sqlite3.Row], dict[str, Any]]:
         (total,) = self._state.rows(f"SELECT count(*) FROM webhook_calls WHERE {where}", *values)[0]
-        start, cursor = paging.place(size, total)
-        direction = "DESC" if descending else "ASC"
+        start, cursor = search.place(size, total)
         rows = self._state.rows(
             f"SELECT call FROM webhook_calls WHERE {where} "
-            f"ORDER BY {self._place} {direction}, number {direction} LIMIT ? OFFSET ?",
+            f"ORDER BY {self._place} {search.order}, number {search.order} LIMIT ? OFFSET ?",
             *(*values, size, start),
         )
         return rows, cursor
 
     def _find_by_key(
-        self, where: str, values: tuple[str, ...], descending: bool, paging: Paging, size: int
+        self, where: str, values: tuple[str, ...], search: CallSearch, size: int
     ) -> tuple[list[sqlite3.Row], dict[str, Any]]:
         """Return a page that begins after the last row of the page before, or ends before the first of the next."""
-        backwards = paging.request in ("PREVIOUS", "LAST")
-        down = descending is not backwards
-        known = () if paging.request in ("FIRST", "LAST") else _read_key(paging.current, backwards)
+        backwards = search.request in ("PREVIOUS", "LAST")
+        down = (search.order == "DESC") is not backwards
+        known = () if search.request in ("FIRST", "LAST") else _read_key(search.current, backwards)
         after = f" AND ({self._place}, number) {'<' if down else '>'} (?, ?)" if known else ""
         direction = "DESC" if down else "ASC"
         rows = self._state.rows(
@@ -169,8 +179,8 @@ class CallStore:
         more, rows = len(rows) > size, rows[:size]
         if backwards:
             rows.reverse()
-        has_next = paging.request == "PREVIOUS" or (more and not backwards)
-        has_previous = paging.request == "NEXT" or (more and backwards)
+        has_next = search.request == "PREVIOUS" or (more and not backwards)
+        has_previous = search.request == "NEXT" or (more and backwards)
         return rows, omit_empty(currentPage=_write_key(rows), hasPrevious=has_previous, hasNext=has_next)
 
     def _write_status_changes(self) -> None:

@@ -8,7 +8,7 @@ import sqlite3
 import uuid
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from airflow_custody.sandbox.errors import invalid, not_found
 from airflow_custody.sandbox.listings import Listing, Paging
@@ -50,6 +50,14 @@ class NewStatus(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     status: Literal["enabled", "disabled"]
+
+
+class WebhookSearch(Paging):
+    """Which webhooks to list."""
+
+    type: str | None = None
+    url: str | None = None
+    order: Literal["ASC", "DESC"] = Field(default="ASC", alias="sortOrder")
 
 
 class WebhookStore:
@@ -136,16 +144,15 @@ class WebhookStore:
         if not self._state.write("DELETE FROM webhooks WHERE id = ? AND tenant_id = ?", id, caller.tenant_id):
             raise not_found(f"webhook {id}")
 
-    def find(
-        self, caller: Caller, *, type: str | None, url: str | None, descending: bool, paging: Paging
-    ) -> dict[str, Any]:
+    def find(self, caller: Caller, search: WebhookSearch) -> dict[str, Any]:
         """Return one page of the webhooks of the caller's tenant, by age."""
+        search = self.listing.understood(search)
         rows = self._state.rows(
-            "SELECT * FROM webhooks WHERE tenant_id = ? AND (? IS NULL OR type = ?) AND (? IS NULL OR url = ?)"
-            f" ORDER BY number {'DESC' if descending else 'ASC'}",
-            *(caller.tenant_id, type, type, url, url),
+            "SELECT * FROM webhooks WHERE tenant_id = ? AND type = coalesce(?, type) AND url = coalesce(?, url)"
+            f" ORDER BY number {search.order}",
+            *(caller.tenant_id, search.type, search.url),
         )
-        found, cursor = paging.cut([_webhook(row) for row in rows], self.listing)
+        found, cursor = search.cut([_webhook(row) for row in rows], self.listing)
         return omit_empty(webhooks=found, cursor=cursor)
 
     def _get(self, id: str) -> dict[str, Any]:

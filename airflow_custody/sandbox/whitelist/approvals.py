@@ -21,7 +21,7 @@ from airflow_custody.sandbox.errors import ServiceError, invalid
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import MAIN_USER, UserStore
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.whitelist.models import Approval, Deletion, Rejection, Search
+from airflow_custody.sandbox.whitelist.models import Approval, ApprovalSearch, Deletion, Rejection
 from airflow_custody.sandbox.whitelist.store import PENDING, REJECTED, REMOVED, WhitelistStore
 from airflow_custody.sandbox.wire import dumps
 
@@ -76,23 +76,24 @@ class Approvals:
             raise ServiceError(409, f"the deletion of whitelisted address {deletion.id} is already pending")
         self._whitelist.mark_for_deletion(row)
 
-    def find(self, caller: Caller, search: Search, *, include_signed: bool) -> dict[str, Any]:
+    def find(self, caller: Caller, search: ApprovalSearch) -> dict[str, Any]:
         """Return one page of the requests that the caller may sign."""
-        found = self._rows_to_sign(caller, search, include_signed)
-        return self._whitelist.page(found[search.offset : search.offset + search.page_size], len(found))
+        search = self._whitelist.listing.understood(search)
+        found = self._rows_to_sign(caller, search)
+        return self._whitelist.page(self._whitelist.cut(found, search), len(found))
 
     def count(self, caller: Caller) -> int:
         """Return how many requests the caller may sign, without those that the caller has signed."""
-        return len(self._rows_to_sign(caller, self._whitelist.search(only_pending=True), False))
+        return len(self._rows_to_sign(caller, ApprovalSearch()))
 
-    def _rows_to_sign(self, caller: Caller, search: Search, include_signed: bool) -> list[sqlite3.Row]:
+    def _rows_to_sign(self, caller: Caller, search: ApprovalSearch) -> list[sqlite3.Row]:
         rows = self._whitelist.rows(caller, search)
         signers, groups = self._whitelist.signers(rows), self._groups_of(caller)
         return [
             row
             for row in rows
             if (
-                include_signed
+                search.include_signed
                 if caller.user_id in signers[row["id"]]
                 else _next_group(row["approvers"], signers[row["id"]], groups) is not None
             )

@@ -8,7 +8,15 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, require_roles
-from airflow_custody.sandbox.whitelist.models import MAX_LIMIT, Approval, Deletion, NewRequest, Rejection
+from airflow_custody.sandbox.whitelist.models import (
+    MAX_LIMIT,
+    Approval,
+    ApprovalSearch,
+    Deletion,
+    NewRequest,
+    Rejection,
+    Search,
+)
 from airflow_custody.sandbox.wire import omit_empty
 
 router = APIRouter()
@@ -23,15 +31,7 @@ NewRequestBody = Annotated[NewRequest, Depends(read_body(NewRequest))]
 ApprovalBody = Annotated[Approval, Depends(read_body(Approval))]
 RejectionBody = Annotated[Rejection, Depends(read_body(Rejection))]
 DeletionBody = Annotated[Deletion, Depends(read_body(Deletion))]
-
-# That a larger limit is refused is an assumption.
 Limit = Annotated[int, Query(ge=0, le=MAX_LIMIT)]
-Offset = Annotated[int, Query(ge=0, le=2**31)]
-Ids = Annotated[list[str], Query()]
-Addresses = Annotated[list[str], Query()]
-IncludePending = Annotated[bool, Query(alias="includeForApproval")]
-RulesOnce = Annotated[bool, Query(alias="rulesContainerNormalized")]
-IncludeSigned = Annotated[bool, Query(alias="includeAlreadySignedByUser")]
 
 
 @router.post(_PATH)
@@ -41,57 +41,17 @@ async def create(request: Request, service: ServiceDep, caller: Creator, body: N
 
 
 @router.get(_PATH)
-async def find(
-    service: ServiceDep,
-    caller: Reader,
-    limit: Limit = 0,
-    offset: Offset = 0,
-    ids: Ids = [],  # noqa: B006 - FastAPI copies it
-    addresses: Addresses = [],  # noqa: B006
-    blockchain: str | None = None,
-    network: str | None = None,
-    query: str | None = None,
-    include_pending: IncludePending = False,
-    rules_once: RulesOnce = False,
-) -> Response:
+async def find(service: ServiceDep, caller: Reader, search: Annotated[Search, Query()]) -> Response:
     """Find requests; pending ones only if the caller asks for them."""
-    search = service.whitelist.search(
-        limit=limit,
-        offset=offset,
-        ids=ids,
-        addresses=addresses,
-        blockchain=blockchain,
-        network=network,
-        query=query,
-        include_pending=include_pending,
-        rulesContainerNormalized=rules_once,
-    )
     return json_response(service.whitelist.find(caller, search))
 
 
 @router.get(f"{_PATH}/for-approval")
 async def find_for_approval(
-    service: ServiceDep,
-    caller: Reader,
-    limit: Limit = 0,
-    offset: Offset = 0,
-    ids: Ids = [],  # noqa: B006
-    blockchain: str | None = None,
-    network: str | None = None,
-    query: str | None = None,
-    include_signed: IncludeSigned = False,
+    service: ServiceDep, caller: Reader, search: Annotated[ApprovalSearch, Query()]
 ) -> Response:
     """Find the requests that the caller may sign."""
-    search = service.whitelist.search(
-        limit=limit,
-        offset=offset,
-        ids=ids,
-        blockchain=blockchain,
-        network=network,
-        query=query,
-        only_pending=True,
-    )
-    return json_response(service.approvals.find(caller, search, include_signed=include_signed))
+    return json_response(service.approvals.find(caller, search))
 
 
 @router.post(f"{_PATH}/approve")
@@ -121,7 +81,9 @@ async def get(service: ServiceDep, caller: Reader, request_id: str) -> Response:
 
 
 @router.get("/statistics/for-approval")
-async def count_for_approval(service: ServiceDep, caller: Reader, limit: Limit = 0) -> Response:
+async def count_for_approval(
+    service: ServiceDep, caller: Reader, limit: Annotated[int, Query(ge=0, le=MAX_LIMIT)] = 0
+) -> Response:
     """
     Count what the caller may sign; of the kinds that there are, the sandbox has whitelisted addresses only.
 

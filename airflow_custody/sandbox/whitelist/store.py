@@ -17,7 +17,7 @@ from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.addresses import is_valid_address
 from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_payload, share_rules
-from airflow_custody.sandbox.whitelist.models import NewRequest, Search
+from airflow_custody.sandbox.whitelist.models import DEFAULT_LIMIT, ApprovalSearch, NewRequest, Search
 from airflow_custody.sandbox.wire import dumps, equal_ignoring_case, is_decimal, omit_empty, timestamp
 
 # The words of `status` are assumptions, but for the published one of a request in effect. A setting changes them on the
@@ -117,12 +117,6 @@ class WhitelistStore:
 
     # --- finding ------------------------------------------------------------------------------------------------
 
-    def search(self, **parameters: Any) -> Search:
-        """Return the search that these query parameters ask for, as far as the listing understands them."""
-        found = self.listing.understood(parameters)
-        search = Search(rules_once=found.pop("rulesContainerNormalized", False), **found)
-        return search.model_copy(update={"limit": self.listing.page_size(search.page_size)})
-
     def row(self, caller: Caller, request_id: str) -> sqlite3.Row:
         """Return one request of the caller's tenant."""
         found = self._state.rows(
@@ -132,7 +126,7 @@ class WhitelistStore:
             raise not_found(f"whitelisted address {request_id}")
         return found[0]
 
-    def rows(self, caller: Caller, search: Search) -> list[sqlite3.Row]:
+    def rows(self, caller: Caller, search: Search | ApprovalSearch) -> list[sqlite3.Row]:
         """Return all requests that match a search, whatever its page."""
         condition, values = self._condition(caller, search)
         rows = self._state.rows(f"{_ROWS} WHERE {condition} ORDER BY id", *values)
@@ -156,17 +150,24 @@ class WhitelistStore:
 
     def find(self, caller: Caller, search: Search) -> dict[str, Any]:
         """Return one page of the requests that match a search, in the order of their ids (an assumption)."""
+        search = self.listing.understood(search)
         if self.listing.is_arranged:
             found = self.rows(caller, search)
-            found_here = found[search.offset : search.offset + search.page_size]
-            return self.page(found_here, len(found), rules_once=search.rules_once)
+            return self.page(self.cut(found, search), len(found), rules_once=search.rules_once)
         condition, values = self._condition(caller, search)
         (total,) = self._state.rows(f"SELECT count(*) FROM {_MARKED} WHERE {condition}", *values)[0]
         rows = self._state.rows(
             f"{_ROWS} WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
-            *(*values, search.page_size, search.offset),
+            *(*values, self._page_size(search), search.offset),
         )
         return self.page(rows, total, rules_once=search.rules_once)
+
+    def cut(self, rows: list[sqlite3.Row], search: Search | ApprovalSearch) -> list[sqlite3.Row]:
+        """Return the rows of one page."""
+        return rows[search.offset : search.offset + self._page_size(search)]
+
+    def _page_size(self, search: Search | ApprovalSearch) -> int:
+        return self.listing.page_size(search.limit or DEFAULT_LIMIT)
 
     def page(self, rows: Sequence[sqlite3.Row], total: int, *, rules_once: bool = False) -> dict[str, Any]:
         """
@@ -210,9 +211,10 @@ class WhitelistStore:
             row["id"],
         )
 
-    def _condition(self, caller: Caller, search: Search) -> tuple[str, list[Any]]:
+    def _condition(self, caller: Caller, search: Search | ApprovalSearch) -> tuple[str, list[Any]]:
         where, values = [_VISIBLE], list[Any](self._visible_to(caller))
-        if search.only_pending:
+        addresses = search.addresses if isinstance(search, Search) else []
+        if isinstance(search, ApprovalSearch):
             where.append("status = ?")
             values.append(PENDING)
         elif not search.include_pending:
@@ -220,7 +222,7 @@ class WhitelistStore:
             values += [PENDING, REJECTED]
         for condition, value in (
             ("id IN (SELECT value FROM json_each(?))", json.dumps([_parse_id(each) for each in search.ids])),
-            ("address IN (SELECT value FROM json_each(?))", json.dumps(search.addresses)),
+            ("address IN (SELECT value FROM json_each(?))", json.dumps(addresses)),
             ("lower(blockchain) = lower(?)", search.blockchain),
             ("network = ?", search.network),
             ("instr(lower(label || char(10) || address), lower(?))", search.query),
