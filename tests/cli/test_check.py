@@ -145,7 +145,7 @@ def test_a_user_who_may_read_nothing(custody: Run, sandbox: Sandbox, monkeypatch
 
 
 def test_an_old_service(custody: Run, sandbox: Sandbox) -> None:
-    sandbox.control.set_version("3.13")
+    sandbox.control.configure(version="3.13")
     ran = custody("check", "-o", "json")
     assert (ran.code, states(ran)["health listing"]) == (1, "failed")
     assert "before 3.14" in detail(ran, "version")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attacks import attack
 from cli_runs import Create, Run, read
 
 from airflow_custody.sandbox import Sandbox
@@ -62,7 +63,7 @@ def test_what_a_legacy_form_does_not_cover(
     show: Run, custody: Run, pins: list[str], sandbox: Sandbox, signed: Create
 ) -> None:
     identifier = signed(1)
-    sandbox.control.attack(identifier, "invented contract type")
+    attack(sandbox.control, sandbox.token, identifier, "invented contract type")
     assert "NO: unverified, no signature covers its text" in show(identifier).out
     legacy = "--allow-legacy-signatures"
     ran = show(identifier, legacy)

@@ -49,7 +49,7 @@ def test_what_can_still_be_approved_was_not_rejected(
     audit: Audit, create: Create, sandbox: Sandbox, named: bool
 ) -> None:
     identifier = create(1, status="pending")
-    sandbox.control.set_status_words(pending="EXPIRED")
+    sandbox.control.configure(status_words={"pending": "EXPIRED"})
     (row,) = read(audit("-o", "json", *(["--id", identifier] if named else [])))["rows"]
     assert (row["id"], row["state"]) == (identifier, "pending")
 
@@ -130,7 +130,7 @@ def test_pending_requests_that_are_shown_without_rules(
     tmp_path: Path,
     by_id: bool,
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(rules_on_pending=False)
+    sandbox.control.configure(rules_on_pending=False)
     sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
     pending = create(2, status="pending")
     person = Person(sandbox, "ann", "approvers")

@@ -324,7 +324,7 @@ def test_a_sign_in_waits_as_long_as_the_service_asks(
 
 
 def test_an_old_token_that_is_accepted_does_not_end_the_pauses(sandbox: Sandbox, ann: str) -> None:
-    sandbox.control.set_token_lifetime(1000)
+    sandbox.control.configure(token_lifetime=1000)
     later = 0.0
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
         client.list_health_checks()

@@ -240,7 +240,7 @@ class TestTestConnection:
     def test_an_older_service_is_not_a_success_but_its_user_is_named(
         self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
     ) -> None:
-        sandbox.control.set_version("3.13")
+        sandbox.control.configure(version="3.13")
         good, text = define(monkeypatch, connection_json(sandbox)).test_connection()
         assert not good
         assert "3.14" in text

@@ -61,7 +61,7 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing of the first window can be told from what the service shows.
-    sandbox.control.set_whitelist_behaviour(label_length=3)
+    sandbox.control.configure(label_length=3)
     task.dies_at(4)
     assert task.store is not None
     first = json.loads(task.store.values["custody_apply"])["window"]["rows"]

@@ -374,7 +374,7 @@ def test_a_later_try_does_not_accept_a_signature_over_another_hash(sandbox: Sand
 
 def test_an_approval_of_which_the_service_took_less_fails_and_names_it(sandbox: Sandbox, ann: Person) -> None:
     pushed = [create(), create(label="b")]
-    sandbox.control.set_max_signatures(1)
+    sandbox.control.configure(max_signatures=1)
     with failing_at_once(pushed[1]["id"]) as caught:
         approve([each["id"] for each in pushed], pushed)
     assert isinstance(caught.value.error, CustodyOutcomeUnknownError)

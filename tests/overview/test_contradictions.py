@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 import pytest
+from attacks import attack
 
 from airflow_custody.cli.output import Output
 from airflow_custody.cli.show import listed_as
@@ -105,7 +106,7 @@ def test_what_is_listed_for_approval_is_pending_whatever_its_status(
     sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create, status: str
 ) -> None:
     identifier = create(1)
-    sandbox.control.set_status_words(pending=status)
+    sandbox.control.configure(status_words={"pending": status})
     says = EXPIRED.replace("EXPIRED", status)
     for each, trust in ((client, "not checked"), (pinning, "unsigned")):
         overview = read_overview(each)
@@ -129,7 +130,7 @@ def test_what_is_listed_for_approval_is_pending_whatever_its_status(
 
 def test_a_whitelist_that_is_too_large_says_it_too(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
     create(1)
-    sandbox.control.set_status_words(pending="EXPIRED")
+    sandbox.control.configure(status_words={"pending": "EXPIRED"})
     view = read_overview(client, max_listed=0).pending.value
     assert view is not None
     assert [row.problem for row in view.rows] == [f"T{EXPIRED}."]
@@ -139,7 +140,7 @@ def test_a_status_of_one_in_effect_that_only_pending_ones_have(
     sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create
 ) -> None:
     create(1)
-    sandbox.control.set_status_words(pending="APPROVED")
+    sandbox.control.configure(status_words={"pending": "APPROVED"})
     body = {"result": [], "totalItems": "0"}
     sandbox.control.add_fault("status", status=200, body=body, path=f"{ADDRESSES}/for-approval", times=None)
     for each in (client, pinning):
@@ -346,7 +347,7 @@ def test_a_legacy_form_is_named_and_only_what_is_signed_is_shown(
 ) -> None:
     identifier = create(1)
     sandbox.control.sign_whitelist_requests([identifier])
-    sandbox.control.attack(identifier, "invented contract type")
+    attack(sandbox.control, sandbox.token, identifier, "invented contract type")
     assert read_request(pinning, identifier).row.legacy == ""
     says = "in a legacy form: what is received as contractType is not signed"
     pins = {**sandbox.control.pins(), "allow_legacy_signatures": True}

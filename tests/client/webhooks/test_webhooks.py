@@ -112,7 +112,7 @@ def test_a_listing_of_webhooks_is_complete_or_an_error(
 ) -> None:
     for number in (A, B, C, D, E) if "orders" in oddities else (A, B, C, D):
         sandbox.control.add_webhook(id=number)
-    sandbox.control.set_listing("webhooks", **oddities)
+    sandbox.control.configure(listings={"webhooks": oddities})
     if isinstance(expected, list):
         assert [each["id"] for each in client.list_webhooks()] == expected
         return
@@ -151,7 +151,7 @@ def test_a_listing_of_calls_is_complete_or_an_error(
 ) -> None:
     for number in range(1, 6):
         sandbox.control.add_webhook_call(id=str(number))
-    sandbox.control.set_listing("webhook-calls", **oddities)
+    sandbox.control.configure(listings={"webhook-calls": oddities})
     if complete:
         found = [each.id for each in client.list_webhook_calls()]
         assert found == [str(number + 1) for number in range(len(found))]
@@ -166,7 +166,9 @@ def test_calls_that_leave_a_filtered_listing_are_noticed(sandbox: Sandbox, clien
     for number in range(1, 6):
         sandbox.control.add_webhook_call(id=str(number), status="failed")
     # The second is delivered in the end, and so the third one is skipped.
-    sandbox.control.set_listing("webhook-calls", page_size=2, orders=[["1", "2", "3", "4"], ["1", "3", "4"]])
+    sandbox.control.configure(
+        listings={"webhook-calls": {"page_size": 2, "orders": [["1", "2", "3", "4"], ["1", "3", "4"]]}}
+    )
     with pytest.raises(CustodyResponseError, match="did not list the same"):
         list(client.list_webhook_calls(status="failed"))
 
@@ -181,14 +183,14 @@ def test_a_call_that_was_not_asked_for_is_refused(
     sandbox.control.add_webhook_call(id="1", webhookId="w", eventId="e", status="failed")
     sandbox.control.add_webhook_call(id="2", webhookId="v", eventId="d", status="success")
     assert [each.id for each in client.list_webhook_calls(**filters)] == ["1"]
-    sandbox.control.set_listing("webhook-calls", ignored=[ignored])
+    sandbox.control.configure(listings={"webhook-calls": {"ignored": [ignored]}})
     with pytest.raises(CustodyResponseError, match="than was asked for"):
         list(client.list_webhook_calls(**filters))
 
 
 def test_a_webhook_of_another_type_than_was_asked_for_is_refused(sandbox: Sandbox, client: CustodyClient) -> None:
     sandbox.control.add_webhook(type="currencyStatus.updated")
-    sandbox.control.set_listing("webhooks", ignored=["type"])
+    sandbox.control.configure(listings={"webhooks": {"ignored": ["type"]}})
     with pytest.raises(CustodyResponseError, match="'type'"):
         list(client.list_webhooks(webhook_type=TYPE))
 

@@ -108,7 +108,7 @@ def test_a_key_that_can_be_read_in_two_ways_is_not_signed(approver: SignedInAppr
 
 
 def test_a_letter_that_only_looks_like_that_of_a_chain_is_not_signed(approver: SignedInApprover) -> None:
-    approver.sandbox.control.set_currencies(["KSM"])
+    approver.sandbox.control.configure(currencies=["KSM"])
     number = approver.create(blockchain="ksm")
     assert approver.payload(number)["currency"] == "KSM"
     approver.sandbox.control.set_whitelist_envelope(number, blockchain="\u212asm")
@@ -183,7 +183,7 @@ def test_a_network_that_was_asked_for_is_compared_wherever_it_is(
 ) -> None:
     caplog.set_level("INFO")
     control = approver.sandbox.control
-    control.set_network_is_hashed(is_hashed)
+    control.configure(network_is_hashed=is_hashed)
     number = approver.create(network="mainnet")
     assert ("network" in approver.payload(number)) is is_hashed
     for changes in ({"network": "testnet"}, {"network": "Mainnet"}):
@@ -204,7 +204,7 @@ def test_a_network_that_was_asked_for_is_compared_wherever_it_is(
 
 @pytest.mark.parametrize("is_hashed", [True, False])
 def test_a_network_that_nobody_asked_for(approver: SignedInApprover, is_hashed: bool) -> None:
-    approver.sandbox.control.set_network_is_hashed(is_hashed)
+    approver.sandbox.control.configure(network_is_hashed=is_hashed)
     number = approver.create(network="mainnet")
     if is_hashed:
         with pytest.raises(CustodyRequestError, match=r"network \(not asked for\)"):

@@ -86,7 +86,7 @@ def test_without_the_list_of_pending_requests_nothing_is_in_effect(
 
 
 def test_status_words_can_be_chosen(sandbox: Sandbox, ann: CustodyClient, numbers: list[str]) -> None:
-    sandbox.control.set_status_words(APPROVED="Signed")
+    sandbox.control.configure(status_words={"APPROVED": "Signed"})
     sandbox.control.set_whitelist_status(numbers[0], "APPROVED")
     listed = find_listed(ann, numbers[:1])[numbers[0]]
     assert judge(listed, effective_statuses=["SIGNED"]).state == "effective"

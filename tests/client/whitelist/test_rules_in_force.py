@@ -30,7 +30,7 @@ class Service:
         people = [Person(sandbox, name, "approvers") for name in ("ann", "bob")]
         group = {"externalGroupID": "approvers", "minimumSignatures": 2}
         sandbox.control.set_approvers([{"sequential": [group]}])
-        sandbox.control.set_whitelist_behaviour(rules_on_pending=False)
+        sandbox.control.configure(rules_on_pending=False)
         pins = sandbox.control.pins()
         self.clients = [CustodyClient(sandbox.url, each.token, timeout=60, max_retries=0, **pins) for each in people]
         self.ann, self.bob = map(SignedInApprover, [sandbox] * 2, people, self.clients)
@@ -66,7 +66,7 @@ def test_the_sandbox_leaves_them_out_of_pending_requests_only(service: Service) 
     assert service.ann.approve(signed) == 1
     shown = {each: service.ann.client.get_whitelist_request(each).wire for each in (pending, signed)}
     assert ["rulesContainer" in each or "rulesSignatures" in each for each in shown.values()] == [False, True]
-    service.sandbox.control.set_whitelist_behaviour()
+    service.sandbox.control.configure(rules_on_pending=True)
     assert "rulesContainer" in service.ann.client.get_whitelist_request(pending).wire
 
 
