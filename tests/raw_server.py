@@ -35,7 +35,7 @@ def raw_server(
                 return
             try:
                 with context.wrap_socket(connection, server_side=True) if context else connection as stream:
-                    stream.settimeout(5)
+                    stream.settimeout(60)
                     received.append(stream.recv(65536))
                     respond(stream)
                     _end(stream)
