@@ -24,12 +24,11 @@ from airflow_custody.overview.models import (
     HealthView,
     JournalView,
     Overview,
-    RequestRow,
     RequestsView,
     Section,
     WebhookRow,
 )
-from airflow_custody.overview.rows import bound, make_row
+from airflow_custody.overview.rows import bound, make_row, with_paths
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -180,18 +179,12 @@ def _view(
     :param budget: the time that there is.
     """
     deleted = {each.id for each in listing.deletions}
-
-    def row_of(envelope: WhitelistEnvelope, with_paths: bool) -> RequestRow:
-        doubt = listing.doubt(envelope, EFFECTIVE_STATUSES, REJECTED_STATUSES) if state == "pending" else ""
-        is_deleted = envelope.id in deleted
-        return make_row(
-            envelope, state, listing.verifier, doubt=doubt, with_paths=with_paths, deletion_pending=is_deleted
-        )
-
     found = []
     for envelope in sorted(envelopes, key=_age_order if state == "pending" else _last_change):
         budget.check()
-        found.append((row_of(envelope, False), envelope))
+        doubt = listing.doubt(envelope, EFFECTIVE_STATUSES, REJECTED_STATUSES) if state == "pending" else ""
+        row = make_row(envelope, state, listing.verifier, doubt=doubt, deletion_pending=envelope.id in deleted)
+        found.append((row, envelope))
     if state != "pending":
         found.reverse()
     found.sort(key=lambda each: (each[0].trust != "unverified", not each[0].is_faulty))
@@ -200,7 +193,7 @@ def _view(
     dates = [row.created_at for row, _ in found if not row.deletion_pending]
     known = [each for each in dates if each is not None]
     return RequestsView(
-        tuple(row_of(each, True) if state == "pending" else row for row, each in shown),
+        tuple(with_paths(*each, listing.verifier) if state == "pending" else each[0] for each in shown),
         total=len(found),
         more_faulty=sum(row.is_faulty for row, _ in others),
         oldest_at=min(known) if known and len(known) == len(dates) else None,

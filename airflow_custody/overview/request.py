@@ -17,7 +17,7 @@ from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.client.whitelist.progress import ListedRequest, describe_verified, find_listed, verified_facts
 from airflow_custody.overview.budget import Describe, describe_problem
 from airflow_custody.overview.models import RequestRow, RequestsView, RequestView, SignatureRow, TrailRow
-from airflow_custody.overview.rows import bound, make_row
+from airflow_custody.overview.rows import bound, make_row, with_paths
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -56,7 +56,7 @@ def read_request(client: CustodyClient, request_id: str, *, describe: Describe =
     row = make_row(envelope, state, verifier, doubt=doubt, deletion_pending=listed.deletion_pending)
     proved = decide_trust(envelope.wire, state, verifier).address if row.trust == "verified" else None
     return RequestView(
-        row=row,
+        row=with_paths(row, envelope, verifier),
         fields=tuple(_fields(envelope, proved)),
         network=bound(envelope.network),
         action=bound(envelope.action),
@@ -90,7 +90,8 @@ def read_requests(
             rows.append(RequestRow(id=request_id, status="", problem=_NOT_LISTED))
             continue
         state, doubt = _state_of(listed, envelope)
-        rows.append(make_row(envelope, state, verifier, doubt=doubt, deletion_pending=listed.deletion_pending))
+        row = make_row(envelope, state, verifier, doubt=doubt, deletion_pending=listed.deletion_pending)
+        rows.append(with_paths(row, envelope, verifier))
     return RequestsView(tuple(rows), total=len(rows), note=note)
 
 

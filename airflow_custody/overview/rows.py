@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -59,7 +60,6 @@ def make_row(
     verifier: Verifier | None,
     *,
     doubt: str = "",
-    with_paths: bool = True,
     deletion_pending: bool = False,
 ) -> RequestRow:
     """
@@ -70,7 +70,6 @@ def make_row(
     :param state: how far it has come.
     :param verifier: what verifies it; None: no keys are pinned.
     :param doubt: how its status contradicts where it is listed, in words. Default empty: it does not.
-    :param with_paths: whether the ways to approve it are worth their time. Default True.
     :param deletion_pending: whether it is in effect, and its deletion is pending. Default False.
     """
     dates = [each for each in (parse_timestamp(trail.get("date")) for trail in envelope.trails) if each is not None]
@@ -100,7 +99,6 @@ def make_row(
         chain=f"{bound(payload.get('currency'))} {_network(payload, envelope, verifier)}".rstrip(),
         address=bound(payload.get("address")),
         label=bound(payload.get("label")),
-        paths=paths_of(envelope, verifier) if with_paths else (),
         trust=trust.state,
         problem=problem,
         legacy=_legacy(envelope, trust),
@@ -123,6 +121,11 @@ def _legacy(envelope: WhitelistEnvelope, trust: Trust) -> str:
     if trust.state == "verified" and any(envelope.hash not in each.hashes for each in envelope.signings):
         return "some of its signatures cover a legacy form of its text"
     return ""
+
+
+def with_paths(row: RequestRow, envelope: WhitelistEnvelope, verifier: Verifier | None) -> RequestRow:
+    """Return the row of a request that can be read with the ways to approve it, see :func:`paths_of`."""
+    return replace(row, paths=paths_of(envelope, verifier)) if row.address else row
 
 
 def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Paths:
