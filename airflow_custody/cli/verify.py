@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, REJECTED_HELP, add_command
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command, add_rejected_status, add_repeated
 from airflow_custody.cli.connection import add_connection_options, open_client, read_pins
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.pins import (
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 #: The states of a row, in the order of a summary.
 STATES = ("verified", "unverified", "pending", "rejected", "absent")
-_NOTHING_PROVED: Mapping[str, Any] = dict.fromkeys(
-    ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
-)
+_PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
 
 
 def verify(args: Namespace, output: Output) -> int:
@@ -148,7 +146,7 @@ def verify_row(verifier: Verifier, row: Evidence) -> dict[str, Any]:
         "status": row.status,
         "verified": state == "verified",
         "reason": reason,
-        **{name: proved.get(name) for name in _NOTHING_PROVED},
+        **{name: proved.get(name) for name in _PROVED},
     }
 
 
@@ -234,11 +232,8 @@ def name_signers(user_ids: Sequence[str]) -> str:
 def add_to(group: Commands) -> None:
     """Add the command to its group."""
     parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
-    text = "id of a request; may be repeated. Default: all"
-    parser.add_argument("--id", dest="ids", metavar="ID", action="append", help=text)
-    parser.add_argument(
-        "--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=REJECTED_HELP
-    )
+    add_repeated(parser, "--id", "ids", "ID", "id of a request. Default: all")
+    add_rejected_status(parser)
     text = "print what it takes to verify again, too; needs -o json"
     parser.add_argument("--evidence", action="store_true", help=text)
     text = "verify the evidence in what --evidence has printed; no service is asked"
