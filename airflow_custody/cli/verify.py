@@ -67,7 +67,7 @@ def verify(args: Namespace, output: Output) -> int:
     absent; "status" is the service's word. "fields" are those of the signed text and nothing
     else; what is not proved is null.
     """
-    from airflow_custody.cli.evidence import differences, evidence_to_json, read_evidence
+    from airflow_custody.cli.evidence import Evidence, differences, evidence_to_json, read_evidence
     from airflow_custody.client.verification.rules_in_force import verifier_for
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.models import check_request_ids
@@ -82,7 +82,8 @@ def verify(args: Namespace, output: Output) -> int:
         pins = read_pins(args)
         file = read_evidence(args.file)
         verifier = Verifier(pins, rules_in_force=file.in_force)
-        evidence = _selected(file.rows, ids)
+        by_id = {each.id: each for each in file.rows}
+        evidence = [by_id.get(each) or Evidence(each, "absent") for each in (by_id if ids is None else ids)]
     else:
         with open_client(args) as client:
             if client.verifier is None:
@@ -108,7 +109,8 @@ def verify(args: Namespace, output: Output) -> int:
     if file is not None:
         contradictions = list(differences(file.said, data, ids))
         data["file"] = {"name": args.file, "sha256": file.sha256, "differences": contradictions}
-    summary = f"{count(len(rows), 'request')}: {_counts_text(counts)} ({shorten_hashes(describe_pins(verifier.pins))})"
+    found = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state == "verified")
+    summary = f"{count(len(rows), 'request')}: {found} ({shorten_hashes(describe_pins(verifier.pins))})"
     output.data(data, [*_lines(rows), *contradictions, summary])
     if not rows:
         message("there is nothing to verify: no requests are listed")
@@ -190,13 +192,6 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
     return rows
 
 
-def _selected(rows: Sequence[Evidence], ids: list[str] | None) -> Sequence[Evidence]:
-    from airflow_custody.cli.evidence import Evidence
-
-    by_id = {each.id: each for each in rows}
-    return rows if ids is None else [by_id.get(each) or Evidence(each, "absent") for each in ids]
-
-
 # --- what is printed ----------------------------------------------------------------------------------------
 
 
@@ -218,10 +213,6 @@ def _address_text(fields: Mapping[str, Any]) -> str:
     chain = "/".join(sanitize(fields[name], 40) for name in ("currency", "network") if fields.get(name))
     label = sanitize(json.dumps(fields["label"], ensure_ascii=False), 100)
     return f"{chain} {sanitize(fields['address'], 160)} {label}"
-
-
-def _counts_text(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state == "verified")
 
 
 def name_signers(user_ids: Sequence[str]) -> str:
