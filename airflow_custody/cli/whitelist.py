@@ -12,10 +12,12 @@ from airflow_custody.cli.commands import (
     CHANGES,
     ERROR,
     NOTHING_TO_DO,
-    REJECTED_HELP,
     Parser,
     add_command,
     add_group,
+    add_rejected_status,
+    add_repeated,
+    flag_of,
 )
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output, message
@@ -232,23 +234,16 @@ def _add_file(parser: Parser) -> None:
     )
 
 
-def _add_several(parser: Parser, flag: str, dest: str, metavar: str, help: str, default: Any = None) -> None:
-    help = f"{help}; may be repeated"
-    parser.add_argument(flag, dest=dest, metavar=metavar, action="append", default=default, help=help)
-
-
 def _add_listing_options(parser: Parser) -> None:
     text = (
         "key of a payload that may have a value that a file cannot say; or envelope.action, for an unknown word there"
     )
-    _add_several(parser, "--accept-field", "accept_fields", "KEY", text)
+    add_repeated(parser, "--accept-field", "accept_fields", "KEY", text)
     text = "status word of requests in effect. Default: approved"
-    _add_several(parser, "--effective-status", "effective_statuses", "WORD", text)
+    add_repeated(parser, "--effective-status", "effective_statuses", "WORD", text)
     text = "a request that is not pending is in effect"
     parser.add_argument("--any-status", action="store_true", help=text)
-    parser.add_argument(
-        "--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=REJECTED_HELP
-    )
+    add_rejected_status(parser)
     add_connection_options(parser)
 
 
@@ -262,11 +257,10 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--prune", action="store_true", help="plan to delete what the file does not have")
     parser.add_argument("--all", action="store_true", help="show unchanged rows in the table, too")
     for name, (kind, text) in LIMITS.items():
-        flag = f"--{name.replace('_', '-')}"
-        parser.add_argument(flag, type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
+        parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
     text = "address or label that must be in the file"
-    _add_several(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
-    _add_several(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
+    add_repeated(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
+    add_repeated(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
     show.add_to(group)
