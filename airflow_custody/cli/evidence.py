@@ -53,7 +53,24 @@ def take_evidence(id_: str, listed: Listed, envelope: Mapping[str, Any]) -> Evid
     :param listed: where the service lists it.
     :param envelope: its envelope, as it came.
     """
-    return Evidence(id_, listed, {**_pick(envelope, *_ENVELOPE, *_RULES), "id": id_})
+    kept = {**_pick(envelope, *_ENVELOPE, *_RULES), "id": id_}
+    if isinstance(kept.get("metadata"), Mapping):
+        kept["metadata"] = _pick(kept["metadata"], "hash", "payloadAsString")
+    signed = kept.get("signedAddress")
+    if isinstance(signed, Mapping):
+        entries = signed.get("signatures")
+        kept["signedAddress"] = {"signatures": [*map(_entry, entries)] if isinstance(entries, list) else entries}
+    return Evidence(id_, listed, kept)
+
+
+def _entry(found: Any) -> Any:
+    """Return what verification reads of one signature; what is no signature stays what it is."""
+    if not isinstance(found, Mapping):
+        return found
+    kept = _pick(found, "signature", "hashes")
+    if isinstance(kept.get("signature"), Mapping):
+        kept["signature"] = _pick(kept["signature"], "userId", "signature")
+    return kept
 
 
 def _pick(found: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
@@ -27,13 +28,16 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 def _forms(secret: str) -> set[str]:
     data = secret.encode("utf-8", "surrogatepass")
     in_json = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    # Other writers escape these, too; the service's is Go's.
+    in_json |= {each.replace("/", "\\/") for each in in_json}
+    in_json |= {each.translate({ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}) for each in in_json}
+    in_url = {quote(data), quote(data, safe=""), quote_plus(data)}
+    in_url |= {re.sub("%..", lambda found: found[0].lower(), each) for each in in_url}
     in_base64 = {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()}
     # A form without padding also matches the form with it.
     return {
         secret,
-        quote(data),
-        quote(data, safe=""),
-        quote_plus(data),
+        *in_url,
         *in_json,
         *(each.rstrip("=") for each in in_base64),
     }

@@ -362,7 +362,9 @@ class ClientSettings:
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
         why = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
-        raise _wrong(str(first["loc"][0]), f"{why}, not {sanitize(repr(first['input']), 40)}")
+        # The value of what is no setting may be a secret.
+        shown = "" if first["type"] == "unexpected_keyword_argument" else f", not {sanitize(repr(first['input']), 40)}"
+        raise _wrong(str(first["loc"][0]), f"{why}{shown}")
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> ClientSettings:
@@ -420,7 +422,10 @@ class ClientSettings:
 
     def _check_pins(self) -> None:
         """Refuse incomplete settings for verification: their author expects that something is verified."""
-        given = [name for name in PIN_SETTINGS if getattr(self, name) not in (None, False)]
+        values = {name: getattr(self, name) for name in PIN_SETTINGS}
+        if values["allow_legacy_signatures"] is False:
+            del values["allow_legacy_signatures"]
+        given = [name for name, value in values.items() if value is not None]
         if given and self.superadmin_keys is None:
             raise _wrong(given[0], "needs 'superadmin_keys': without these, nothing is verified")
         if given and self.superadmin_minimum is None:

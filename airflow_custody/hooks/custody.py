@@ -280,13 +280,13 @@ class CustodyHook(BaseHook):
         if password:
             mask(password)
         names = {"password": connection.login, "api_key": extras.get("api_key_id")}
-        given = [method for method, name in names.items() if name]
+        given = [method for method, name in names.items() if name not in (None, "")]
         if len(given) > 1:
             raise self._wrong(
                 "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-missing"
             )
         filled_in = given[0] if given else "bearer"
-        auth = extras.get("auth") or filled_in
+        auth = filled_in if extras.get("auth") in (None, "") else extras["auth"]
         if not isinstance(auth, str) or auth not in _AUTH_METHODS:
             *others, last = _AUTH_METHODS
             raise self._wrong(f"must be {', '.join(others)} or {last}", "auth", "setting-wrong")
@@ -295,7 +295,7 @@ class CustodyHook(BaseHook):
             raise self._wrong(f"is {auth}, which needs {needs}", "auth", "credentials-missing")
         if not password:
             raise self._wrong(f"{secret} is missing", "token", "credentials-missing")
-        return auth, str(names.get(auth) or ""), password
+        return auth, str(names.get(auth, "")), password
 
     def _authentication(self, auth: str, name: str, secret: str) -> Authentication:
         from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
@@ -339,11 +339,12 @@ class CustodyHook(BaseHook):
     def _extras(self, connection: Connection) -> dict[str, Any]:
         text = connection.get_extra() if hasattr(connection, "get_extra") else connection.extra
         try:
-            extras = json.loads(text) if text else {}
+            # A name that is there twice: the last would count, and might be another than a reviewer read.
+            extras = json.loads(text, object_pairs_hook=_each_once) if text else {}
         except ValueError:
             extras = None
         if not isinstance(extras, dict):
-            raise self._wrong("is not a JSON object", "Extra", "setting-wrong")
+            raise self._wrong("is not a JSON object, or has a name twice", "Extra", "setting-wrong")
         return extras
 
     def _fault(self, error: CustodyConfigurationError | None) -> str:
@@ -363,6 +364,13 @@ class CustodyHook(BaseHook):
     ) -> CustodyConfigurationError:
         text = f"{self._start()}{_name(setting)}: {why}"
         return CustodyConfigurationError(text, setting=setting, code=code, advice=advice)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
 
 
 def missing_connection(conn_id: str, advice: str, *, setting: str) -> CustodyConfigurationError:

@@ -209,3 +209,21 @@ def test_a_connection_where_rules_are_not_offered(
     good, text = define(monkeypatch, sandbox.connection(pins=True)).test_connection()
     assert good
     assert "Whether its rules are signed with the pinned keys is not known: it does not offer them" in text
+
+
+@pytest.mark.parametrize("extra", [{"superadmin_minimum": 0}, {"networks": False}, {"rules_not_before": 0}], ids=str)
+def test_a_pin_that_is_zero_or_false_is_given(monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]) -> None:
+    connection = {"conn_type": "custody", "host": "https://custody.example.com", "password": "t", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    with pytest.raises(CustodyConfigurationError, match=r"superadmin_keys|must be"):
+        CustodyHook().get_conn()
+
+
+@pytest.mark.parametrize(
+    "extra", ['{"superadmin_keys": "/x", "superadmin_keys": null}', '{"verify": true, "verify": false}']
+)
+def test_an_extra_that_has_a_name_twice_is_refused(monkeypatch: pytest.MonkeyPatch, extra: str) -> None:
+    connection = {"conn_type": "custody", "host": "https://custody.example.com", "password": "t", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    with pytest.raises(CustodyConfigurationError, match="has a name twice"):
+        CustodyHook().get_conn()

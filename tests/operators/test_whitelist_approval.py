@@ -347,7 +347,9 @@ def test_a_rejection_whose_response_was_lost_is_found_by_the_next_try(sandbox: S
 @pytest.mark.parametrize("accepted", [["tnParticipantID", "network"], "tnParticipantID"])
 def test_fields_are_accepted_by_name(sandbox: Sandbox, ann: Person, accepted: Any) -> None:
     pushed = create()
-    text = json.dumps({"currency": "ETH", "address": ADDRESS, "label": "Treasury", "tnParticipantID": "p"})
+    shown = dict.fromkeys(("addressType", "memo", "customerId", "exchangeAccountId", "contractType"), "")
+    shown |= {"currency": "ETH", "address": ADDRESS, "label": "Treasury", "tnParticipantID": "p"}
+    text = json.dumps({**shown, "linkedInternalAddresses": []})
     hash_ = hashlib.sha256(text.encode()).hexdigest()
     sandbox.control.set_whitelist_metadata(pushed["id"], payloadAsString=text, hash=hash_)
     for none in ((), [], None, ["memo"]):

@@ -26,7 +26,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.text import count
+from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.wire import TypedDict
 
 if TYPE_CHECKING:
@@ -348,8 +348,9 @@ def _describe_body(operation: Operation, response: Response, auth: Authenticatio
     content_type = auth.redact(response.content_type, 80) or "not given"
     text = _text(response.body)
     if response.is_page:
-        title = _TITLE.search(text)
-        named = auth.redact(title[1], 60) if title else ""
+        # What is a secret as a whole may be none in pieces.
+        title = _TITLE.search(auth.redact(text, len(text)))
+        named = sanitize(title[1], 60) if title else ""
         return f"a web page, {named!r}" if named else f"a web page of {size}"
     beginning = auth.redact(text, 120)
     return f"content type {content_type}, {size}{', beginning ' + repr(beginning) if beginning else ''}"

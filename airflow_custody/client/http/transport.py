@@ -108,8 +108,10 @@ class Transport:
         self._proxies = {"http": proxy.url, "https": proxy.url} if proxy else {}
         if proxy:
             # Taken apart by hand: what no parser can read may be quoted by an error all the same.
-            password = proxy.url.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
-            for secret in filter(None, (proxy.url, password, unquote(password))):
+            user, _, password = proxy.url.rpartition("@")[0].rpartition("://")[2].partition(":")
+            # With the user's name it is what the proxy gets, in base64.
+            pair = f"{unquote(user)}:{unquote(password)}" if password else ""
+            for secret in filter(None, (proxy.url, password, unquote(password), pair)):
                 auth.hide(secret)
         self._failures = Failures(settings, auth, proxy)
         # Whether the peer has kept the connections open that were used again.

@@ -98,9 +98,7 @@ class ApprovalBatch:
         except CustodyResponseError as unusable:
             raise failed(CustodyResponseError, f"{unusable.message}; {consequence}", code=unusable.code) from None
         request = None if self._expected is None else self._expected[envelope.id]
-        if request is None:
-            self._refuse_other_kinds(envelope, consequence)
-        else:
+        if request is not None:
             comparison = compare(request, payload, network=envelope.network)
             faults, accepting = comparison.refusal(self._accepted)
             if faults:
@@ -110,6 +108,7 @@ class ApprovalBatch:
                     advice=accepting and f"If it may be signed {accepting}",
                     code="request-differs",
                 )
+        self._refuse_other_kinds(envelope, consequence, any_text=request is None)
         contradictions = envelope_faults(
             envelope, payload, request, tenant_id=self.user.get("tenantId"), accepted=self._accepted
         )
@@ -129,8 +128,12 @@ class ApprovalBatch:
             )
         return str(envelope.hash)
 
-    def _refuse_other_kinds(self, envelope: WhitelistEnvelope, consequence: str) -> None:
-        """Refuse what is not the text of an address: compared with nothing, it could be a request of another kind."""
+    def _refuse_other_kinds(self, envelope: WhitelistEnvelope, consequence: str, *, any_text: bool) -> None:
+        """
+        Refuse what is not the text of an address: a signature of it could be used for a request of another kind.
+
+        :param any_text: whether it is compared with nothing, so that unknown keys are refused here.
+        """
         metadata = envelope.wire.get("metadata") or {}
         try:
             text = read_signed_text(metadata.get("payloadAsString") or "", metadata.get("hash") or "")
@@ -140,7 +143,7 @@ class ApprovalBatch:
                 f"the payload of whitelisting request {envelope.id} {refusal}; {consequence}",
                 code="request-differs",
             ) from None
-        if unknown := unknown_keys(text.fields, self._accepted):
+        if any_text and (unknown := unknown_keys(text.fields, self._accepted)):
             raise failed(
                 CustodyRequestError,
                 f"the payload of whitelisting request {envelope.id} has keys that are not known: "

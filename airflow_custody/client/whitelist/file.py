@@ -40,8 +40,11 @@ _MARK_FAULT = (
     'the file begins with a byte order mark (BOM): save it as UTF-8 without one. Excel\'s "CSV UTF-8" always writes '
     "one: save the file with another program, or remove its first three bytes"
 )
-# What YAML does not allow or takes for a line's end, a byte order mark in the middle, and bytes that are not UTF-8.
-_NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+# What YAML does not allow or takes for a line's end (as CSV does a carriage return alone), a byte order mark in the
+# middle, and bytes that are not UTF-8.
+_NOT_TEXT = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|\r(?!\n|\\Z)"
+)
 
 
 def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool = True) -> WhitelistFile:

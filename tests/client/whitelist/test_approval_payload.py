@@ -79,9 +79,20 @@ def test_every_key_of_a_link_is_accounted_for(approver: SignedInApprover, links:
 def test_empty_values_and_harmless_defaults_are_signed(approver: SignedInApprover) -> None:
     number = approver.create(linked_wallet_ids=["7"])
     wallets = [{"id": 7, "name": "hot", "path": "m/7", "label": "", "address": None}]
-    keys: dict[str, Any] = {"addressType": "individual", "tnParticipantID": "", "memo": None, "linkedWallets": wallets}
-    approver.change_payload(number, **keys, linkedInternalAddresses=None)
+    keys: dict[str, Any] = {"addressType": "individual", "tnParticipantID": "", "memo": "", "linkedWallets": wallets}
+    approver.change_payload(number, **keys, linkedInternalAddresses=[])
     assert approver.approve() == 1
+
+
+@pytest.mark.parametrize("keys", [{"memo": None}, {"linkedInternalAddresses": None}, {"addressType": None}], ids=str)
+def test_a_text_of_another_shape_is_not_signed_although_it_says_what_was_asked_for(
+    approver: SignedInApprover, keys: dict[str, Any]
+) -> None:
+    number = approver.create()
+    approver.change_payload(number, **keys)
+    with pytest.raises(CustodyRequestError, match=f"{number} is not (the text of an address|what was asked for)"):
+        approver.approve()
+    assert approver.sent == 0
 
 
 @pytest.mark.parametrize(
