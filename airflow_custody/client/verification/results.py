@@ -46,7 +46,7 @@ class GroupSignatures:
     The signatures of one group.
 
     :param group_id: the group's id.
-    :param minimum: how many of its users must sign.
+    :param minimum: number of its users who must sign.
     :param user_ids: the users whose signatures counted.
     """
 

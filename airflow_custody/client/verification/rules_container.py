@@ -74,7 +74,7 @@ class Threshold:
     The number of users of a group who must sign.
 
     :param group_id: the group's id.
-    :param minimum: how many; 0 in the rules counts as 1.
+    :param minimum: the number; 0 in the rules counts as 1.
     """
 
     group_id: str

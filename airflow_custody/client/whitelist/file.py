@@ -1,7 +1,7 @@
 """
 Whitelist files: the destination addresses that should be at the service, in YAML, JSON or CSV.
 
-All that is wrong with a file is found at once, with the line or the row, and then nothing of it is used.
+All faults of a file are found at once, with the line or the row. A file with a fault is not used at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MARK_FAULT = (
     'the file begins with a byte order mark (BOM): save it as UTF-8 without one. Excel\'s "CSV UTF-8" always writes '
     "one: save the file with another program, or remove its first three bytes"
 )
-# What YAML does not allow or takes for a line's end, a byte order mark in the middle, and bytes that are not UTF-8.
+# Characters that YAML forbids or reads as line ends, a byte order mark in the middle, and bytes that are not UTF-8.
 _NOT_TEXT = re.compile("[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -96,7 +96,7 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
 
 
 def _read(path: Path) -> bytes:
-    # Opening a pipe would wait for whoever writes to it.
+    # Opening a pipe would wait for its writer.
     if path.exists() and not path.is_file():
         raise ValueError("it is no file")
     with path.open("rb") as file:
@@ -104,7 +104,7 @@ def _read(path: Path) -> bytes:
 
 
 def _decode(data: bytes, rows: Rows) -> str:
-    """Return the text; each line that is none is noted."""
+    """Return the text; note each line that is not text."""
     if data.startswith(_UTF8_MARK):
         rows.fault(0, _MARK_FAULT)
     text = data.removeprefix(_UTF8_MARK).decode(errors="surrogateescape")
