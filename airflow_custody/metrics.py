@@ -175,7 +175,7 @@ def create_counted(custody_conn_id: str, kind: str, outcome: CreateOutcome, coun
     :param kind: the kind of thing that is created: ``whitelisting request``.
     :param outcome: ``sent``: a create has left, whatever came of it; ``found``: one whose response was lost was found
         again; ``unknown``: a person must find out.
-    :param count: how many.
+    :param count: number of creates.
     """
     _emit(_CREATES, count, custody_conn_id, kind, outcome)
 
@@ -206,7 +206,7 @@ def calls_read(custody_conn_id: str, count: int) -> None:
     Count webhook calls that were read of the service's journal, to be handed on.
 
     :param custody_conn_id: id of the connection.
-    :param count: how many, of those that are new and asked for.
+    :param count: number of new calls that match the filter.
     """
     _emit(_CALLS_READ, count, custody_conn_id)
 

@@ -70,7 +70,7 @@ class BearerToken(Authentication):
     Authentication with a bearer token.
 
     :param token: the token, without ``Bearer``; never shown by this class.
-    :param source: where the user finds the token, for error messages.
+    :param source: place where the user finds the token, for error messages.
     :raises CustodyConfigurationError: if the token is missing or cannot be sent in a header.
     """
 
@@ -108,7 +108,7 @@ class ApiKey(Authentication):
 
     :param key_id: id of the key.
     :param secret: the key's secret in hex; never shown by this class, and never sent.
-    :param source: where the user finds both, for error messages.
+    :param source: place where the user finds both, for error messages.
     :raises CustodyConfigurationError: if the id or the secret is missing or malformed.
     """
 
@@ -204,7 +204,7 @@ class PasswordSignIn(Authentication):
 
     :param username: name of the user.
     :param password: the password; never shown by this class, and sent only to sign in.
-    :param source: where the user finds both, for error messages.
+    :param source: place where the user finds both, for error messages.
     :param on_token: called with each token that was fetched, to keep it out of logs.
     :param clock: returns seconds that only go forward, to tell the age of a token; tests turn it. Default: the
         system's monotonic clock.

@@ -49,7 +49,7 @@ class CustodyClient(
     *undocumented* are not part of the interface description that this package was built to: they are known from other
     publications of the service's makers, and a service may not offer them.
 
-    :param base_url: where the service is, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP
+    :param base_url: URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP
         is refused except to this machine.
     :param token: the API token, without ``Bearer``.
     :param auth: another way to authenticate, instead of a token: :class:`PasswordSignIn` or :class:`ApiKey`.
@@ -65,12 +65,12 @@ class CustodyClient(
     :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
     :param superadmin_keys: the super-administrators' public keys, with which whitelisted addresses are verified: PEM
         texts, or the path of a file with them. Default None: nothing is verified, and the service is believed.
-    :param superadmin_minimum: how many of these keys must have signed the rules. Required with ``superadmin_keys``.
+    :param superadmin_minimum: number of these keys that must have signed the rules. Required with ``superadmin_keys``.
     :param networks: names of the networks that are accepted. Default None: any.
     :param allow_legacy_signatures: whether addresses count that were signed in a legacy form. Default False.
     :param rules_not_before: Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None.
     :param user_agent: text to add to the ``User-Agent``, which names this package and its version. Default None.
-    :param source: where the user finds these settings, for error messages. Default None.
+    :param source: place where the user finds these settings, for error messages. Default None.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 

@@ -99,7 +99,7 @@ def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> Connection
     :param client: the client.
     :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, a
         service that does not show the user's roles fails the test. Default: :data:`DEFAULT_ROLE`, which is judged only
-        if the service shows the roles, or answers with a 403 of its own.
+        if the service shows the roles, or responds with a 403 of its own.
     :return: the findings. If the service cannot be reached or rejects the credentials, no further calls are made.
     """
     found = ConnectionTest()

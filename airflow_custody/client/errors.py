@@ -210,7 +210,7 @@ class WhitelistFileError(CustodyRequestError):
     """
     Raised when a whitelist file is wrong, or cannot be read; nothing was sent.
 
-    :param message: how many faults there are, and the first of them, one per line.
+    :param message: number of faults, and the first of them, one per line.
     :param faults: all faults in the order of the file, each with its place: ``line 12: address: ...``.
     :param facts: as for :class:`CustodyError`.
     """

@@ -203,7 +203,7 @@ def _environment_proxy(url: str) -> Proxy | None:
     variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy), None)
     # macOS and Windows have settings of their own.
     place = f"the environment variable {variable}" if variable else "the proxy in the system's settings"
-    # In the environment, and only there, host and port alone are usual.
+    # In environment and system settings, and only there, host and port alone are usual.
     return Proxy(_check_proxy_url(proxy if "://" in proxy else f"http://{proxy}", place, variable or "proxy"), place)
 
 

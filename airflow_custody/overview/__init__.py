@@ -1,4 +1,4 @@
-"""What a person sees of a custody service at a glance: read from it in one go, for the page and the command line."""
+"""The overview of a custody service, read in one go for the page and the command line."""
 
 from airflow_custody.overview.budget import for_people
 from airflow_custody.overview.read import DEFAULT_DEADLINE, read_overview

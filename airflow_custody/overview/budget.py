@@ -1,4 +1,4 @@
-"""A limited time for many calls, and what is said of those that fail."""
+"""A time limit for many calls, and descriptions of those that fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-#: Returns in words what failed, and what to do about it.
+#: A function that describes an error, with advice.
 Describe = Callable[[CustodyError], str]
 
 #: The longest time-out of one call, in seconds: a person does not wait as a task can.
@@ -30,8 +30,8 @@ _MAX_PROBLEM = 600
 
 def for_people(settings: ClientSettings) -> ClientSettings:
     """
-    Return settings of a client with which a person waits: a short time-out for each call, no retries, no response of
-    many megabytes.
+    Return client settings for calls that a person waits for: a short time-out for each call, no retries, no response
+    of many megabytes.
 
     :param settings: the connection's.
     """
@@ -47,7 +47,7 @@ class Budget:
     """
     The time that there is for several calls, one after another.
 
-    :param seconds: how long; a call that has begun by then is not cut off.
+    :param seconds: the limit; a call that has begun by then is not cut off.
     :param clock: a monotonic clock in seconds; tests turn it. Default: :func:`time.monotonic`.
     """
 
@@ -63,7 +63,7 @@ class Budget:
 
     def check(self, seconds: float = 0) -> None:
         """
-        Refuse what would begin too late.
+        Refuse a call that would begin too late.
 
         :param seconds: in how many seconds it would begin. Default 0.
         :raises CustodyConnectionError: if the time is over by then.
@@ -77,28 +77,28 @@ class Budget:
 
 
 def describe_problem(error: CustodyError) -> str:
-    """Return an error in one line: what failed, and what to do about it."""
+    """Return an error in one line, with advice."""
     return error.shorten(_MAX_PROBLEM)
 
 
 def read_section(read: Callable[[], T], describe: Describe = describe_problem) -> Section[T]:
     """
-    Return what ``read`` returns as a section; whatever it raises becomes the section's problem.
+    Return the result of ``read`` as a section; an exception becomes the section's problem.
 
-    :param read: reads it.
-    :param describe: returns an error in words. Default: as the error says it.
+    :param read: reads the section's value.
+    :param describe: describes an error. Default: by the error's own text.
     """
     try:
         return Section(read())
     except CustodyError as error:
-        # What a gateway in between refuses, the service may offer.
+        # The service may offer an operation that a gateway in between rejects.
         return Section(
             problem=describe(error),
             not_offered=error.not_offered and error.from_service,
             not_permitted=isinstance(error, CustodyPermissionError) and error.from_service,
         )
     except Exception as error:
-        # One section's fault must not hide the others. What it says may be a secret.
+        # One section's fault must not hide the others. The exception's text may hold a secret.
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} in {place.name}, line {place.lineno}"
         log.error("An overview could not be read as a whole: %s", where)

@@ -1,4 +1,4 @@
-"""What an overview shows: plain values, without a word of markup."""
+"""The models of an overview: plain values without markup."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Section(Generic[T]):
     """
-    One part of an overview. That one cannot be read is no reason to hide the others.
+    One part of an overview. Each can be unreadable without hiding the others.
 
-    :param value: what it shows; None if it cannot be read.
+    :param value: its contents; None if it cannot be read.
     :param problem: why it cannot be read, and what to do; empty if it was.
     :param not_offered: whether the service itself says that it does not offer it, or not to this user.
         :func:`~airflow_custody.overview.verdict.judge_overview` tells for which sections that is no error.
@@ -56,7 +56,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class GroupHealth:
-    """How many checks a group has, and how many of them are not healthy."""
+    """The numbers of a group's checks, and of those that are not healthy."""
 
     group: str
     total: int
@@ -70,12 +70,12 @@ class HealthView:
 
     :param healthy: whether the health gate would pass.
     :param summary: one line that says so.
-    :param checks: the checks, what is wrong first.
+    :param checks: the checks, unhealthy ones first.
     :param groups: their groups, those with something wrong first.
-    :param problems: what is wrong with the listing as a whole, such as that it is empty.
-    :param total: how many checks there are.
-    :param unhealthy: how many of them are not healthy.
-    :param oldest_at: when the one that is oldest last ran; None: not given.
+    :param problems: problems of the listing as a whole, such as that it is empty.
+    :param total: number of checks.
+    :param unhealthy: number of checks that are not healthy.
+    :param oldest_at: time of the oldest last run of a check; None: not given.
     """
 
     healthy: bool
@@ -91,10 +91,10 @@ class HealthView:
 @dataclass(frozen=True)
 class GroupSignatures:
     """
-    How many signatures of a group there are, and how many are needed.
+    The number of a group's signatures, and the number that is needed.
 
-    :param present: how many there are, and no more than are needed: valid ones where keys are pinned, otherwise in the
-        service's word. None: not known, as the service does not show which groups a user is in.
+    :param present: number of signatures, no more than are needed: valid ones where keys are pinned, otherwise as the
+        service reports it. None: not known, as the service does not show which groups a user is in.
     """
 
     group: str
@@ -116,14 +116,15 @@ class RequestRow:
     :param created_at: when its first trail entry was made; None: not given.
     :param changed_at: when its last trail entry was made; None: not given.
     :param paths: the ways to approve it, any of which is enough; each with all of its groups.
-    :param trust: what its signatures prove with pinned keys.
+    :param trust: result of verifying its signatures with the pinned keys.
     :param problem: why it is unverified, or cannot be read, or how its status contradicts where it is listed; empty
         otherwise.
-    :param state: how far it has come.
-    :param signatures: how many users have signed it, in the service's word.
-    :param action: what approving it does, in the service's words; empty if it makes the address whitelisted, as almost
+    :param state: its state.
+    :param signatures: number of users who have signed it, as the service reports it.
+    :param action: effect of approving it, in the service's words; empty if it makes the address whitelisted, as almost
         always. A request that is pending may be about the deletion of the address.
-    :param legacy: that its signatures cover a legacy form of its text, and what they do not cover; empty: they do not.
+    :param legacy: notice that its signatures cover only a legacy form of its text, with the keys that they leave out;
+        empty: they do not.
     :param deletion_pending: whether it is in effect, and its deletion is pending approval by the client's user. Such
         requests are among those in effect, and among those that are pending.
     """
@@ -146,7 +147,7 @@ class RequestRow:
 
     @property
     def is_faulty(self) -> bool:
-        """Whether it cannot be verified with the pinned keys, or not be read, or contradicts itself."""
+        """Whether it cannot be verified with the pinned keys, cannot be read, or contradicts itself."""
         return self.trust == "unverified" or bool(self.problem)
 
 
@@ -156,9 +157,9 @@ class RequestsView:
     Some whitelisting requests.
 
     :param rows: the requests.
-    :param total: how many there are in all; None: not known.
-    :param note: what is missing from the rows, and why; empty: nothing but what is above their maximum number.
-    :param more_faulty: how many that are not among the rows cannot be verified or read, or contradict themselves.
+    :param total: number of all of them; None: not known.
+    :param note: notice of requests missing from the rows, and why; empty: none but those above the maximum number.
+    :param more_faulty: number of those outside the rows that cannot be verified or read, or contradict themselves.
     :param oldest_at: when the oldest of all was created; None: not known, as one of them does not say, or none.
     """
 
@@ -170,7 +171,7 @@ class RequestsView:
 
     @property
     def faulty(self) -> int:
-        """How many cannot be verified or read, or contradict themselves, shown or not."""
+        """Number of those that cannot be verified or read, or contradict themselves, shown or not."""
         return sum(row.is_faulty for row in self.rows) + self.more_faulty
 
 
@@ -179,9 +180,9 @@ class TrailRow:
     """
     An entry of a request's history, in the service's words.
 
-    :param at: when; None: not given, or not readable.
-    :param user: who: the external id, or the id.
-    :param action: what was done.
+    :param at: its time; None: not given, or not readable.
+    :param user: the external id of its user, or else the id.
+    :param action: the action.
     :param comment: the comment. Other people's text.
     """
 
@@ -196,7 +197,7 @@ class SignatureRow:
     """
     A signature of a request.
 
-    :param user: whose it is, in the service's word.
+    :param user: its user, as the service reports it.
     :param comment: the comment. Other people's text.
     :param valid: whether it is valid; None: not checked, as no keys are pinned, or as the rules cannot be used.
     :param problem: why it is not valid; empty otherwise.
@@ -211,18 +212,18 @@ class SignatureRow:
 @dataclass(frozen=True)
 class RequestView:
     """
-    One whitelisting request, with all that there is to see of it.
+    One whitelisting request with all details.
 
-    :param row: what a listing shows of it.
+    :param row: its row in a listing.
     :param fields: keys and values of the text that is signed, in its order; empty if the text cannot be used.
-    :param network: the network, outside of what is signed; empty if there is none.
-    :param action: what approving it does, in the service's word; empty if it does not say.
+    :param network: the network, outside of the signed text; empty if there is none.
+    :param action: effect of approving it, as the service reports it; empty if it does not.
     :param tenant_id: the tenant, likewise.
     :param hash: the hash of the text that is signed, likewise.
     :param visibility_group: the group of users who see the address, likewise.
     :param trails: its history, in the service's order.
     :param signatures: its signatures.
-    :param verification: in words, what is proved of it, or why nothing is.
+    :param verification: description of the proof, or why there is none.
     """
 
     row: RequestRow
@@ -242,8 +243,8 @@ class WebhookRow:
     """
     A webhook.
 
-    :param url: where it delivers to, without what may be a secret in it.
-    :param problem: what is wrong with it (disabled, cooling down until ...); empty: nothing.
+    :param url: its destination, without parts that may be secret.
+    :param problem: its problem (disabled, cooling down until ...); empty: none.
     :param disabled: whether it is disabled, which somebody may have meant.
     """
 
@@ -264,7 +265,7 @@ class WebhookRow:
 @dataclass(frozen=True)
 class JournalView:
     """
-    The newest of the journal of webhook calls.
+    The newest entry of the journal of webhook calls.
 
     :param newest_at: when the newest call was created; None: there is none.
     :param newest_id: its id.
@@ -277,22 +278,22 @@ class JournalView:
 @dataclass(frozen=True)
 class Overview:
     """
-    What a person sees of a custody service at a glance.
+    An overview of a custody service.
 
-    :param read_at: when it was read, by this machine's clock.
-    :param base_url: where the service is.
+    :param read_at: time of reading, by this machine's clock.
+    :param base_url: URL of the service.
     :param health: its health.
     :param pending: the whitelisting requests that are pending approval, those that cannot be verified or read first,
         then the oldest; of many, the first 200.
-    :param recent: those that took effect last, likewise first what cannot be verified or read, then the newest: at most
-        20. All are verified if keys are pinned, not only those that are shown.
+    :param recent: those that took effect last, at most 20, in the same order but the newest first. All are verified if
+        keys are pinned, not only those that are shown.
     :param unknown: those that are not pending, and whose status does not say whether they are in effect, likewise.
-    :param rejected: how many were rejected, in the service's word; None: not known.
-    :param approvals: what of all kinds is pending approval by the client's user.
-    :param webhooks: the webhooks, what is wrong first, then those that are disabled; of many, the first 200.
-    :param journal: the newest of the journal of webhook calls.
-    :param more_webhooks: how many webhooks are not among ``webhooks``.
-    :param more_faulty_webhooks: how many of these get no calls although nobody disabled them.
+    :param rejected: number of rejected ones, as the service reports it; None: not known.
+    :param approvals: counts of everything that is pending approval by the client's user.
+    :param webhooks: the webhooks, faulty ones first, then those that are disabled; of many, the first 200.
+    :param journal: the newest entry of the journal of webhook calls.
+    :param more_webhooks: number of webhooks that are not among ``webhooks``.
+    :param more_faulty_webhooks: number of these that get no calls although nobody disabled them.
     """
 
     read_at: datetime

@@ -1,4 +1,4 @@
-"""Reading an overview: section by section, so that one that cannot be read hides no other."""
+"""Reading an overview section by section, so that an unreadable one does not hide the others."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 #: Seconds for all of an overview.
 DEFAULT_DEADLINE = 30.0
-#: How many rows an overview has.
+#: Maximum numbers of rows in an overview.
 MAX_PENDING = 200
 MAX_RECENT = 20
 MAX_UNKNOWN = 50
 MAX_WEBHOOKS = 200
-#: How many requests are read, in a call for each hundred.
+#: Maximum number of requests to read, in a call for each hundred.
 MAX_LISTED = 5_000
 _MAX_ROWS: dict[RequestState, int] = {"pending": MAX_PENDING, "effective": MAX_RECENT, "unknown": MAX_UNKNOWN}
 _NEVER = datetime.max.replace(tzinfo=timezone.utc)
@@ -58,19 +58,19 @@ def read_overview(
     describe: Describe = describe_problem,
 ) -> Overview:
     """
-    Read what a person sees of a service at a glance, one section after another. It changes nothing.
+    Read an overview of a service, one section after another. It changes nothing.
 
     A section that cannot be read has a ``problem``; nothing is raised. The signatures of all requests that are listed,
-    except for rejected ones, are verified if keys are pinned. What is shown of a request is the text that its hash
-    covers.
+    except for rejected ones, are verified if keys are pinned. The shown fields of a request are those of the text that
+    its hash covers.
 
     :param client: the client. Its time-out and its retries hold for each call: see
         :func:`~airflow_custody.overview.budget.for_people`.
-    :param deadline: seconds for all of it. What has not begun by then is not read, and says so. Default 30.
-    :param max_listed: how many whitelisting requests are read, in a call for each hundred: the service cannot be asked
-        for those that are pending, or latest, only. Of a larger whitelist, only the pending ones are shown that the
-        client's user may approve, and the other sections of requests have a ``problem``. Default 5,000.
-    :param describe: returns in words why a section could not be read. Default: as the error says it.
+    :param deadline: seconds for all of it. A section that has not begun by then is not read, and says so. Default 30.
+    :param max_listed: maximum number of whitelisting requests to read, in a call for each hundred: the service cannot
+        list only pending or only recent ones. Of a larger whitelist, only the pending ones are shown that the client's
+        user may approve, and the other sections of requests have a ``problem``. Default 5,000.
+    :param describe: describes why a section could not be read. Default: by the error's own text.
     :return: the overview.
     """
     budget = Budget(deadline)
@@ -135,7 +135,7 @@ def _health(checks: list[HealthCheck], now: datetime) -> HealthView:
 
 
 def _requests(client: CustodyClient, budget: Budget, max_listed: int, describe: Describe) -> dict[str, Any]:
-    """Return all that an overview has of requests, by the names of its attributes."""
+    """Return the sections about requests, by the names of the overview's attributes."""
     total = client.count_whitelist_requests()
     if total is not None and total > max_listed:
         return _of_large(client, budget, total, describe)
@@ -153,14 +153,14 @@ def _requests(client: CustodyClient, budget: Budget, max_listed: int, describe: 
 
 
 def _of_large(client: CustodyClient, budget: Budget, listed: int, describe: Describe) -> dict[str, Any]:
-    """Return what can be said without reading all of a large whitelist."""
+    """Return the sections about requests without reading all of a large whitelist."""
     too_many = f"The service lists {listed} requests, too many to read here"
     unread: Section[RequestsView] = Section(problem=f"{too_many}. Use 'custody status --max-listed {listed}'.")
 
     def pending() -> RequestsView:
         listing = fetch_for_approval(client)
         view = _view([*listing.envelopes, *listing.deletions], "pending", listing=listing, budget=budget)
-        # How many others may approve is not known.
+        # The number of requests that only others may approve is not known.
         note = f"{too_many}: only those are shown that the connection's user may approve."
         return replace(view, total=None, note=note, oldest_at=None)
 
@@ -171,12 +171,12 @@ def _view(
     envelopes: Iterable[WhitelistEnvelope], state: RequestState, *, listing: Listing, budget: Budget
 ) -> RequestsView:
     """
-    Return requests of one state: of all, those first that cannot be verified or read, whatever their dates say.
+    Return the requests of one state, first those that cannot be verified or read, whatever their dates.
 
     :param envelopes: the requests.
-    :param state: how far they have come.
-    :param listing: the listing that they are of.
-    :param budget: the time that there is.
+    :param state: their state.
+    :param listing: the listing that they are in.
+    :param budget: the time limit.
     """
     deleted = {each.id for each in listing.deletions}
     found = []
@@ -189,7 +189,7 @@ def _view(
         found.reverse()
     found.sort(key=lambda each: (each[0].trust != "unverified", not each[0].is_faulty))
     shown, others = found[: _MAX_ROWS[state]], found[_MAX_ROWS[state] :]
-    # When a deletion was asked for, no service says.
+    # The service does not say when a deletion was requested.
     dates = [row.created_at for row, _ in found if not row.deletion_pending]
     known = [each for each in dates if each is not None]
     return RequestsView(
@@ -213,7 +213,7 @@ def _last_change(envelope: WhitelistEnvelope) -> tuple[datetime, int]:
 
 
 def _webhooks(webhooks: Iterable[WireWebhook], now: datetime) -> tuple[WebhookRow, ...]:
-    """Return all webhooks: those that somebody may have disabled come after what is wrong, and before the others."""
+    """Return all webhooks: faulty ones first, then those that somebody may have disabled, then the others."""
     rows = [_webhook_row(each, now) for each in webhooks]
     return tuple(sorted(rows, key=lambda row: (not row.is_faulty, not row.problem, row.type, row.url)))
 

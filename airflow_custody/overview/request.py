@@ -1,4 +1,4 @@
-"""Reading one whitelisting request, with all that there is to see of it."""
+"""Reading one whitelisting request with all details."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def read_request(client: CustodyClient, request_id: str, *, describe: Describe =
     """
     Read one whitelisting request, pending or not, as the service lists it: in up to four calls.
 
-    One that is not listed, or not now, is read by its id in one more; how far it has come is not known then.
+    One that is not listed, or not now, is read by its id in one more; its state is not known then.
 
     :param client: the client.
     :param request_id: the request's id, a decimal number.
-    :param describe: returns in words why something else about it could not be read. Default: as the error says it.
-    :return: the request. What else could not be found out about it is said in it.
+    :param describe: describes why something else about it could not be read. Default: by the error's own text.
+    :return: the request. It says which other facts could not be found out.
     :raises CustodyRequestError: if the id is not a number; nothing was sent.
     :raises CustodyNotFoundError: if there is no such request; ``from_service`` tells whether the service says so.
     :raises CustodyError: if it cannot be read.
@@ -82,7 +82,7 @@ def read_requests(
 
     :param client: the client.
     :param request_ids: the requests' ids, decimal numbers.
-    :param describe: returns in words why something about them could not be read. Default: as the error says it.
+    :param describe: describes why something about them could not be read. Default: by the error's own text.
     :return: a row for each, by number. One that is not listed, or whose state is not known, says so.
     :raises CustodyRequestError: if an id is not a number, or there are too many; nothing was sent.
     :raises CustodyError: if they cannot be read.
@@ -101,7 +101,7 @@ def read_requests(
 
 
 def _state_of(listed: ListedRequest, envelope: WhitelistEnvelope) -> tuple[RequestState, str]:
-    """Return how far a request has come that is listed, and how that contradicts its status, if it does."""
+    """Return the state of a listed request, and how that contradicts its status, if it does."""
     state = listed.state(EFFECTIVE_STATUSES, REJECTED_STATUSES)
     if state == "unknown":
         return state, "it is not pending, and its status does not say whether it is in effect"
@@ -114,7 +114,7 @@ def _state_of(listed: ListedRequest, envelope: WhitelistEnvelope) -> tuple[Reque
 def _verifier_for(
     client: CustodyClient, envelopes: Iterable[WhitelistEnvelope], describe: Describe
 ) -> tuple[Verifier | None, str]:
-    """Return what verifies requests, and why nothing does if it cannot be had now."""
+    """Return the verifier of requests, and the reason if the rules in force are not available now."""
     try:
         if client.verifier is None:
             return None, ""
@@ -122,7 +122,7 @@ def _verifier_for(
 
         return verifier_for(client, [each.wire for each in envelopes]), ""
     except CustodyError as error:
-        # It has no rules of its own, so that its own cannot be forgotten by this.
+        # The client's own verifier, which has no rules in force.
         return client.verifier, f"The rules in force could not be read: {describe(error)}"
 
 

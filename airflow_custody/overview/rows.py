@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Paths = tuple[tuple[GroupSignatures, ...], ...]
 
-#: Maximum number of characters of a text that is kept: page and command line decide how much of it they show.
+#: Maximum number of characters kept of a text: page and command line may show less.
 MAX_TEXT = 4000
 
 
@@ -45,9 +45,9 @@ class _Approvers(BaseModel):
 
 def bound(value: object) -> str:
     """
-    Return a text as it is, but no longer than :data:`MAX_TEXT`: it ends with an ellipsis if it is cut.
+    Return a text of at most :data:`MAX_TEXT` characters: it ends with an ellipsis if it is truncated.
 
-    :param value: the text; what is none is written as JSON, and None is empty.
+    :param value: the text; another type is written as JSON, and None is empty.
     """
     text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
@@ -66,9 +66,9 @@ def make_row(
     it is marked where keys are pinned.
 
     :param envelope: the request.
-    :param state: how far it has come.
-    :param verifier: what verifies it; None: no keys are pinned.
-    :param doubt: how its status contradicts where it is listed, in words. Default empty: it does not.
+    :param state: its state.
+    :param verifier: the verifier; None: no keys are pinned.
+    :param doubt: contradiction between its status and its listing, in words. Default empty: none.
     :param deletion_pending: whether it is in effect, and its deletion is pending. Default False.
     """
     dates = [each for each in (parse_timestamp(trail.get("date")) for trail in envelope.trails) if each is not None]
@@ -113,10 +113,10 @@ def _network(payload: Mapping[str, Any], envelope: WhitelistEnvelope, verifier: 
 
 
 def _legacy(envelope: WhitelistEnvelope, trust: Trust) -> str:
-    """Return what the signatures do not cover, as they are of a legacy form of the text; empty: they cover all."""
+    """Describe a legacy form that was signed, with the keys that it lacks; empty: the whole text was signed."""
     if trust.address is not None:
         return describe_legacy(trust.address.omitted) if trust.address.legacy else ""
-    # Of a pending one, what is still needed has to cover all of the text.
+    # The signatures that a pending request still needs have to cover all of the text.
     if trust.state == "verified" and any(envelope.hash not in each.hashes for each in envelope.signings):
         return "some of its signatures cover a legacy form of its text"
     return ""
@@ -131,11 +131,11 @@ def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Paths:
     """
     Return the ways to approve a request, with how many signatures of each group there are.
 
-    With pinned keys, by the signed rules, and valid signatures only. Otherwise in the service's word; empty if that
-    cannot be read as a whole.
+    With pinned keys, by the signed rules, and valid signatures only. Otherwise as the service reports them; empty if
+    that cannot be read completely.
 
     :param envelope: the request.
-    :param verifier: what verifies it; None: no keys are pinned.
+    :param verifier: the verifier; None: no keys are pinned.
     """
     try:
         if verifier is not None and says_creation(envelope) and (paths := verifier.examine(envelope.wire).paths):
@@ -148,7 +148,7 @@ def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Paths:
         return ()
     signatures: int | None = len(envelope.signed_by)
     if not says_creation(envelope) or (signatures and [len(path) for path in shown] != [1]):
-        # Which groups a user is in, the service does not show; nor whether a signature is of an approval before.
+        # The service shows neither the groups of a user nor whether a signature belongs to an earlier approval.
         signatures = None
     # A minimum of zero is left out, and counts as one.
     return tuple(

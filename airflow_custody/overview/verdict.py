@@ -1,4 +1,4 @@
-"""What there is to know of a service by its overview, in words, and the overview as plain data. Pure functions."""
+"""The verdict on a service by its overview, in words, and the overview as plain data. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Level = Literal["bad", "unknown", "warning", "good"]
 
 _MAX_NAMED = 20
 _MAX_WORDS = 3
-#: The sections of an overview, by their attributes, and what people call them. Those of requests are of one listing.
+#: The sections of an overview, by their attributes, with their titles. Those of requests come from one listing.
 SECTIONS = {
     "health": "health",
     "pending": "whitelisting requests",
@@ -25,20 +25,20 @@ SECTIONS = {
     "webhooks": "webhooks",
     "journal": "journal of webhook calls",
 }
-#: Those that a service, or a user, may do without: it is no error that the service says that it does not offer them.
+#: The optional sections: it is no error if the service says that it does not offer them.
 _OPTIONAL = ("approvals", "webhooks", "journal")
 
 
 @dataclass(frozen=True)
 class Finding:
     """
-    Something to know about a service.
+    A finding about a service.
 
     :param kind: whether something is wrong with the service, a section could not be read, somebody may have meant it,
         or all is well.
-    :param level: how bad it is.
-    :param part: what it is about: the name of an overview's section, or empty for all of it.
-    :param text: what it is.
+    :param level: its severity.
+    :param part: its subject: the name of an overview's section, or empty for all of it.
+    :param text: its text.
     :param request_ids: the whitelisting requests that it is about. Default: none.
     """
 
@@ -52,26 +52,26 @@ class Finding:
 @dataclass(frozen=True)
 class Verdict:
     """
-    What there is to know of a service.
+    The verdict on a service.
 
-    :param findings: all of it, for each section.
+    :param findings: the findings, by section.
     """
 
     findings: tuple[Finding, ...]
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """What is wrong with the service, in words, the worst first."""
+        """The problems of the service, in words, the worst first."""
         return self._texts("wrong")
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """The sections that could not be read although they must be, and why."""
+        """The required sections that could not be read, and why."""
         return self._texts("unread")
 
     @property
     def ok(self) -> bool:
-        """Whether all could be read, and nothing is wrong."""
+        """Whether all required sections could be read, and there is no problem."""
         return not self.wrong and not self.unread
 
     def _texts(self, kind: str) -> tuple[str, ...]:
@@ -80,8 +80,8 @@ class Verdict:
 
 def judge_overview(overview: Overview) -> Verdict:
     """
-    Return what there is to know by an overview: health, requests that do not verify or cannot be read or whose status
-    is not known or contradicts where they are listed, webhooks that get no calls, sections that could not be read.
+    Return the verdict on an overview: health, requests that do not verify or cannot be read or whose status is not
+    known or contradicts where they are listed, webhooks that get no calls, sections that could not be read.
 
     :param overview: the overview.
     """
@@ -100,7 +100,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
 
 
 def describe_deletions(overview: Overview) -> str:
-    """Return in words which deletions of addresses in effect are pending; empty: none of those that are shown."""
+    """Describe the pending deletions of addresses in effect; empty: none of those that are shown."""
     ids = _deletions(overview)
     if not ids:
         return ""
@@ -137,14 +137,14 @@ def _findings(overview: Overview) -> Iterator[Finding]:
 
 def _unread(overview: Overview) -> Iterator[Finding]:
     """
-    Yield the sections that could not be read although they must be.
+    Yield the required sections that could not be read.
 
     Webhooks, their calls and approvals may be missing, if the service itself says that it does not offer them, or not
-    to this user. Health and requests may not: what cannot be read is not well.
+    to this user. Health and requests may not: if they cannot be read, the service does not count as healthy.
     """
     sections = {name: getattr(overview, name) for name in SECTIONS}
     if all(each.value is None for each in sections.values()):
-        # For one reason, which the first call says.
+        # All of them for one reason, which the first call gives.
         yield Finding("unread", "bad", "", overview.health.problem or "nothing was read")
         return
     for name, section in sections.items():
@@ -159,7 +159,7 @@ def _of_requests(view: RequestsView | None, part: str, where: str) -> Iterator[F
     named = [row for row in view.rows if row.is_faulty][:_MAX_NAMED]
     for row in named:
         request = f"whitelisting request {sanitize(row.id, 40)}"
-        why = row.problem.removeprefix(f"{request} ") or "it is not verified"
+        why = row.problem.removeprefix(f"{request} ").removeprefix("is ") or "not verified"
         level: Level = "bad" if row.trust == "unverified" else "warning"
         yield Finding("wrong", level, part, f"{request} ({where}): {why}", (row.id,))
     if others := view.faulty - len(named):

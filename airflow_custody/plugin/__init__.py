@@ -1,1 +1,1 @@
-"""What Airflow's own pages show of the custody service."""
+"""The plugin's pages about the custody service, within Airflow's own."""

@@ -1,4 +1,4 @@
-"""Who may see which connection. Airflow decides, by its own dependencies and its auth manager."""
+"""Access to connections. Airflow decides, by its own dependencies and its auth manager."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def list_connections(user: BaseUser) -> list[ConnectionKey]:
     Return the connections of type ``custody`` that a user may read, by their ids.
 
     They are those in the database, in environment variables, and those that ``[custody] page_connections`` names: the
-    ones in a secrets backend cannot be listed, and of which type they are is not known before they are read.
+    ones in a secrets backend cannot be listed, and their type is not known before they are read.
     """
     return [each for each in _all() if _may_read(user, each)]
 
@@ -36,10 +36,10 @@ def find_connection(user: BaseUser, conn_id: str) -> ConnectionKey:
     """
     Return the connection of type ``custody`` with an id.
 
-    Only what is listed can be found, letter by letter: whatever a source of connections takes for the same id, each
-    connection has one, by which Airflow decides who may read it.
+    Only a listed id can be found, and only by its exact spelling: a source of connections may take other spellings for
+    the same id, but Airflow decides by the listed one who may read the connection.
 
-    :param user: who asks.
+    :param user: the user who asks.
     :param conn_id: the id.
     :raises HTTPException: 404 if there is none that the user may read.
     """
@@ -67,7 +67,7 @@ def _all() -> list[ConnectionKey]:
 
 def _is_meant(conn_id: str, variables: list[str]) -> bool:
     """
-    Tell whether an id is the one of a connection of type ``custody``, as far as environment variables say.
+    Tell whether an id belongs to a connection of type ``custody``, as far as environment variables tell.
 
     They come before the database, and Airflow finds them by any casing of the id: only the one in lower case counts.
     """

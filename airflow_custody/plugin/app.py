@@ -34,7 +34,7 @@ _HEADERS = {
 #: Style and icons are the same for everybody, and contain nothing of the service.
 _STATIC_CACHE = "public, max-age=300"
 
-#: Title and text of the pages that say what went wrong, by status.
+#: Title and text of the error pages, by status.
 _ERRORS = {
     401: ("Not signed in", "Sign in to Airflow to see this page."),
     403: ("Not allowed", "Airflow does not accept this sign-in. Sign in again."),
@@ -49,7 +49,7 @@ def create_app() -> App:
     # A redirect would lead to the host that the request names.
     app = FastAPI(title="Custody", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.readings = Readings()
-    # First: the path of a connection's page may contain slashes.
+    # Included first: the path of a connection's page may contain slashes.
     app.include_router(request_page.router)
     app.include_router(overview_page.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
@@ -60,7 +60,7 @@ def create_app() -> App:
 
 
 def _with_headers(app: App) -> App:
-    """Return the app, with the headers that every response has, errors included."""
+    """Wrap the app to add common headers to every response, errors included."""
 
     async def with_headers(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         # Routing changes the scope as it goes down.
@@ -97,7 +97,7 @@ def _error_page(request: Request, status: int) -> Response:
 
 
 def _own_url(request: Request) -> str:
-    """Return the URL of a request as ``[api] base_url`` has it: the host that a request names is anybody's word."""
+    """Return the URL of a request below ``[api] base_url``: the request's own host header may be forged."""
     root, path = request.scope[ROOT], request.scope["path"]
     airflow = (conf.get("api", "base_url", fallback="") or "").rstrip("/") or root.removesuffix(PATH)
     query = f"?{request.url.query}" if request.url.query else ""
@@ -105,7 +105,7 @@ def _own_url(request: Request) -> str:
 
 
 def _login_url(request: Request) -> str:
-    """Return where to sign in; empty if the auth manager does not say."""
+    """Return the URL for signing in; empty if the auth manager does not have one."""
     try:
         return get_auth_manager().get_url_login(next_url=_own_url(request))
     except Exception:

@@ -1,4 +1,4 @@
-"""What a connection's card says first: how the service is, in one line. No I/O."""
+"""The cards of connections, each with the state of the service in one line. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: The levels, worst first, and the words that stand next to their colours.
 WORDS: dict[Level, str] = {"bad": "Trouble", "unknown": "No response", "warning": "Attention", "good": "Healthy"}
 _WORST_FIRST = list(WORDS)
-#: Seconds from which on a service that is being read again does not respond.
+#: Seconds after which a service that is being read again counts as not responding.
 SLOW_AFTER = 10.0
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -29,8 +29,8 @@ class Card:
     A connection as the page shows it.
 
     :param conn_id: id of the connection.
-    :param overview: what was read; None if nothing was.
-    :param findings: what there is to know about it, the worst first. Never empty.
+    :param overview: the overview; None if none was read.
+    :param findings: the findings about it, the worst first. Never empty.
     :param is_being_read: whether a new overview is awaited.
     """
 
@@ -41,26 +41,26 @@ class Card:
 
     @property
     def level(self) -> Level:
-        """How it is: as bad as the worst that there is to know."""
+        """The level of the worst finding."""
         return self.findings[0].level
 
     @property
     def word(self) -> str:
-        """The level as people read it."""
+        """The level in a word for people."""
         return WORDS[self.level]
 
     @property
     def verdict(self) -> str:
-        """How it is, in one line."""
+        """The state of the service in one line."""
         return self.findings[0].text
 
     @property
     def order(self) -> tuple[int, str]:
-        """Where the card comes on the page: trouble first."""
+        """The sort key of the card on the page: trouble first."""
         return _WORST_FIRST.index(self.level), self.conn_id
 
     def level_of(self, part: str) -> Level | None:
-        """Return how a section of the overview is; None if there is nothing to praise and nothing to complain of."""
+        """Return the level of a section of the overview; None if it has none."""
         found = next((each.level for each in self.findings if each.part == part), None)
         if found or self.overview is None:
             return found
@@ -77,7 +77,7 @@ def make_card(conn_id: str, reading: Reading[Overview], now: datetime) -> Card:
     Return the card of a connection.
 
     :param conn_id: id of the connection.
-    :param reading: what was read of its service.
+    :param reading: the latest reading of its service.
     :param now: the time.
     """
     found = sorted(_findings(reading, now), key=lambda each: _WORST_FIRST.index(each.level))
@@ -106,7 +106,7 @@ def duration(seconds: float) -> str:
 
 def describe_problem(reading: Reading[Any], now: datetime) -> str:
     """
-    Return why the last read brought nothing, and how old what is shown is; empty if it brought what there is.
+    Describe why the last read failed, and the age of the reading that is shown; empty if it succeeded.
 
     :param reading: the latest reading.
     :param now: the time.
@@ -116,7 +116,7 @@ def describe_problem(reading: Reading[Any], now: datetime) -> str:
 
 def describe_awaited(reading: Reading[Any], now: datetime) -> str:
     """
-    Return in words that a service has not responded yet, and how old what is shown is.
+    Describe that a service has not responded yet, and the age of the reading that is shown.
 
     :param reading: the latest reading.
     :param now: the time.

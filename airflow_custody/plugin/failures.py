@@ -1,7 +1,7 @@
 """
-Why something could not be read, in our own words.
+Descriptions of failed reads, in our own words.
 
-Whoever may edit connections may have the API server read any host, so no word of a response is shown.
+Anyone who may edit connections can have the API server read any host, so no text of a response is shown.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _FAILURES: dict[ErrorCode, str] = {
 
 
 class NothingReadError(Exception):
-    """Raised when nothing of a service could be read; its text says why, in our own words."""
+    """Raised when nothing of a service could be read; its text explains why, in our own words."""
 
 
 def describe_failure(error: CustodyError) -> str:
     """
-    Return what failed, why by the error's code, and what to do about it.
+    Describe a failure, its cause by the error's code, and advice.
 
     :param error: the error. Its message is not used: it may quote a response, or the value of a setting.
     """
@@ -48,7 +48,7 @@ def describe_failure(error: CustodyError) -> str:
         setting = f" ({sanitize(error.setting, 60)})" if error.setting else ""
         text = f"A setting of the connection{setting} is missing or wrong. 'custody check' says why."
     else:
-        # Of a gateway it tells nothing of what was asked for.
+        # A gateway's 404 proves nothing about the requested object.
         is_foreign = isinstance(error, CustodyNotFoundError) and not error.from_service
         why = _FAILURES.get("response-unusable" if is_foreign else error.code, "for a reason that has no name")
         status = "" if error.status is None else f" (status {error.status})"

@@ -12,7 +12,7 @@ from airflow_custody.plugin.paths import requests_path
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
 
-# Airflow has pages of plugins, and takes links from XCom, from there on.
+# From this version on, Airflow has pages of plugins, and takes links from XCom.
 _HAS_PAGES = tuple(int(part) for part in version.split(".")[:2]) >= (3, 1)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
     from airflow_custody.overview.models import Overview
 
-#: How many rows of a table the page of several connections shows; that of one shows all.
+#: Maximum rows of a table on the page of several connections; the page of one shows all.
 MAX_ROWS = 5
 ALL_ROWS = 10_000
 #: Seconds for all of an overview.
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 router = APIRouter()
 
 
-# Airflow runs these in threads: what waits, or makes a page, does not keep its event loop.
+# Plain functions run in threads, so waiting and rendering do not block Airflow's event loop.
 @router.get("/")
 def show_connections(request: Request, user: GetUserDep) -> HTMLResponse:
     """Return the page of all connections that the user may read."""
@@ -61,7 +61,7 @@ def _read(client: CustodyClient) -> Overview:
 
 
 def _make_card(conn_id: str, reading: Reading[Overview]) -> Card:
-    """Return the card of a connection; one that cannot be made hides no other."""
+    """Return the card of a connection; a failure yields a card that says so, so that the others are shown."""
     try:
         return make_card(conn_id, reading, datetime.now(timezone.utc))
     except Exception:

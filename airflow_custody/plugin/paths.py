@@ -1,13 +1,13 @@
-"""Where the pages are: paths below Airflow's base URL. Imports nothing heavy, as operators link there."""
+"""The paths of the pages below Airflow's base URL. Imports nothing heavy, as operators link there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from urllib.parse import quote
 
-#: Where the page is mounted.
+#: The path at which the pages are mounted.
 ROOT = "/custody"
-#: How many requests one page shows, and one link names. The service is asked for as many at once.
+#: Maximum number of requests on a page, and in a link. They are fetched from the service in one go.
 MAX_REQUESTS = 100
 
 

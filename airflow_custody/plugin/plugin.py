@@ -8,7 +8,7 @@ from airflow.providers.common.compat.sdk import AirflowPlugin, conf
 
 from airflow_custody.plugin.lazy import LazyApp
 
-#: Where the page is, below Airflow's own address.
+#: The path of the page below Airflow's own address.
 PATH = "/custody"
 
 

@@ -1,5 +1,5 @@
 """
-How services are read: rarely, one read at a time for a connection and four in all, and no route waits for it.
+Readings of services: rare, one at a time for a connection and four in all, without blocking a route.
 
 While a service is read, or hangs, the latest reading is shown.
 """
@@ -36,10 +36,10 @@ WAIT = 1.0
 MAX_READS = 4
 #: Seconds after which a read has hung, and its slot is given to another: twice what the time-outs of an overview allow.
 HUNG_AFTER = 60.0
-#: How many threads may be in reads of one connection, those that have hung included; and how many reads may be queued.
+#: Maximum number of threads in reads of one connection, hung ones included; and of its queued reads.
 MAX_THREADS_OF_ONE = 2
 MAX_QUEUED_OF_ONE = 20
-#: How many readings are kept, of all connections; and for how long one is shown although later ones brought nothing.
+#: Maximum number of readings kept, of all connections; and the time for which one is shown although later reads failed.
 MAX_KEPT = 500
 MAX_AGE = timedelta(hours=1)
 
@@ -54,10 +54,10 @@ class ConnectionKey(NamedTuple):
 @dataclass(frozen=True)
 class Question(Generic[T]):
     """
-    What to read of a service.
+    A question to a service.
 
     :param connection: the connection.
-    :param subject: names what is read, such as ``("request", "42")``.
+    :param subject: the object to read, such as ``("request", "42")``.
     :param read: reads it, with a client of the connection.
     """
 
@@ -69,11 +69,11 @@ class Question(Generic[T]):
 @dataclass(frozen=True)
 class Reading(Generic[T]):
     """
-    The latest that was read of a service.
+    The latest reading of a service.
 
-    :param value: what was read; None if nothing was.
-    :param problem: why the last read brought nothing, and what to do; the value is an earlier one then. Empty: it
-        brought what there is, or there was none yet.
+    :param value: the value; None if nothing was read.
+    :param problem: why the last read failed, with advice; the value is an earlier one then. Empty: it succeeded, or
+        there was none yet.
     :param read_at: when the value was read; None: nothing was read yet.
     :param awaited_for: for how many seconds a new reading has been awaited; None: this one is current.
     """
@@ -86,7 +86,7 @@ class Reading(Generic[T]):
 
 @dataclass(eq=False)
 class _Read:
-    """A read that is queued, or goes on if it was started."""
+    """A read that is queued or, once started, in progress."""
 
     question: Question[Any]
     asked: float
@@ -177,7 +177,7 @@ def _age(reading: Reading[Any]) -> timedelta:
 
 
 def _read(question: Question[T]) -> Reading[T]:
-    """Look up the connection, and read its service; whatever goes wrong is a reading, too."""
+    """Look up the connection, and read its service; a failure becomes a reading, too."""
     conn_id = question.connection.conn_id
     try:
         with _PageHook(question.connection) as hook:
@@ -187,7 +187,7 @@ def _read(question: Question[T]) -> Reading[T]:
     except CustodyError as error:
         return Reading(problem=describe_failure(error))
     except BaseException:
-        # Also what a library written in another language raises when it breaks.
+        # BaseException, as a crash in a library written in another language may raise one.
         log.exception("The custody service of the connection %r could not be read", conn_id)
         return Reading(problem=BROKEN)
 
@@ -196,7 +196,7 @@ class _PageHook(CustodyHook):
     """The hook of a connection that a team may own. A page is no work of DAGs, so it sends no metrics."""
 
     sends_metrics = False
-    # One for each reading: none sends a password again that another has seen refused.
+    # Each reading has a hook of its own: none sends a password again that another has seen rejected.
     shares_sign_in = True
 
     def __init__(self, connection: ConnectionKey) -> None:
@@ -210,7 +210,7 @@ class _PageHook(CustodyHook):
         # Where teams are switched off, one may be left over in the database: Airflow refuses it.
         team = self._key.team if conf.getboolean("core", "multi_team", fallback=False) else None
         connection = Connection.get_connection_from_secrets(conn_id, team_name=team)
-        # Some databases find a row by any casing of its id, and who may read that row was not asked.
+        # Some databases find a row by any casing of its id, and access to that row was not checked.
         if connection.conn_id != conn_id:
             raise AirflowNotFoundException(conn_id)
         return connection

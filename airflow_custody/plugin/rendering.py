@@ -1,5 +1,5 @@
 """
-Pages made of templates. Whatever comes from elsewhere is escaped, and what cannot be seen is made visible.
+Rendering of pages from templates. Text from elsewhere is escaped, and its invisible characters are made visible.
 
 A service decides how much there is to show, so a page, each part of it and each text have a maximum size.
 """
@@ -31,12 +31,12 @@ log = logging.getLogger(__name__)
 
 #: The key of the scope of a request with the path of the pages: Airflow's own, and ``/custody``.
 ROOT = "airflow_custody.root"
-#: How many characters of other people's text are shown.
+#: Maximum number of characters shown of other people's text.
 MAX_TEXT = 300
-#: How many of a text's hidden characters are named one by one, and how many marks may stand on one character.
+#: Maximum number of a text's hidden characters that are named one by one, and of marks on one character.
 MAX_HIDDEN = 10
 MAX_MARKS = 3
-#: How long a page is, in characters; and how much of it is left for what is not a part.
+#: Maximum length of a page in characters; and the share of it for everything outside of its parts.
 MAX_PAGE = 2_000_000
 _FRAME = 100_000
 
@@ -47,10 +47,10 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     """
     Return a page. One that is too large says so instead.
 
-    :param request: the request, which says below which address the pages are.
+    :param request: the request, whose scope has the path of the pages.
     :param template: name of a file in ``templates/``; it extends ``base.html``.
     :param status: HTTP status. Default 200.
-    :param values: what the template shows. There always: ``root``, ``now``, ``refresh``; ``airflow``, the path below
+    :param values: the template's variables. Always set: ``root``, ``now``, ``refresh``; ``airflow``, the path below
         which Airflow's own pages are; ``standalone``, whether this page is outside of their frame.
     """
     root = request.scope[ROOT]
@@ -77,7 +77,7 @@ class _TooLargeError(Exception):
 
 
 def _render(template: str, limit: int, values: dict[str, Any]) -> str:
-    """Return what becomes of a template; more than the limit is not made."""
+    """Render a template, but stop at the limit."""
     pieces, length = [], 0
     for piece in _environment().get_template(template).generate(values):
         length += len(piece)
@@ -89,11 +89,11 @@ def _render(template: str, limit: int, values: dict[str, Any]) -> str:
 
 def part(template: str, of: int, **values: Any) -> Markup:
     """
-    Return one of several parts of a page: one that cannot be shown hides no other.
+    Return one of several parts of a page: one that cannot be rendered does not hide the others.
 
     :param template: name of a file in ``templates/``.
-    :param of: how many parts the page has: each gets its share.
-    :param values: what the template shows, and ``unshown.html``, which stands in its place if it cannot be shown.
+    :param of: number of parts on the page: each gets its share of the maximum size.
+    :param values: the variables of the template, and of ``unshown.html``, which replaces it if it cannot be rendered.
     """
     try:
         return Markup(_render(template, (MAX_PAGE - _FRAME) // of, values))  # noqa: S704 - it is made of a template
@@ -109,11 +109,11 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
     """
     Return text of other people as markup that shows all of it.
 
-    Its characters that cannot be seen, or change the direction of what follows, or pile up, are shown as their numbers,
-    and so are blanks at its ends: the first 10 of them. It is isolated from the text around it.
+    Invisible characters, those that change the direction of text or pile up, and blanks at the ends are shown as their
+    numbers: the first 10 of them. The text is isolated from the text around it.
 
     :param text: the text.
-    :param limit: how many of its characters are shown. Default 300.
+    :param limit: maximum number of its characters to show. Default 300.
     """
     shown = str(text)[:limit]
     ellipsis = "…" if len(str(text)) > limit else ""
@@ -138,7 +138,7 @@ def _spell(text: str) -> Iterator[Markup]:
 
 
 def _are_hidden(text: str) -> Iterator[bool]:
-    """Yield of each character whether it is shown as its number."""
+    """Yield for each character whether it is shown as its number."""
     begin, end = len(text) - len(text.lstrip(" ")), len(text.rstrip(" "))
     # A mark at the beginning stands on nothing.
     marks, is_hidden = 0, True
@@ -168,9 +168,9 @@ def when(moment: datetime | None, now: datetime) -> Markup:
 
 def reason(text: str, request_id: str) -> str:
     """
-    Return what is wrong with a request, for where its id and that it is not verified stand already.
+    Return the problem of a request, for a place that already shows its id and that it is not verified.
 
-    :param text: what is wrong, maybe as a sentence about the request.
+    :param text: the problem, maybe as a sentence about the request.
     :param request_id: the request's id.
     """
     rest = text.removeprefix(f"whitelisting request {request_id} ").removeprefix("is not verified: ")

@@ -73,7 +73,7 @@ def show_requests(request: Request, conn_id: str, user: GetUserDep, ids: str = "
 
 
 def _values(request: Request, question: Question[Any], missing: str = "") -> dict[str, Any]:
-    """Return what a page shows of a reading; ``missing`` is what it says if the service has no such object."""
+    """Return a page's variables for a reading; ``missing`` is its text if the service has no such object."""
     (reading,) = request.app.state.readings.get(question)
     now = datetime.now(timezone.utc)
     is_missing = reading.value is None and reading.read_at is not None
@@ -85,7 +85,7 @@ def _values(request: Request, question: Question[Any], missing: str = "") -> dic
 
 
 def _verdict(row: RequestRow) -> tuple[str, str]:
-    """Return how a request is, as a level of the style sheet and in words."""
+    """Return the state of a request, as a level of the style sheet and in words."""
     level, word = _STATES.get(row.state, ("unknown", "State not known"))
     if row.trust == "unverified":
         return "bad", f"{word}, not verified"
@@ -100,7 +100,7 @@ def _read_request(request_id: str, client: CustodyClient) -> RequestView | None:
     try:
         return read_request(client, request_id, describe=describe_failure)
     except CustodyNotFoundError as error:
-        # What is not the service's own word tells nothing of the request.
+        # A 404 that is not the service's own tells nothing about the request.
         if error.from_service:
             return None
         raise

@@ -1,4 +1,4 @@
-"""The errors of the sandbox: those it sends to callers, and those it raises for whoever runs it."""
+"""The errors of the sandbox: those it sends to callers, and those it raises for the program that runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings: what a test may have them do that the interface leaves open, and pages with a cursor."""
+"""Listings: behaviour that the interface leaves open and a test may set, and pages with a cursor."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Listing:
 
     @property
     def is_arranged(self) -> bool:
-        """Whether the rows are listed in an order of the test's."""
+        """Whether the rows are listed in an order that a test has set."""
         return bool(self._settings.orders)
 
     def arrange(self, rows: list[Row], identify: Callable[[Row], str]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What the sandbox does where the interface leaves it open, or where a test needs something else."""
+"""The sandbox's behaviour where the interface leaves it open, or where a test needs another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ListingName = Literal["whitelist", "webhooks", "webhook-calls"]
 
 class ListingSettings(BaseModel):
     """
-    How a listing behaves.
+    The behaviour of a listing.
 
     :param page_size: maximum number of rows on a page, whatever is asked for.
     :param totals: the ``totalItems`` of the next calls, the last of all that follow; None leaves it out.
@@ -32,14 +32,14 @@ class CallSettings(BaseModel):
     """
     How the service writes, keeps and lists the calls to webhooks.
 
-    :param paging: how a page is found: by ``offset``, or by the last row of the page before (``keyset``).
+    :param paging: method of finding a page: by ``offset``, or by the last row of the page before (``keyset``).
     :param order: whether calls are listed as they were ``created``, or as they were ``written``.
     :param ids: ``number`` or ``uuid``.
     :param resolution: seconds to which time stamps are cut off, so that some are equal.
     :param writes_when_disabled: whether a disabled webhook gets calls.
     :param writes_when_cooling_down: whether one gets calls that cools down.
     :param max_age: seconds after which a call is removed.
-    :param max_number: how many calls are kept.
+    :param max_number: maximum number of calls kept.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -66,27 +66,27 @@ class Settings(BaseModel):
         negative is behind.
     :param token_lifetime: seconds that the JWTs live that are issued from now on.
     :param token_has_iat: whether these say when they were issued.
-    :param superadmins: how many super-administrators sign the rules.
-    :param superadmin_minimum: how many of them must.
-    :param listings: how ``whitelist``, ``webhooks`` and ``webhook-calls`` behave, each a :class:`ListingSettings`.
-    :param calls: how calls to webhooks are written, kept and listed, a :class:`CallSettings`.
+    :param superadmins: number of super-administrators who sign the rules.
+    :param superadmin_minimum: number of them who must.
+    :param listings: behaviour of ``whitelist``, ``webhooks`` and ``webhook-calls``, each a :class:`ListingSettings`.
+    :param calls: writing, keeping and listing of calls to webhooks, a :class:`CallSettings`.
     :param whitelist_events: whether each change of a whitelisting request's status is an event, which calls webhooks of
         the type ``requestStatus.updated``; the service publishes no such event.
     :param currencies: the active currencies; an address on another chain is refused.
-    :param address_form: how addresses are stored: ``as sent``, ``lower``, ``upper``, ``no prefix``.
-    :param label_length: where longer labels are truncated.
-    :param chain_name: what the service calls the chain.
+    :param address_form: form of stored addresses: ``as sent``, ``lower``, ``upper``, ``no prefix``.
+    :param label_length: length to which longer labels are truncated.
+    :param chain_name: the service's name for the chain.
     :param drop_links: whether the payload leaves the links out.
     :param fill: fields, by their names on the wire, that get a value if the request leaves them out.
     :param fill_always: the same, also if the request has a value.
     :param created_at: the date of creation, whenever that is.
-    :param status_words: how status words are written, by the sandbox's own, such as ``{"pending": "NEW"}``.
+    :param status_words: spelling of status words, by the sandbox's own, such as ``{"pending": "NEW"}``.
     :param network_is_hashed: whether payloads have the network; otherwise only the envelopes have it.
     :param creator_sees_own: whether a user's own requests are listed to that user.
     :param rules_on_pending: whether pending requests show the rules in force; those that have been signed show the
         rules of that time.
     :param whitelist_lag: seconds after which a request can be found.
-    :param max_signatures: how many requests of an approval are signed, the first ones; None: all.
+    :param max_signatures: number of requests of an approval that are signed, from the first; None: all.
     :param deletion: when a request is deleted: ``at once``, or once as many users have signed that as the request
         itself takes (``signed``). Until then it is listed as before, pending and with the action ``delete``; if that
         is rejected, it goes back to what it was.

@@ -15,7 +15,7 @@ from airflow_custody.sandbox.settings import Settings
 # Marks a file as the sandbox's ("CuSb"), so that it never writes to the database of another program.
 _APPLICATION_ID = 0x43755362
 
-# What is deleted of these tables: what connections are made of stays.
+# The rows of these tables that are deleted; the main token and the keys, which connections use, stay.
 _KEPT = {"tokens": "WHERE NOT is_main", "superadmins": "WHERE FALSE"}
 
 _TABLES = "CREATE TABLE IF NOT EXISTS saved (name TEXT PRIMARY KEY, value TEXT NOT NULL);"

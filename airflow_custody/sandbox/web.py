@@ -1,4 +1,4 @@
-"""What routes are made of: the service, a caller with the right roles, a valid body, and responses in its JSON."""
+"""The building blocks of routes: the service, a caller with the right roles, a valid body, and JSON responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the service writes values on the wire."""
+"""The forms of values on the wire."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_an_unverified_request_is_2(custody: Run, create: Create, pins: list[str
     identifier = create(1)
     ran = custody("status", *pins)
     assert ran.code == 2
-    assert ran.out.startswith(f"WRONG: whitelisting request {identifier} (in effect): is not verified: ")
+    assert ran.out.startswith(f"WRONG: whitelisting request {identifier} (in effect): not verified: ")
     assert "  unverified  " in ran.out
     assert custody("status").code == 0
 

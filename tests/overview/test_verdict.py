@@ -16,7 +16,7 @@ def test_many_that_are_wrong_are_counted() -> None:
     overview = Overview(NOW, "https://custody.example.com", health=healthy, recent=Section(RequestsView(rows)))
     verdict = judge_overview(overview)
     assert len(verdict.wrong) == 21
-    assert verdict.wrong[0] == "whitelisting request 0 (in effect): it is not verified"
+    assert verdict.wrong[0] == "whitelisting request 0 (in effect): not verified"
     assert verdict.wrong[-1] == "and 30 other requests with such a problem"
     assert to_json(overview)["read_at"] == "2026-06-01T00:00:00+00:00"
 

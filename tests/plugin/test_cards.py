@@ -94,7 +94,7 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
         (
             replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", trust="unverified"),), 9, "", 4))),
             "bad",
-            "Whitelisting request 1 (in effect): it is not verified",
+            "Whitelisting request 1 (in effect): not verified",
         ),
         (
             replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD"), RequestRow("2", "odd")), 2))),

@@ -40,7 +40,7 @@ class ApprovalOperations(ServiceOperations):
         :raises CustodyResponseError: if a count is no number.
         """
         reply = self._transport.call(GET_PENDING_APPROVALS, WirePendingApprovals, query={"limit": str(MAX_PAGE_SIZE)})
-        # Without any of the counts, it is the response of something else.
+        # Without any of the counts, either nothing is pending or it is the response of something else.
         reply.require_any_key(*_COUNTS)
         counts: dict[str, int] = {}
         for wire, name in _COUNTS.items():

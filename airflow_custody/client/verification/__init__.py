@@ -1,4 +1,4 @@
-"""What is trusted: all that decides whether an address, as the service shows it, is signed as the rules ask."""
+"""Verification: whether an address that the service shows is signed as the rules ask."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MODULES |= {"VerifiedAddress": "verification.results"}
 
 
 def __getattr__(name: str) -> Any:
-    # On first use, as in the package above.
+    # Imported on first use, as in the package above.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _MODULES.get(name, "verification.verifier")

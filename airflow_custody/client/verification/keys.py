@@ -1,4 +1,4 @@
-"""Public keys on P-256: how they are read, and how signatures are verified with them."""
+"""Public keys on P-256: reading them, and verifying signatures with them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SIGNATURE_BYTES = 2 * INTEGER_BYTES
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _BLOCK = re.compile(f"{_BEGIN}([^-]*){_END}")
 _CERTIFICATE = "-----BEGIN CERTIFICATE-----"
-# Of DER, which begins with 0x30; a hash or a name is shorter.
+# Base64 of DER, which begins with 0x30; a hash or a name is shorter.
 _BARE = re.compile(r"\s*M[A-Za-z0-9+/=\s]{59,}")
 
 
 class KeyTextError(ValueError):
-    """Raised when a text or DER is not what a public key is read from; says why, and quotes nothing of it."""
+    """Raised when a public key cannot be read from a text or DER; explains why, and quotes nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def read_public_keys(text: str) -> Iterator[PublicKey]:
 
 
 def _fault_of(text: str) -> str:
-    """Return in words why a text is not PEM with public keys."""
+    """Explain why a text is not PEM with public keys."""
     if is_bare_base64(text):
         return f"it is base64 without the lines of PEM: put {_BEGIN} before it and {_END} after it"
     if _CERTIFICATE in text:
@@ -172,7 +172,7 @@ def is_bare_base64(text: str) -> bool:
 
 def decode_base64(text: str) -> bytes:
     """
-    Decode base64: the standard alphabet with padding, nothing else, and only the one text that encodes these bytes.
+    Decode base64 strictly: the standard alphabet with padding, and only the one text that encodes these bytes.
 
     :param text: the text.
     :raises ValueError: if it is anything else.
@@ -181,7 +181,7 @@ def decode_base64(text: str) -> bytes:
         data = binascii.a2b_base64(text)
     except binascii.Error as error:
         raise ValueError(str(error)) from None
-    # The decoder skips foreign characters and ignores trailing bits. What encodes to the same text had neither.
+    # The decoder skips foreign characters and ignores trailing bits. A text that encodes back unchanged had neither.
     if binascii.b2a_base64(data, newline=False) != text.encode("ascii"):
         raise ValueError("not canonical base64")
     return data

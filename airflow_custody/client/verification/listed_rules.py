@@ -10,8 +10,8 @@ class ListedRules:
     """
     The rules in one listing, page by page.
 
-    A page may have them once, beside its rows, under a label that rows name. No signature covers the label, and how it
-    is made is not known: it is compared, and nothing else.
+    A page may have them once, beside its rows, under a label that rows name. No signature covers the label, and its
+    meaning is not known, so it is only compared.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What is trusted when signatures are verified."""
+"""The pins: keys and other settings that are trusted when signatures are verified."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, read_public_keys
 
-# 2009 and 2100 in Unix seconds: what is outside is a date without dashes, or milliseconds.
+# 2009 and 2100 in Unix seconds: a number outside is a date without dashes, or milliseconds.
 _EARLIEST, _LATEST = 1_230_768_000, 4_102_444_800
 
 
 @dataclass(frozen=True)
 class VerificationPins:
     """
-    What is trusted: all of it comes from local configuration, and never from the service.
+    The trusted keys and settings. All of them come from local configuration, never from the service.
 
     :param superadmin_keys: the super-administrators' public keys: PEM texts, each with one or more keys. They are P-256
         keys, and each is given once.
-    :param superadmin_minimum: how many of these keys must have signed the rules: at least one, and at most all.
+    :param superadmin_minimum: number of these keys that must have signed the rules: at least one, and at most all.
     :param networks: names of the networks that are accepted, for all chains. Default None: any; then an address whose
         signed text does not name its network needs the signatures that each of its chain's rules asks for.
     :param allow_legacy_signatures: whether an address counts that was signed before its text had the keys

@@ -17,7 +17,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _MAX_VARINT_BYTES = 10
 _MAX_FIELD_NUMBER = (1 << 29) - 1
-# What stands above the low 31 bits of a negative value: it has all 64.
+# The bits above the low 31 of a negative value, which has all 64.
 _NEGATIVE_ENUM = (1 << 33) - 1
 _MAX_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
 
@@ -28,7 +28,7 @@ class Field:
     A field of a message.
 
     :param name: its name.
-    :param kind: what its values are.
+    :param kind: type of its values.
     :param repeated: whether it may come several times. Default False.
     :param message: the fields of its values, by number, if these are messages.
     """
@@ -90,7 +90,7 @@ def _value(field: Field, wire_type: int, value: Any) -> Any:
         raise RefusalError(f"its field {field.name} has the wire type {wire_type}")
     if maximum is not None and value > maximum:
         raise RefusalError(f"its field {field.name} is larger than a {field.kind}")
-    # Of a larger number other readers keep the low 32 bits, which may be another value.
+    # Other readers keep only the low 32 bits of a larger number, which may be another value.
     if field.kind == "enum" and value >> 31 not in (0, _NEGATIVE_ENUM):
         raise RefusalError(f"its field {field.name} is no value of an enum")
     if field.message is not None:

@@ -1,4 +1,4 @@
-"""What signatures prove, and why they do not."""
+"""The results of verification, and the error when it fails."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from airflow_custody.client.error_codes import ErrorCode
 
 class RefusalError(Exception):
     """
-    Raised when something cannot be trusted; says why.
+    Raised when something cannot be trusted.
 
-    :param why: why.
-    :param advice: what to do about it. Default None: nothing.
+    :param why: the reason.
+    :param advice: advice about it. Default None: none.
     :param code: the code of the error that it becomes. Default ``not-verified``.
     """
 
@@ -46,7 +46,7 @@ class GroupSignatures:
     The signatures of one group.
 
     :param group_id: the group's id.
-    :param minimum: how many of its users must sign.
+    :param minimum: number of its users who must sign.
     :param user_ids: the users whose signatures counted.
     """
 
@@ -75,7 +75,7 @@ class AppliedRule:
 @dataclass(frozen=True)
 class VerifiedAddress:
     """
-    What signatures prove: enough people, under rules that super-administrators signed once, signed this text once.
+    A text that was proved to be signed: by enough people, at some time, under rules that super-administrators signed.
 
     :param fields: keys and values of the signed text, and nothing else.
     :param legacy: whether a legacy form of the text was signed.

@@ -1,4 +1,4 @@
-"""Which of the signed rules decide about an address: chosen by what is signed. Pure functions."""
+"""The choice of the signed rules that apply to an address, by its signed text. Pure functions."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _CONTAINER: Message = {
     12: Field("engineIdentities", "string", repeated=True),
     13: Field("hsmSlotId", "uint32"),
 }
-#: What a cell's payload says, by the cell's type; of the others it says nothing.
+#: The message in a cell's payload, by the cell's type; other types have none.
 _CELLS: Mapping[int, Message] = {
     1: {1: Field("path", "string")},
     2: {1: Field("address", "string"), 2: Field("path", "string")},
@@ -71,10 +71,10 @@ _SIGNATURES: Message = {1: messages("signatures", _SIGNATURE)}
 @dataclass(frozen=True)
 class Threshold:
     """
-    How many users of a group must sign.
+    The number of users of a group who must sign.
 
     :param group_id: the group's id.
-    :param minimum: how many; 0 in the rules counts as 1.
+    :param minimum: the number; 0 in the rules counts as 1.
     """
 
     group_id: str
@@ -101,12 +101,12 @@ class Line:
 @dataclass(frozen=True)
 class Rule:
     """
-    Who must sign for a chain.
+    The required signers for a chain.
 
     :param currency: the chain; empty: those without a rule of their own.
     :param network: its network; empty: any.
     :param paths: the paths, any one of which is enough.
-    :param lines: what replaces them for an address with one linked wallet.
+    :param lines: lines that replace the paths for an address with one linked wallet.
     """
 
     currency: str
@@ -146,7 +146,7 @@ class RulesContainer:
         """
         Return a user's key; None: there is no such user, or the key cannot be used.
 
-        Keys are read when they are needed: that of a user who signed nothing must not matter.
+        Keys are read only when needed, so that an unusable key of a user who signed nothing does no harm.
         """
         if user_id not in self.users:
             return None
@@ -192,7 +192,7 @@ def read_container(data: bytes) -> RulesContainer:
 
 def read_signatures(data: bytes) -> list[bytes]:
     """
-    Read the signatures of rules, as an envelope has them. Who made them is not read: no signature covers it.
+    Read the signatures of rules from an envelope. Their users are not read: no signature covers them.
 
     :param data: the bytes of the message ``UserSignatures``.
     :raises RefusalError: if they cannot be read.

@@ -1,4 +1,4 @@
-"""The rules in force, got from the service: for pending requests that it shows without rules."""
+"""The rules in force, fetched from the service, for pending requests that it shows without rules."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class PendingVerifier(Verifier):
     """
     A client's verifier, which verifies pending requests also if the service shows no rules on them.
 
-    Whether it does is not published. The rules in force are got at most once, and only if a request needs them; they
-    must be signed as pinned, as any.
+    The interface does not say whether it shows them. The rules in force are fetched at most once, and only if a request
+    needs them; like any rules, they must be signed by the pinned keys.
 
     :param client: the client.
-    :param verifier: its verifier; what it remembers is shared.
-    :param even_unsigned: whether a request that nobody has signed needs them, too: it is to be signed. Default False.
+    :param verifier: its verifier, whose cache is shared.
+    :param even_unsigned: whether a request that nobody has signed needs them, too, because it is to be signed. Default
+        False.
     """
 
     def __init__(self, client: CustodyClient, verifier: Verifier, *, even_unsigned: bool = False) -> None:
@@ -43,10 +44,10 @@ class PendingVerifier(Verifier):
 
     def fetch_for(self, envelopes: Iterable[Mapping[str, Any]]) -> None:
         """
-        Get the rules in force, if one of these requests needs them. If that fails for good, it is that request's fault.
+        Fetch the rules in force, if one of these requests needs them. A lasting failure counts against that request.
 
         :param envelopes: the requests, as they came.
-        :raises CustodyError: if they cannot be got now.
+        :raises CustodyError: if they cannot be fetched now.
         """
         is_known = self.rules_in_force is not None or self._failure is not None
         if is_known or not any(map(self.needs_rules_in_force, envelopes)):
@@ -78,13 +79,13 @@ def verifier_for(
     client: CustodyClient, envelopes: Iterable[Mapping[str, Any]] = (), *, even_unsigned: bool = False
 ) -> PendingVerifier | None:
     """
-    Return what verifies these requests, with the rules in force if one of them needs these.
+    Return the verifier for these requests, with the rules in force if one of them needs these.
 
     :param client: the client.
     :param envelopes: the requests, as they came. Default: none yet.
     :param even_unsigned: as for :class:`PendingVerifier`.
     :return: the verifier; None: no keys are pinned.
-    :raises CustodyError: if the rules cannot be got now.
+    :raises CustodyError: if the rules cannot be fetched now.
     """
     if client.verifier is None:
         return None

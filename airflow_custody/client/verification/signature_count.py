@@ -18,7 +18,7 @@ from airflow_custody.client.verification.rules_container import Path, RulesConta
 MAX_ENTRIES = 200
 #: Maximum number of hashes that one signature covers; one with more does not count.
 MAX_HASHES = 10_000
-# Of 64 bytes in base64.
+# Length of 64 bytes in base64.
 _SIGNATURE_LENGTH = 88
 _MAX_PATHS_SHOWN = 3
 _HASH_LENGTH = 64
@@ -33,10 +33,10 @@ class Entry:
     """
     One signature of a request.
 
-    :param user_id: whose it is, as the service says: no signature covers that.
+    :param user_id: id of its user, as the service reports it: no signature covers that.
     :param signature: its bytes.
-    :param hashes: what is signed, as sent.
-    :param fault: why it cannot be used; then the rest says nothing. Default empty.
+    :param hashes: the signed hashes, as sent.
+    :param fault: why it cannot be used; then the rest is meaningless. Default empty.
     """
 
     user_id: str = ""
@@ -47,10 +47,10 @@ class Entry:
     @cached_property
     def digest(self) -> bytes | None:
         """
-        The SHA-256 of what was signed: of the whole list; None: it cannot be signed.
+        The SHA-256 of the signed message, which is the whole list; None: the list cannot be signed.
 
-        It cannot if one of its hashes is none: how such a text would be escaped differs between JSON writers, so that
-        a message could be read in two ways. Dropping the one hash only would be another message.
+        It cannot if one of its members is not a hash: JSON writers escape such a text differently, so that a message
+        could be read in two ways. Without that member, it would be another message.
         """
         try:
             are_hashes = {*map(len, self.hashes)} == {_HASH_LENGTH} and _HEX.fullmatch("".join(self.hashes))
@@ -153,7 +153,7 @@ class SignatureCount:
         found = []
         for threshold in path:
             members = self._container.groups.get(threshold.group_id, frozenset())
-            # Who has the key of another cannot be told from it: the names of users are not signed.
+            # Users with the same key cannot be told apart: the names of users are not signed.
             by_key: dict[PublicKey, str] = {}
             for user, key in self._signers.items():
                 if user in members:
@@ -166,8 +166,8 @@ class SignatureCount:
         """
         Return the groups of the first path that is complete; None: none of the paths is.
 
-        A path without groups is never complete, and neither is one with an unknown group or one without users: nothing
-        passes by being empty. Another path may still be complete, and that one is signed as enough.
+        A path without groups is never complete, and neither is one with an unknown group or one without users, so
+        that nothing passes by being empty. Another path may still be complete; the signed rules accept that one.
 
         :param paths: the paths, any one of which is enough.
         """
@@ -179,7 +179,7 @@ class SignatureCount:
 
     def describe(self, paths: Sequence[Path]) -> str:
         """
-        Say which signatures there are and how many it takes, for a message.
+        Describe the signatures that there are and the number that is needed, for a message.
 
         :param paths: the paths, any one of which is enough, and none of which is complete.
         """

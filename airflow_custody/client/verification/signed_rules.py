@@ -1,4 +1,4 @@
-"""The rules that a response carries: whether super-administrators have signed them, as pinned."""
+"""The rules in a response, and whether the pinned super-administrators have signed them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from airflow_custody.client.verification.rules_container import (
 )
 from airflow_custody.client.verification.signature_count import Verifies
 
-#: Seconds by which the clock of who made the rules may be ahead of ours.
+#: Seconds by which the date of the rules may be ahead of our clock.
 MAX_AHEAD = 300
 
-# What to do about it.
+# Advice for each error.
 _MISSING = (
     "Without them no signature can be checked. A request in effect must show those that it was signed under; for a "
     "pending one, those in force ('GET /rules') will do. Ask those who run the service."
@@ -44,7 +44,7 @@ _IN_FUTURE = "Compare this machine's clock. Rules that are dated ahead would pas
 
 
 class SignedRules(NamedTuple):
-    """Rules that are signed as pinned, and what is proved of them."""
+    """Rules that are signed by the pinned keys, with the result of verifying them."""
 
     container: RulesContainer
     rules: VerifiedRules
@@ -99,7 +99,7 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
     """
     Return rules that are signed as pinned.
 
-    :param pins: what is trusted.
+    :param pins: the trusted keys and settings.
     :param verifies: verifies signatures.
     :param text: the container, in base64.
     :param signatures: the bytes of its signatures.
@@ -107,7 +107,7 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
     """
     data = _decode(text, "its rules", MAX_CONTAINER_BYTES)
     digest = hashlib.sha256(data).digest()
-    # Keys and not signatures: anybody can make another signature of one.
+    # Count keys, not signatures: from one signature anybody can make another that is valid.
     signers = [key for key in pins.public_keys if any(verifies(key, each, digest) for each in signatures)]
     minimum = pins.superadmin_minimum
     if len(signers) < minimum:
@@ -115,7 +115,7 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
         if minimum == 1:
             signed_by = "no pinned key, and one must have signed them"
         raise RefusalError(f"its rules are signed by {signed_by}")
-    # Read only now: what nobody signed does not reach the decoder.
+    # Read only now, so that unsigned data does not reach the decoder.
     try:
         container = read_container(data)
     except RefusalError as error:
@@ -127,7 +127,7 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
 
 
 def _check_date(timestamp: int, floor: int) -> None:
-    """Refuse rules without a date, of one before the floor, or of one ahead: that would pass any floor for ever."""
+    """Refuse rules without a date, or dated before the floor or in the future: these would pass any floor for ever."""
     made = f"of {_date(timestamp)}" if timestamp else "without a date"
     if timestamp < floor:
         raise RefusalError(f"its rules are {made}, and none before {_date(floor)} count ('rules_not_before')", _TOO_OLD)
@@ -140,7 +140,7 @@ def _date(seconds: int) -> str:
 
 
 def _decode(text: object, what: str, maximum: int) -> bytes:
-    """Decode base64; what is too large is refused unread."""
+    """Decode base64; refuse a text that is too large without reading it."""
     if not isinstance(text, str):
         raise RefusalError(f"{what} are no text")
     if len(text) > (maximum + 2) // 3 * 4:

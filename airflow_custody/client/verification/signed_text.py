@@ -1,4 +1,4 @@
-"""The text of a whitelisting request, which its hash covers: read so that there is only one way to read it."""
+"""The text of a whitelisting request, which its hash covers; refused if it could be read in two ways."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_custody.client.wire import TypedDict
 
 #: Maximum size of a text in bytes; a larger one is refused unread.
 MAX_PAYLOAD_BYTES = 1024 * 1024
-# It takes three levels, has twelve keys, and its links have five. More could make a message, or the work on it, large.
+# A text has three levels and twelve keys, and its links have five. More could make a message, or the work, large.
 _MAX_DEPTH = 16
 _MAX_KEYS = 200
 _STRICT = ConfigDict(strict=True, extra="allow")
@@ -44,7 +44,7 @@ class SignedWalletLink(TypedDict, total=False):
 
 class SignedFields(TypedDict, total=False):
     """
-    What the text of an address says. What is required is always there, empty or not.
+    The fields in the text of an address. The required ones are always there, empty or not.
 
     Old texts lack ``contractType``; a network, wallets and a participant are left out when empty.
     """
@@ -67,7 +67,7 @@ class SignedFields(TypedDict, total=False):
 _SHAPE = TypeAdapter(SignedFields)
 #: The keys of a text, in the published order.
 TEXT_KEYS = tuple(SignedFields.__annotations__)
-#: The keys of a link. All but its id are the service's description of the id that was asked for.
+#: The keys of a link. All but its id are the service's description of the id in the request.
 LINK_KEYS = tuple({**SignedAddressLink.__annotations__, **SignedWalletLink.__annotations__})
 #: Every key that a text is known to have, at any level.
 KNOWN_KEYS = frozenset({*TEXT_KEYS, *LINK_KEYS})
@@ -131,8 +131,8 @@ def decode_strictly(text: str) -> Any:
 
 def read_signed_text(text: str, hash_: str) -> SignedText:
     """
-    Return what a text says, if it is the text of a whitelisted address: as :func:`read_object`, and with all the keys
-    that every such text has, of known types. A hash of another kind of thing may have been signed, too.
+    Read the text of a whitelisted address: as :func:`read_object`, and with all the keys that every such text has, of
+    known types. Users also sign hashes of other kinds of things.
 
     :param text: the text.
     :param hash_: the hash that the service gives for it, in hex.
@@ -145,12 +145,12 @@ def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
     """
     Yield the legacy forms of a text: without ``contractType``, without the labels of linked addresses, without both.
 
-    What users signed then is found by changing the text, as the service's makers do it. But a change counts only if it
-    removes these keys as JSON, and nothing else: a value may look like the end of one to the expression, and not to
-    JSON, so that signed text would vanish.
+    The text that users signed then is found by changing the received one, as the service's makers do it. But a change
+    counts only if, read as JSON, it removes these keys and nothing else: the regular expression may take a part of a
+    value for the end of a key's value, so that signed text would vanish.
 
     :param text: the text that was received.
-    :param received: what it says.
+    :param received: its contents.
     """
     seen = {text}
     for change, omits_contract, omits_labels in _LEGACY_CHANGES:
@@ -163,7 +163,7 @@ def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
             fields = _check_shape(_parse(changed))
         except RefusalError:
             continue
-        # As text: for Python 1 and true are equal.
+        # Compared as text: in Python 1 == True.
         if json.dumps(fields) == json.dumps(expected):
             yield SignedText(_hash(changed), fields, legacy=True, omitted=omitted)
 

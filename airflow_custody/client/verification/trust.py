@@ -1,8 +1,9 @@
 """
 The one rule of trust: in effect needs signatures, pending needs a clean text, rejected needs nothing.
 
-How far a request has come, :func:`state_of` tells by where it is listed and by its status: both are the service's word.
-What signatures prove of it then, :func:`decide_trust` tells. Whoever relies on a request asks these two. No I/O.
+:func:`state_of` tells the state of a request by the listing that it is in and by its status, as the service reports
+them. :func:`decide_trust` then tells what its signatures prove. All code that relies on a request uses these two. No
+I/O.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.results import RequestSignatures, VerifiedAddress
     from airflow_custody.client.verification.verifier import Verifier
 
-#: The word of a request in effect, as a published sample has it.
+#: The status of a request in effect, from a published sample.
 EFFECTIVE_STATUSES = ("approved",)
-#: Words, some of them guesses, that say that a request will not take effect any more. A word that the service never
-#: uses changes nothing.
+#: Statuses, some of them guesses, of a request that will not take effect any more. A word that the service never uses
+#: does no harm.
 REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 
-#: What is said, once in a task, without pinned keys.
+#: The warning, once in a task, that no keys are pinned.
 NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is the service's word."
 # An id that somebody may paste into a terminal.
 _MAX_ID = 40
 
-#: How far a request has come, in the service's word. ``unknown``: it is not pending, and its status does not say more.
+#: State of a request, as the service reports it. ``unknown``: it is not pending, and its status does not say more.
 RequestState = Literal["effective", "pending", "rejected", "unknown"]
-#: Where a request is listed: among those that are not pending (``settled``); there, and among those that the client's
-#: user has signed (``signed``); among those that this user may still sign (``for approval``); with pending ones only
-#: (``pending``); or it was not asked where (``anywhere``).
+#: Listing that a request is in: those that are not pending (``settled``); these, and those that the client's user has
+#: signed (``signed``); those that this user may still sign (``for approval``); only the one with pending ones
+#: (``pending``); or not looked up (``anywhere``).
 ListedAs = Literal["settled", "signed", "for approval", "pending", "anywhere"]
-#: What signatures prove of a request: ``verified``, all that its state needs; ``unsigned``, its text is clean, and
+#: Result of verifying a request: ``verified``, all that its state needs is proved; ``unsigned``, its text is clean, and
 #: nobody has signed it, or needs to have; ``unverified``, less than its state needs; ``not checked``, it needs nothing,
 #: or no keys are pinned.
 TrustState = Literal["verified", "unsigned", "unverified", "not checked"]
@@ -45,9 +46,9 @@ TrustState = Literal["verified", "unsigned", "unverified", "not checked"]
 @dataclass(frozen=True)
 class Trust:
     """
-    What signatures prove of a request.
+    The result of verifying a request.
 
-    :param state: the result.
+    :param state: the result in one word.
     :param address: the verified address, if the request is shown as not pending. Default None.
     :param signatures: the signatures that it has, all of them valid, if it is pending. Default None.
     :param error: why it is unverified. Default None.
@@ -61,16 +62,16 @@ class Trust:
 
 def decide_trust(envelope: Mapping[str, Any], state: RequestState, verifier: Verifier | None) -> Trust:
     """
-    Decide what may be relied on of a request.
+    Decide whether a request can be trusted in its state.
 
-    What is shown as in effect, or as settled in a way that is not known, must be signed as the rules ask. A pending
-    request must have a text that its hash covers, and each signature that is there must be valid. What was rejected
-    needs no proof: nobody relies on it.
+    A request in effect, or settled with an unknown status, must be signed as the rules ask. A pending request must have
+    a text that its hash covers, and each signature that is there must be valid. A rejected request needs no proof:
+    nobody relies on it.
 
     :param envelope: the request, as it came.
-    :param state: how far it has come.
-    :param verifier: what verifies it; None: no keys are pinned, and nothing is checked.
-    :return: what signatures prove.
+    :param state: its state.
+    :param verifier: the verifier; None: no keys are pinned, and nothing is checked.
+    :return: the result.
     """
     if verifier is None or state == "rejected":
         return Trust("not checked")
@@ -101,12 +102,12 @@ def state_of(
     rejected_statuses: Iterable[str] = REJECTED_STATUSES,
 ) -> RequestState:
     """
-    Return how far a request has come, in the service's word.
+    Return the state of a request, as the service reports it.
 
-    What can still be signed is pending, whatever its status.
+    A request that can still be signed is pending, whatever its status.
 
     :param status: its status, as sent.
-    :param listed: where it is listed.
+    :param listed: the listing that it is in.
     :param effective_statuses: status words of requests in effect; None: not being pending is enough. One that the user
         has signed, and may still be pending, then has one of the default words. Default ``approved``.
     :param rejected_statuses: status words of rejected requests. Default: five words.
@@ -137,16 +138,16 @@ def has_status(status: str | None, words: Iterable[str]) -> bool:
 
 
 def describe_legacy(omitted: Iterable[str]) -> str:
-    """Say that a legacy form was signed, and what it lacks."""
+    """Describe a legacy form that was signed, with the fields that it lacks."""
     return f"in a legacy form: what is received as {' and '.join(omitted) or 'no field'} is not signed"
 
 
 def what_to_do(ids: Sequence[str], advice: str | None = None) -> str:
     """
-    Return what to do about requests that are not verified.
+    Return advice about requests that are not verified.
 
     :param ids: the requests' ids; the first is named in a command.
-    :param advice: what the verifier says, which comes first. Default None.
+    :param advice: the verifier's advice, which comes first. Default None.
     """
     pronoun = "it" if len(ids) == 1 else "them"
     option = next((f" --id {each}" for each in ids[:1] if is_decimal(each) and len(each) <= _MAX_ID), "")

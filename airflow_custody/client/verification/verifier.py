@@ -1,9 +1,9 @@
 """
-Is an address whitelisted? Answered by signatures alone, without trusting the service that shows it. No I/O.
+Verification that an address is whitelisted: by signatures alone, without trusting the service. No I/O.
 
 Super-administrators, whose public keys are pinned here, sign the rules. The rules name users' keys, groups and
 thresholds. Users sign lists of hashes, and a hash covers the text of a request. Everything else that the service shows
-of a request is its word: it may contradict what is signed, and then the request is refused, and it decides nothing.
+of a request is unproved and decides nothing. If it contradicts the signed text, the request is refused.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ __all__ = [
 #: Maximum number of verified signatures, and of verified rules, that are remembered.
 MAX_SIGNATURES = 65_536
 MAX_CONTAINERS = 64
-# Of a request that several rules are for, each with several paths.
+# Maximum number of combined paths, where several rules apply to a request, each with several paths.
 _MAX_PATHS = 20
 
 
 class Verifier:
     """
-    Verifies envelopes against pins, and remembers what it has verified. One may be used by several threads.
+    A verifier of envelopes against pins, which remembers its results. Several threads may share one.
 
     Rules are remembered by their bytes and signatures, signatures by key, message and bytes, so that none is verified
     twice.
 
-    :param pins: what is trusted.
+    :param pins: the trusted keys and settings.
     :param rules_in_force: the rules in force, as ``GET /rules`` shows them, for pending requests that are shown without
-        rules. They are verified as any. Default None: such a request is refused, unless nobody has signed it.
+        rules. They are verified like any. Default None: such a request is refused, unless nobody has signed it.
     """
 
     def __init__(self, pins: VerificationPins, *, rules_in_force: Mapping[str, Any] | None = None) -> None:
@@ -70,18 +70,18 @@ class Verifier:
         #: The rules in force; None: they are not known, or cannot be used.
         self.rules_in_force = rules_in_force
         self._verifies = lru_cache(MAX_SIGNATURES)(PublicKey.verifies_digest)
-        # An error is not remembered: anybody can send a lot of what fails.
+        # Errors are not remembered: anybody can send many envelopes that fail.
         self._signed_rules = lru_cache(MAX_CONTAINERS)(partial(verify_rules, pins, self._verifies))
 
     def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
         """
-        Return what the signatures of an envelope prove.
+        Verify an envelope, and return the address that its signatures prove.
 
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: if they do not prove that it is whitelisted; the message says which step
             failed, and why.
         """
-        with _refusals_of(_name_of(envelope)):
+        with _name_subject(_name_of(envelope)):
             text, received = _read_text(envelope)
             signed = self._own_rules(envelope)
             rules = self._choose(envelope, received, signed.container)
@@ -96,14 +96,14 @@ class Verifier:
 
     def verify_signatures(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
-        Return which signatures a request has that may be pending: all that it has must be valid.
+        Return the signatures of a request that may be pending; each of them must be valid.
 
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: as :meth:`examine`, and if a signature that is there is not that of a user in
             the rules over this text.
         """
         found = self.examine(envelope)
-        with _refusals_of(_name_of(envelope)):
+        with _name_subject(_name_of(envelope)):
             for number, fault in enumerate(found.faults, 1):
                 if fault:
                     raise RefusalError(f"its signature {number} of {len(found.faults)} is not valid: {fault}")
@@ -111,13 +111,13 @@ class Verifier:
 
     def examine(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
-        Return which signatures of a request are valid, and how many of its groups' there are.
+        Return the signatures of a request, which of them are valid, and how many each group has.
 
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, or no
             rule applies.
         """
-        with _refusals_of(_name_of(envelope)):
+        with _name_subject(_name_of(envelope)):
             text, received = _read_text(envelope)
             entries = read_entries(envelope)
             has_own = any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
@@ -131,7 +131,7 @@ class Verifier:
             hashes = [form.hash for form in forms]
             faults = tuple(why_invalid(each, hashes, signed.container, self._verifies) for each in entries)
             valid = [entry for entry, fault in zip(entries, faults, strict=True) if not fault]
-            # Who has the key of another cannot be told from it: the names of users are not signed.
+            # Users with the same key cannot be told apart: the names of users are not signed.
             users: dict[PublicKey | None, str] = {}
             for entry in valid:
                 users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
@@ -142,12 +142,12 @@ class Verifier:
 
     def verify_rules(self, rules: Mapping[str, Any]) -> VerifiedRules:
         """
-        Return what is proved of rules as ``GET /rules`` shows them.
+        Verify rules as ``GET /rules`` shows them.
 
         :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
         :raises CustodyVerificationError: if they are not signed as pinned, or cannot be decoded.
         """
-        with _refusals_of("the service's rules are"):
+        with _name_subject("the service's rules are"):
             return self._signed_rules(*listed_rules(rules)).rules
 
     def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
@@ -226,18 +226,18 @@ class Verifier:
 
 def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> VerifiedAddress:
     """
-    Return what the signatures of one envelope prove. For many, make one :class:`Verifier`.
+    Verify one envelope, and return the address that its signatures prove. For many, make one :class:`Verifier`.
 
     :param envelope: the envelope as it came, a dict.
-    :param pins: what is trusted.
+    :param pins: the trusted keys and settings.
     :raises CustodyVerificationError: as :meth:`Verifier.verify`.
     """
     return Verifier(pins).verify(envelope)
 
 
 @contextmanager
-def _refusals_of(name: str) -> Iterator[None]:
-    """Name what is refused, so that it can be found."""
+def _name_subject(name: str) -> Iterator[None]:
+    """Turn a :class:`RefusalError` into the error for users, which names its subject."""
     try:
         yield
     except RefusalError as error:
@@ -266,7 +266,7 @@ def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
 
 
 def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tuple[AppliedRule, ...]:
-    """Return how the rules are met; empty: one of them is not."""
+    """Return the applied parts of the rules; empty: one of the rules is not met."""
     applied = []
     for rule in rules:
         paths, wallet_path = paths_of(rule, text)
@@ -278,7 +278,7 @@ def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tu
 
 
 def _join(rules: Sequence[Sequence[Path]]) -> list[Path]:
-    """Return the paths that meet all rules at once: of many, the first."""
+    """Return the paths that meet all rules at once; only the first ones if there are many."""
     found = []
     for paths in islice(product(*rules), _MAX_PATHS):
         minimums: dict[str, int] = {}

@@ -29,12 +29,12 @@ _MAX_SEGWIT_LENGTH = 90
 
 
 class UncheckedForm(Exception):
-    """Raised when an address is intact, and of a form that is not checked further; says which."""
+    """Raised when an address is intact, but of a form that is not checked further; names the form."""
 
 
 def decode(decoder: Decoder, address: str) -> str:
     """
-    Return what a decoder returns.
+    Run a decoder, and return its result.
 
     :param decoder: one of this module's.
     :param address: the address.
@@ -57,7 +57,7 @@ def accept(address: str) -> str:
 
 
 def refuse(address: str) -> str:
-    """Refuse what is certainly no address."""
+    """Refuse a text that is certainly not an address."""
     raise ValueError(f"{len(address)} characters")
 
 
@@ -134,7 +134,7 @@ def byron(address: str) -> str:
     from bip_utils.addr import AdaByronAddrDecoder, AdaByronAddrTypes
 
     for kind in AdaByronAddrTypes:
-        # The library reads what has another shape as if it had the right one.
+        # The library reads data of another shape as if it had the right one.
         with suppress(ValueError, TypeError):
             AdaByronAddrDecoder.DecodeAddr(address, addr_type=kind)
             return ""
@@ -164,7 +164,7 @@ def strkey(address: str) -> str:
     data = _base32(address)
     # XModem's checksum, the lower byte first.
     _expect(binascii.crc_hqx(data[:-2], 0) == int.from_bytes(data[-2:], "little"))
-    # The lowest bits say which algorithm a key is of; there is one.
+    # The lowest bits name the algorithm of a key; there is only one.
     _expect(data[0] & 7 == 0)
     if data[0] not in _STRKEY_SIZES:
         raise UncheckedForm("it is a strkey of no account, which is not checked")
@@ -209,7 +209,7 @@ def _bech32_prefix(address: str) -> str:
 
 def _base32(text: str) -> bytes:
     data = base64.b32decode(text + "=" * (-len(text) % 8))
-    # The last character may have bits that mean nothing.
+    # The last character may have unused bits.
     _expect(text == base64.b32encode(data).decode().rstrip("="))
     return data
 

@@ -1,5 +1,5 @@
 """
-Is an address one of its chain? Nobody brings back what was sent to a mistyped one.
+Checks of addresses against the rules of their chains: funds sent to a mistyped address are lost.
 
 The verdict is ``valid`` if the address follows its chain's rules, ``invalid`` if it cannot be an address of the chain,
 and ``unchecked`` for all else: chains and forms that are not in the table, a failure of the check. Only ``invalid`` is
@@ -35,7 +35,7 @@ _MAX_ID_LENGTH = 7
 @dataclass(frozen=True)
 class AddressCheck:
     """
-    What checking an address found.
+    The result of checking an address.
 
     :param verdict: ``valid``, ``invalid`` or ``unchecked``.
     :param reason: why it is invalid or unchecked; empty if it is valid.
@@ -54,8 +54,8 @@ class Form(NamedTuple):
 
     :param pattern: the regular expression that the whole of such an address matches.
     :param decode: its decoder; None: such addresses are unchecked.
-    :param networks: the network by the prefix that the decoder returns. What has another one is another chain's.
-    :param fault: why an address is invalid that the decoder refuses.
+    :param networks: the network by the prefix that the decoder returns. An address with another one is another chain's.
+    :param fault: why an address that the decoder refuses is invalid.
     """
 
     pattern: str
@@ -213,7 +213,7 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
         return AddressCheck("unchecked", str(error))
     except ValueError:
         return AddressCheck("invalid", form.fault)
-    # Whatever the library does that it should not do, an address is not wrong because of it.
+    # A bug in the library does not make an address invalid.
     except Exception as error:
         return AddressCheck("unchecked", f"the check itself failed ({type(error).__name__})")
     return _check_network(form.networks.get(prefix), chain, (network or "").strip())
@@ -234,7 +234,7 @@ def _check_network(found: Network | None, chain: str, network: str) -> AddressCh
 
 
 def _fault(address: str) -> str:
-    """Return what is wrong with an address on any chain; empty if nothing is."""
+    """Return the fault of an address on any chain; empty if it has none."""
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"
     for index, each in enumerate(address, 1):

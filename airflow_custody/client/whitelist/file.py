@@ -1,7 +1,7 @@
 """
 Whitelist files: the destination addresses that should be at the service, in YAML, JSON or CSV.
 
-All that is wrong with a file is found at once, with the line or the row, and then nothing of it is used.
+All faults of a file are found at once, with the line or the row. A file with a fault is not used at all.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
 
 
 def _read(path: Path) -> bytes:
-    # Opening a pipe would wait for whoever writes to it.
+    # Opening a pipe would wait for its writer.
     if path.exists() and not path.is_file():
         raise ValueError("it is no file")
     with path.open("rb") as file:
@@ -107,7 +107,7 @@ def _read(path: Path) -> bytes:
 
 
 def _decode(data: bytes, rows: Rows) -> str:
-    """Return the text; each line that is none is noted."""
+    """Return the text; note each line that is not text."""
     if data.startswith(_UTF8_MARK):
         rows.fault(0, _MARK_FAULT)
     text = data.removeprefix(_UTF8_MARK).decode(errors="surrogateescape")

@@ -18,7 +18,7 @@ from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.whitelist.file_schema import FIELDS, LISTS, NOT_DEFAULTS, VERSION
 
-#: How much of a value a fault shows.
+#: Maximum number of characters of a value in a fault.
 MAX_VALUE = 100
 
 # --- values ------------------------------------------------------------------------------------------------
@@ -59,9 +59,9 @@ class Items(list[Any]):
 
 class Faults:
     """
-    Collects everything that is wrong with a file.
+    A collector of the faults of a file.
 
-    :param unit: what places are counted in: ``line`` or ``row``.
+    :param unit: unit of the places: ``line`` or ``row``.
     """
 
     def __init__(self, unit: str) -> None:
@@ -75,17 +75,17 @@ class Faults:
 
     def fault(self, place: int, text: str, name: str = "") -> None:
         """
-        Note what is wrong.
+        Note a fault.
 
-        :param place: where: a line or a row; 0 if it is the whole file, or the text says where.
-        :param text: what is wrong.
-        :param name: the field that it is about.
+        :param place: a line or a row; 0 for the whole file, or if the text names the place.
+        :param text: the fault.
+        :param name: the field that has it.
         """
         where = f"{self._unit} {place}" if place else ""
         self._faults.append((place, ": ".join(filter(None, (where, name, text)))))
 
     def fault_at(self, line: int, text: str, column: int) -> None:
-        """Note what is wrong with the text of the file, by its line, whatever places are counted in."""
+        """Note a fault in the text of the file by its line, whatever the unit of the places is."""
         self._faults.append((line if self._unit == "line" else 0, f"line {line}, column {column}: {text}"))
 
     def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> None:
@@ -95,7 +95,7 @@ class Faults:
         :param fields: the mapping.
         :param known: the keys that are known.
         :param place: its line or row.
-        :param prefix: what its faults begin with.
+        :param prefix: beginning of its faults.
         """
         for key, line in fields.lines.items():
             if key not in known:
@@ -108,7 +108,7 @@ class Faults:
 
 @lru_cache(maxsize=1024)
 def _unknown_name(name: str, known: tuple[str, ...]) -> str:
-    """Say that a name is unknown, and which one may be meant."""
+    """Describe an unknown name, with a suggestion of the one that may be meant."""
     folded = re.sub(r"[\s-]+", "_", ascii_lower(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:MAX_VALUE].strip())))
     near = get_close_matches(folded, known, n=1)
     hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
@@ -118,9 +118,9 @@ def _unknown_name(name: str, known: tuple[str, ...]) -> str:
 @dataclass(frozen=True)
 class Misread:
     """
-    A value that the format reads as something else than what was written.
+    A value that the format reads as something other than the written text.
 
-    :param fault: what it is read as, and what to write instead.
+    :param fault: description of the misreading, with the spelling to use instead.
     """
 
     fault: str
@@ -130,7 +130,7 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 
 
 def _number(source: str, text: str) -> int | Misread:
-    """Return a number that is written in the only way there is: it may be an id."""
+    """Return a number that is written in its one canonical form, as it may be an id."""
     is_id = len(source) <= len(str(MAX_ID)) and _WHOLE_NUMBER.fullmatch(source)
     return int(source) if is_id else _misread(source, text)
 
@@ -155,7 +155,7 @@ _NUMBER_1_2 = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[
 
 def kind_of(text: str) -> str | None:
     """
-    Return what YAML, 1.1 or 1.2, makes of a text without quotes.
+    Return the kind of value that YAML, 1.1 or 1.2, reads from a text without quotes.
 
     :param text: the text.
     :return: ``a number``, ``a date``, ...; empty if it is nothing, and None if it stays text.
@@ -168,7 +168,7 @@ def kind_of(text: str) -> str | None:
 
 def read_yaml(text: str, faults: Faults) -> Any:
     """
-    Return what is in a YAML file; None if it is empty or cannot be read.
+    Return the contents of a YAML file; None if it is empty or cannot be read.
 
     :param text: its text.
     :param faults: takes the faults.
@@ -176,7 +176,7 @@ def read_yaml(text: str, faults: Faults) -> Any:
     try:
         return _value(yaml.compose(text, Loader=_LOADER)) if _is_plain(text, faults) else None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # The last two: PyYAML's own scanner, of an escape for no character and of a very long version.
+        # The last two come from PyYAML's own scanner, for an invalid escape and for a very long version.
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         texts = [getattr(error, "context", None), getattr(error, "problem", None) or error]
         words = f"not YAML: {', '.join(sanitize(each) for each in texts if each)}"
@@ -189,7 +189,7 @@ def read_yaml(text: str, faults: Faults) -> Any:
 
 
 def _is_plain(text: str, faults: Faults) -> bool:
-    """Tell whether a file has nothing that could make one value of several, or more than is seen; it is noted."""
+    """Tell whether a file has no construct that could merge values, or hide some; note each one as a fault."""
     depth, found = 0, []
     events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
     for event in events:
@@ -235,7 +235,7 @@ def _line(node: Any) -> int:
 
 
 def _cure(text: str, index: int) -> str:
-    """Return what to do about a syntax error at a character; empty if that is not known."""
+    """Return advice about a syntax error at a character; empty if there is none."""
     before = text[:index].rpartition("\n")[2]
     if text[index : index + 1] == "\t":
         return "a tab stands where YAML allows only spaces: replace it with spaces"
@@ -251,7 +251,8 @@ def _cure(text: str, index: int) -> str:
 
 def read_json(text: str, faults: Faults) -> Any:
     """
-    Return what is in a JSON file, without lines: the parser knows none; None if it is empty or cannot be read.
+    Return the contents of a JSON file, without lines, which the parser does not know; None if it is empty or cannot be
+    read.
 
     :param text: its text.
     :param faults: takes the faults.
@@ -275,16 +276,16 @@ def read_json(text: str, faults: Faults) -> Any:
 
 # --- CSV ---------------------------------------------------------------------------------------------------
 
-#: What separates the members of a list in its cell.
+#: The separator of a list's members in its cell.
 SEPARATOR = ";"
-# What spreadsheets make of long numbers.
+# Long numbers as spreadsheets write them.
 _ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]+")
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
 def read_csv(text: str, faults: Faults) -> Any:
     """
-    Return what is in a CSV file: a header of field names, and a row for each address; None if it has no rows.
+    Return the contents of a CSV file: a header of field names, and a row for each address; None if it has no rows.
 
     :param text: its text.
     :param faults: takes the faults.

@@ -1,4 +1,4 @@
-"""The rows of a whitelist file: from values as they were read to requests, or to all that is wrong with them."""
+"""The rows of a whitelist file: from values as they were read to requests, or to a list of their faults."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_SHOWN = 20
 MAX_CHAINS = 5
 _TOP = ("version", "defaults", "addresses")
 _CHAIN = ("blockchain", "currency")
-# Compared and shown letter by letter: none of them has others than those of ASCII.
+# Compared and shown letter by letter: they have only ASCII letters.
 _ASCII = (*_CHAIN, "network", "address")
 
 
@@ -32,7 +32,7 @@ class FileRow:
     """
     One row of a whitelist file.
 
-    :param request: what it asks for, with the file's defaults.
+    :param request: the request, with the file's defaults.
     :param where: its place: ``line 12``, or ``row 3`` of a JSON file, counted from 1.
     """
 
@@ -43,7 +43,7 @@ class FileRow:
 @dataclass(frozen=True)
 class WhitelistFile:
     """
-    A whitelist file that was read: everything in it is in order.
+    A whitelist file that was read and has no faults.
 
     :param rows: its rows, in its order; at least one.
     :param name: its name as given, for messages.
@@ -61,7 +61,7 @@ class WhitelistFile:
 
     @property
     def unchecked_text(self) -> str:
-        """What to tell people of the addresses that could not be checked; empty if there are none."""
+        """A notice about the addresses that could not be checked; empty if there are none."""
         from airflow_custody.client.whitelist.addresses import MISSING_LIBRARY, is_installed
 
         if not self.unchecked:
@@ -75,10 +75,10 @@ class WhitelistFile:
 
 class Rows(Faults):
     """
-    Collects the rows of a file, and everything that is wrong with it.
+    A collector of the rows and the faults of a file.
 
     :param check_addresses: whether each address is checked against the rules of its chain.
-    :param unit: what places are counted in: ``line`` or ``row``.
+    :param unit: unit of the places: ``line`` or ``row``.
     """
 
     def __init__(self, *, check_addresses: bool, unit: str) -> None:
@@ -98,9 +98,9 @@ class Rows(Faults):
 
     def read(self, root: Any) -> None:
         """
-        Take all that is in a file.
+        Take the contents of a file.
 
-        :param root: what its reader returned.
+        :param root: the result of its reader.
         """
         if not isinstance(root, Fields):
             text = f"the file must be a mapping with the keys version and addresses, not {_kind(root)}"
@@ -146,7 +146,7 @@ class Rows(Faults):
                 self._faulty_defaults.add(base)
 
     def _add(self, fields: Any, place: int) -> None:
-        """Take a row, or note all that is wrong with it."""
+        """Take a row, or note all of its faults."""
         if not isinstance(fields, Fields):
             self.fault(place, f"a row must be a mapping of fields, not {_kind(fields)}")
             return
@@ -155,7 +155,7 @@ class Rows(Faults):
         request, faults = _check_fields(values)
         for name, text in faults:
             base = name.partition("[")[0]
-            # What is wrong with a default has been said.
+            # The faults of a default have been noted already.
             if base in fields or base not in self._faulty_defaults:
                 self.fault(fields.lines.get(base) or place, text, name)
         faulty = {name.partition("[")[0] for name, _ in faults}
@@ -201,7 +201,7 @@ def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, l
 
 
 def _faults(name: str, value: Any) -> Iterator[FieldFault]:
-    """Yield what a file adds to the rules of a request: nothing is corrected, and nothing is meant that is not seen."""
+    """Yield faults by a file's stricter rules: no value is corrected, and none holds anything invisible."""
     if name not in LISTS or not isinstance(value, list):
         if fault := _fault(name, value):
             yield FieldFault(name, fault)
@@ -217,7 +217,7 @@ def _faults(name: str, value: Any) -> Iterator[FieldFault]:
 
 
 def _fault(name: str, value: Any) -> str:
-    """Return what is wrong with a value; empty if nothing is."""
+    """Return the fault of a value; empty if it has none."""
     if value is None:
         return "has no value: leave it out"
     if isinstance(value, Misread):
@@ -255,14 +255,14 @@ def _kind(value: Any) -> str:
 
 def file_error(name: str, faults: Iterable[str]) -> WhitelistFileError:
     """
-    Return the error that shows what is wrong with a file.
+    Return the error that lists the faults of a file.
 
     :param name: the file's name.
-    :param faults: all that is wrong, in the file's order.
+    :param faults: all faults, in the file's order.
     """
     faults = tuple(faults)
     start = f"{sanitize(name, 200) or 'the whitelist file'}: {count(len(faults), 'fault')}; nothing was sent"
-    # The first line is a whole message: some who show a text show no more of it.
+    # The first line is a complete message: some programs show no more than that.
     lines = [f"{start}: {faults[0]}", *faults[1:MAX_SHOWN]]
     if len(faults) > MAX_SHOWN:
         lines.append(f"... and {len(faults) - MAX_SHOWN} more")

@@ -15,7 +15,7 @@ FIELDS = tuple(WhitelistRequest.model_fields)
 LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
 #: The fields whose value, or whose members, may be whole numbers.
 IDS = (*LISTS, "exchange_account_id")
-#: What belongs to one address only, and so is no default.
+#: Fields that belong to one address only, and so cannot be defaults.
 NOT_DEFAULTS = ("label", "address")
 _NAMES_A_CHAIN = [{"required": ["blockchain"]}, {"required": ["currency"]}]
 
@@ -77,7 +77,7 @@ def _fields() -> dict[str, dict[str, Any]]:
 
 
 def _descriptions() -> dict[str, str]:
-    """Return the first sentence that the documentation of a request says of each field; nothing under ``-OO``."""
+    """Return the first sentence about each field in the docstring of a request; nothing under ``-OO``."""
     documented = re.findall(r":param (\w+): (.*?)(?=\n\s*:|\Z)", WhitelistRequest.__doc__ or "", re.DOTALL)
     sentences = {name: " ".join(text.split()).replace("``", "").partition(". ")[0] for name, text in documented}
     return {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in sentences.items()}

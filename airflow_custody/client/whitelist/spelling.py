@@ -9,17 +9,17 @@ from typing import Generic, TypeVar
 
 from airflow_custody.client.text import ascii_lower
 
-# By so much the lengths of addresses in base58 differ.
+# Maximum difference between the lengths of base58 addresses.
 _LENGTHS_VARY = 4
-# Of two different addresses, the ends are never equal for so long.
+# Length of an address's end that no two different addresses share.
 _SAME_END = 24
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(.+)", re.DOTALL)
 # An account of Hedera with its checksum, which is another one on each ledger: HIP-15.
 _HIP15 = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)(-[A-Za-z]{5})")
-# What the main network may be called, without punctuation and case, also behind the name of its chain.
+# Names of the main network, without punctuation and case; they may also follow the name of its chain.
 _MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
-# The names of each chain, without punctuation and case. The first is what it is called here.
+# The names of each chain, without punctuation and case. The first one is used here.
 _CHAINS = (
     "btc bitcoin xbt",
     "bch bitcoincash",
@@ -46,7 +46,7 @@ _CHAINS = (
     "filecoin fil",
     "tron trx",
 )
-#: What a chain is called here, by each of its names.
+#: The name of a chain that is used here, by each of its names.
 CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
 
 Place = TypeVar("Place")
@@ -57,13 +57,13 @@ Place = TypeVar("Place")
 
 @lru_cache(maxsize=4096)
 def chain_name(chain: str) -> str:
-    """Return what all names of a chain have in common; of one whose names are not known, its symbol without case."""
+    """Return one name for all names of a chain; for an unknown chain, its symbol without case."""
     return CHAIN_NAMES.get(_letters(chain)) or ascii_lower(chain)
 
 
 @lru_cache(maxsize=4096)
 def network_name(network: str, chain: str) -> str:
-    """Return what all names of a chain's network have in common: one for those of the main network."""
+    """Return one name for all names of a chain's network, of which the main network has several."""
     name, known = _letters(network), chain_name(chain)
     bare = {name, name.removeprefix(_letters(chain))}
     bare |= {name.removeprefix(each) for each, other in CHAIN_NAMES.items() if other == known}
@@ -84,7 +84,7 @@ def _letters(name: str) -> str:
 
 def _split(address: str) -> tuple[str, str]:
     """
-    Return what may be written with an address or left out, without case, and the rest.
+    Return the optional part of an address, without case, and the rest.
 
     It is a prefix such as ``bitcoincash``, or a checksum; ``0x`` is left out, too.
     """
@@ -105,7 +105,7 @@ def _without_case(rest: str) -> str:
 
 def address_key(address: str) -> str:
     """
-    Return what all spellings of an address have in common.
+    Return a key that all spellings of an address share.
 
     Two addresses may have the same key, such as one that has the memo in it and one that has not.
     """
@@ -175,10 +175,10 @@ def form_of(address: str) -> tuple[str, int]:
 
 
 class Destinations(Generic[Place]):
-    """What is for the same destination: the same chain, network, address and memo, by whatever name."""
+    """An index by destination: the same chain, network, address and memo, in any spelling."""
 
     def __init__(self) -> None:
-        # By what may be written with the address or left out.
+        # Each place by the optional part of its address.
         self._found: dict[tuple[str, str | None, str, str | None], dict[str, Place]] = {}
 
     def add(self, chain: str, network: str | None, address: str, memo: str | None, place: Place) -> list[Place]:
@@ -189,8 +189,8 @@ class Destinations(Generic[Place]):
         :param network: its network; None is a network of its own.
         :param address: its address.
         :param memo: its memo.
-        :param place: what it belongs to.
-        :return: what was added before for the same destination: the first of each spelling of the address.
+        :param place: the place to add for it.
+        :return: the places added before for the same destination: the first of each spelling of the address.
         """
         written, rest = _split(address)
         key = (chain_name(chain), network and network_name(network, chain), _without_case(rest), memo)

@@ -1,4 +1,4 @@
-"""What was asked for and what is shown, in words that an error may have: of any value, bounded."""
+"""Texts for errors about a requested value and the one that the service shows, of bounded length."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MAX_LINKS = 5
 
 def differing_values(asked: Any, shown: object) -> str:
     """
-    Return two values in words. What cannot be seen is written out: it may be the difference.
+    Describe two differing values. Invisible characters are written out, as they may be the difference.
 
-    :param asked: what was asked for: a text or a list of ids.
-    :param shown: what is shown instead, of whatever type; of links, their ids.
+    :param asked: the requested value: a text or a list of ids.
+    :param shown: the value shown instead, of any type; for links, their ids.
     """
     return f"asked for {_text(asked)}, shown {_text(shown)}"
 

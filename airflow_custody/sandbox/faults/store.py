@@ -80,7 +80,7 @@ class Fault(BaseModel):
 
     @property
     def does_work(self) -> bool:
-        """Whether the service does what the call asks for."""
+        """Whether the service carries out the call."""
         if self.work is not None:
             return self.work
         return self.kind not in ("status", "html", "redirect", "rate_limit", "drop")

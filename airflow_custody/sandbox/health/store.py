@@ -126,7 +126,7 @@ def health_entry(
     :param component: name of the component; its id is made of it. Default ``hsm-1``.
     :param check: name of the check. Default ``connectivity``.
     :param tenant_id: id of the tenant. Default ``1``.
-    :param duration: how long the check took, in the service's notation. Default ``12.3ms``.
+    :param duration: duration of the check, in the service's notation. Default ``12.3ms``.
     :param results: status words by key, for example by currency. None (default): none.
     :param report: fields to replace in the report, or to remove if they are None.
     :param fields: fields to replace in the entry, by their names on the wire, or to remove if they are None.

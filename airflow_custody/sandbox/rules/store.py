@@ -1,4 +1,4 @@
-"""The rules for whitelisting: who must sign, and the super-administrators who sign the rules."""
+"""The rules for whitelisting: their required signers, and the super-administrators who sign the rules."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Branch(_Model):
 
 
 class Line(_Model):
-    """Who must sign if a request's only link is the wallet with this path."""
+    """The required signers if a request's only link is the wallet with this path."""
 
     path: str
     parallel: list[Branch]
 
 
 class Rule(_Model):
-    """Who must sign for a chain and a network; empty or ``Any`` is for all of them."""
+    """The required signers for a chain and a network; empty or ``Any`` is for all of them."""
 
     currency: str = ""
     network: str = ""

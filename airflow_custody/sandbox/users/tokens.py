@@ -1,4 +1,4 @@
-"""Bearer tokens and API keys: who makes a call."""
+"""Bearer tokens and API keys, which identify callers."""
 
 from __future__ import annotations
 

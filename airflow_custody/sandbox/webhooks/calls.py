@@ -65,7 +65,7 @@ class CallStore:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        #: How the listing behaves.
+        #: The behaviour of the listing.
         self.listing = Listing(state, "webhook-calls")
         state.create_tables(_TABLES)
 
@@ -88,7 +88,7 @@ class CallStore:
         """
         Add calls to webhooks, one after the other, and return their ids. It is quick.
 
-        :param number: how many.
+        :param number: number of calls.
         :param age: seconds since the first was created. Default 0.
         :param spacing: seconds between one and the next. Default 0.001.
         :param tenant_id: id of the tenant. Default ``1``.
@@ -117,11 +117,11 @@ class CallStore:
         Write a call to each webhook of a type, unless its state keeps it from that, and return the calls.
 
         :param webhook_type: the type of the webhooks.
-        :param payload: what it tells: JSON data, or text.
+        :param payload: its contents: JSON data, or text.
         :param event_id: the id of the event. Default: a random one.
         :param age: seconds since the calls were created: older than others that are listed already, they are late.
             Default 0.
-        :param status: how their delivery stands.
+        :param status: state of their delivery.
         :param tenant_id: id of the tenant. Default ``1``.
         """
         self._write_status_changes()

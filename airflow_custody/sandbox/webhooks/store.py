@@ -65,7 +65,7 @@ class WebhookStore:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        #: How the listing behaves.
+        #: The behaviour of the listing.
         self.listing = Listing(state, "webhooks")
         state.create_tables(_TABLES)
 
@@ -87,7 +87,7 @@ class WebhookStore:
         Add a webhook, whatever its values, and return it as the service does.
 
         :param type: the type of event. Default ``requestStatus.updated``.
-        :param url: where it delivers. Default ``https://hooks.example.com/custody``.
+        :param url: its destination. Default ``https://hooks.example.com/custody``.
         :param status: its status, such as ``enabled`` (default) or ``disabled``.
         :param id: its id. Default: a random UUID.
         :param tenant_id: id of its tenant. Default ``1``.

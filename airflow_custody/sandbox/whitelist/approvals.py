@@ -27,7 +27,7 @@ from airflow_custody.sandbox.wire import dumps
 
 
 class Approvals:
-    """What users may decide about whitelisting requests, and what comes of it."""
+    """The decisions of users on whitelisting requests, and their effects."""
 
     def __init__(self, state: State, users: UserStore, whitelist: WhitelistStore) -> None:
         self._state = state

@@ -17,7 +17,7 @@ _CREATED = "created"
 _APPROVED = "approved"
 
 
-#: Where a service that lies wants the funds to go.
+#: The destination of funds that a lying service shows.
 FORGED_ADDRESS = "0x" + "66" * 20
 
 
@@ -34,7 +34,7 @@ def build_envelope(
     """
     Return the envelope of a whitelisting request; one whose deletion is pending has the action ``delete``.
 
-    :param settings: how status words are written, whether the network is hashed, and which requests are forged.
+    :param settings: spelling of status words, whether the network is hashed, and which requests are forged.
     :param external_id: returns the external id of a user.
     :param rules: the envelope's fields for the rules.
     :param metadata: fields to replace in the metadata, or to remove if they are None.
@@ -92,7 +92,7 @@ def _name_rules(container: str, signatures: str, *, taken: Collection[str]) -> s
 
 
 def build_payload(blockchain: str, fields: Mapping[str, Any], *, network_is_hashed: bool) -> dict[str, Any]:
-    """Return what is hashed of a whitelisting request, as an object."""
+    """Return the payload of a whitelisting request, which is hashed, as an object."""
     network = fields.get("network") if network_is_hashed else None
     wallets = fields.get("linkedWalletIds")
     # The order of the keys is the published one: the hash depends on it. The sandbox has no internal addresses and no

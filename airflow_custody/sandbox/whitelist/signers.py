@@ -67,7 +67,7 @@ class SignerStore:
             token = self._tokens.add_token(_ROLES, user_id=user_id)
             self._state.write("UPDATE signers SET token = ? WHERE name = ?", token, name)
         if self._users.get(MAIN_USER) is None:
-            # Whoever has no key is no approver.
+            # A user without a key is not an approver.
             self._users.add_user("main", _ROLES, user_id=MAIN_USER)
         groups = [{"externalGroupID": group, "minimumSignatures": 1} for group in GROUPS]
         self._rules.set_approvers([{"sequential": groups}])

@@ -66,7 +66,7 @@ class WhitelistStore:
         self._state = state
         self._users = users
         self._rules = rules
-        #: How the listings behave.
+        #: The behaviour of the listings.
         self.listing = Listing(state, "whitelist")
         state.create_tables(_TABLES)
 
@@ -307,7 +307,7 @@ class WhitelistStore:
         """
         Set the status of a whitelisting request; with any but ``pending`` it is no longer pending approval.
 
-        Nobody signs: a request that is in effect this way is one that the service lies about.
+        No signatures are made: a request put into effect this way is one that the service lies about.
         With ``removed`` it cannot be found any more, as if it had been deleted.
 
         :param request_id: the request's id.
@@ -326,7 +326,7 @@ class WhitelistStore:
         Date the creation of a whitelisting request so many seconds back.
 
         :param request_id: the request's id.
-        :param seconds: how many.
+        :param seconds: number of seconds.
         """
         self._update(request_id, created_at=timestamp(-seconds))
 
@@ -345,7 +345,7 @@ class WhitelistStore:
         Replace ``hash`` or ``payloadAsString`` in what is returned of a whitelisting request; None removes it.
 
         :param request_id: the request's id.
-        :param metadata: what to replace.
+        :param metadata: the fields to replace.
         """
         self._state.save(f"metadata {_parse_id(request_id)}", metadata)
 
