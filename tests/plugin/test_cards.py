@@ -61,7 +61,7 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
         (
             replace(GOOD, pending=Section(RequestsView((RequestRow("1", "pending", trust="unverified"),)))),
             "bad",
-            "Whitelisting request 1 (pending): it is not verified",
+            "Whitelisting request 1 (pending): not verified",
         ),
         (
             replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", problem="odd"),)))),
@@ -105,7 +105,7 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
         (
             replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD", trust="unverified"),), 1))),
             "bad",
-            "Whitelisting request 1 (status not known): it is not verified",
+            "Whitelisting request 1 (status not known): not verified",
         ),
         (replace(GOOD, journal=Section(problem="x")), "warning", "Journal of webhook calls: x"),
     ],
