@@ -18,7 +18,7 @@ import time
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 
-TIMEOUT = 1.0
+TIMEOUT = 2.0
 REQUEST = WhitelistRequest(label="a", address="0x" + "ab" * 20, blockchain="ETH")
 
 
@@ -74,6 +74,8 @@ def main() -> None:
     os.write(clients["fine"].stdin.fileno(), b"go\n")  # type: ignore[union-attr]
     # The pauses between the system's attempts have become long.
     time.sleep(5)
+    while not received["fine"]:
+        time.sleep(0.1)
     for client in clients.values():
         client.kill()
         client.communicate()

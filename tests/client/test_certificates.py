@@ -79,7 +79,7 @@ def advice(path: Path, server: Pair, *sent: Pair, verify: bool | Pair) -> str:
     context.load_cert_chain(file)
     with (
         raw_server(lambda stream: None, context) as (url, _),
-        CustodyClient(url, "t0ken", timeout=5, verify=verify if isinstance(verify, bool) else str(bundle)) as client,
+        CustodyClient(url, "t0ken", timeout=60, verify=verify if isinstance(verify, bool) else str(bundle)) as client,
         pytest.raises(CustodyConnectionError) as caught,
     ):
         client.list_health_checks()

@@ -141,15 +141,12 @@ def test_too_many_interim_responses_and_another_protocol_are_errors(serve: Any, 
 def test_endless_interim_responses_end_with_the_deadline(serve: Any) -> None:
     def respond(stream: socket.socket, beginning: bytes) -> None:
         read_request(stream, beginning)
-        for _ in range(100):
+        while True:
             stream.sendall(EARLY_HINTS)
             time.sleep(0.2)
 
-    with serve(respond, timeout=0.5) as (client, _):
-        started = time.monotonic()
-        with pytest.raises(CustodyOutcomeUnknownError, match=r"within 0\.5 s"):
-            client.create_whitelist_request(request_of("AAA"))
-        assert time.monotonic() - started < 10
+    with serve(respond, timeout=3) as (client, _), pytest.raises(CustodyOutcomeUnknownError, match=r"within 3 s"):
+        client.create_whitelist_request(request_of("AAA"))
 
 
 # --- two responses to one request --------------------------------------------------------------------------
@@ -234,11 +231,13 @@ class Closing:
                 stream = self._context.wrap_socket(stream, server_side=True)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # One thread for each connection: two would break TLS.
-            stream.settimeout(0.02)
             while True:
                 # An order is for the connection that is open, and not for one that the client has just closed.
                 with contextlib.suppress(TimeoutError):
-                    if not (request := read_request(stream)):
+                    stream.settimeout(0.02)
+                    beginning = stream.recv(65536)
+                    stream.settimeout(60)
+                    if not (request := read_request(stream, beginning)):
                         stream.close()
                         return
                     self.requests.append(request)
@@ -341,7 +340,7 @@ def test_a_proxy_that_closes_while_before_send_runs_is_connected_to_again(
         if len(calls) < 3:
             server.end("close")
 
-    with CustodyClient("http://custody.example.com", "t0ken", proxy=server.url, allow_http=True, timeout=3) as client:
+    with CustodyClient("http://custody.example.com", "t0ken", proxy=server.url, allow_http=True) as client:
         assert client.create_whitelist_request(request_of("AAA"), before_send=record) == "7"
     assert len(calls) == 3
     assert len(server.requests) == 1
@@ -387,7 +386,7 @@ def test_so_is_one_that_a_tunnel_goes_through(authority: Authority) -> None:
 
         proxy = f"http://127.0.0.1:{listener.getsockname()[1]}"
         url = f"https://localhost:{port}"
-        with CustodyClient(url, sandbox.token, proxy=proxy, verify=authority[1], timeout=3) as client:
+        with CustodyClient(url, sandbox.token, proxy=proxy, verify=authority[1]) as client:
             client.list_health_checks()
             assert client.create_whitelist_request(request_of("AAA"), before_send=record)
         assert len(calls) == 3

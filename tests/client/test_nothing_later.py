@@ -53,7 +53,7 @@ def options_while_sending(stream: Any, connection: socket.socket) -> list[Option
     seen_options = [options_of_peer(connection)]
     stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 23\r\n\r\n")
     # The client has read the headers once it has nothing more to discard; how soon is the machine's affair.
-    deadline = time.monotonic() + 4
+    deadline = time.monotonic() + 20
     while (options := options_of_peer(connection))[0][0] and time.monotonic() < deadline:
         time.sleep(0.01)
     stream.sendall(b'{"result": {"id": "1"}}')
@@ -64,7 +64,7 @@ def check_options(seen_options: list[Options]) -> None:
     (while_sending, milliseconds), (after_headers, _) = seen_options
     assert while_sending == (1, 0)
     assert after_headers[0] == 0
-    assert 4000 < milliseconds <= 5000
+    assert 30_000 < milliseconds <= 60_000
 
 
 @on_linux
@@ -77,7 +77,7 @@ def test_a_request_that_waits_for_its_response_is_not_left_to_the_system(tls: bo
 
     with (
         raw_server(respond, context_of(authority) if tls else None) as (url, _),
-        CustodyClient(url, "t0ken", verify=authority[1], timeout=5) as client,
+        CustodyClient(url, "t0ken", verify=authority[1], timeout=60) as client,
     ):
         create(client)
     check_options(seen_options)
@@ -122,7 +122,7 @@ def test_neither_is_one_that_goes_through_a_proxy(proxy_tls: bool, authority: Au
 
     with (
         raw_server(respond, context_of(authority) if proxy_tls else None) as (proxy, _),
-        CustodyClient("https://localhost", "t0ken", verify=authority[1], timeout=5, proxy=proxy) as client,
+        CustodyClient("https://localhost", "t0ken", verify=authority[1], timeout=60, proxy=proxy) as client,
     ):
         create(client)
     check_options(seen_options)
@@ -144,12 +144,11 @@ def test_who_gives_up_resets_the_connection(beginning: bytes) -> None:
 
     def respond(stream: socket.socket) -> None:
         stream.sendall(beginning)
-        time.sleep(0.6)
         endings.append(ending_of(stream))
 
     with (
         raw_server(respond) as (url, _),
-        CustodyClient(url, "t0ken", timeout=0.3) as client,
+        CustodyClient(url, "t0ken", timeout=2) as client,
         pytest.raises(CustodyOutcomeUnknownError),
     ):
         create(client)
@@ -177,7 +176,7 @@ def test_a_process_that_is_killed_resets_the_connection() -> None:
         process.stdin.write(b"go\n")
         process.stdin.close()
         process.wait(600)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 300
         while not endings and time.monotonic() < deadline:
             time.sleep(0.01)
     assert endings == [ConnectionResetError]
@@ -195,19 +194,24 @@ def test_nothing_is_delivered_when_the_network_comes_back() -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_the_time_of_before_send_does_not_count(sandbox: Sandbox, tls: bool, authority: Authority) -> None:
+def test_the_time_of_before_send_does_not_count(
+    sandbox: Sandbox, tls: bool, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elapsed = 0.0
+    monkeypatch.setattr("airflow_custody.client.http.connections.monotonic", lambda: time.monotonic() + elapsed)
+
     def slow() -> None:
-        time.sleep(0.8)
+        nonlocal elapsed
+        elapsed += 100.0
 
     with (
         Sandbox(certfile=authority[2]) if tls else contextlib.nullcontext(sandbox) as service,
-        CustodyClient(service.url, service.token, timeout=0.5, verify=authority[1]) as client,
+        CustodyClient(service.url, service.token, timeout=60, verify=authority[1]) as client,
+        CustodyClient(service.url, service.token, timeout=2, verify=authority[1]) as hasty,
     ):
         read(client)
         for _ in range(2):
             assert client.create_whitelist_request(REQUEST, before_send=slow)
-        service.control.add_fault("normal", delay=10, method="POST")
-        started = time.monotonic()
-        with pytest.raises(CustodyOutcomeUnknownError, match=r"within 0\.5 s"):
-            client.create_whitelist_request(REQUEST, before_send=slow)
-        assert 1.2 < time.monotonic() - started < 8
+        service.control.add_fault("normal", delay=3600, method="POST")
+        with pytest.raises(CustodyOutcomeUnknownError, match=r"within 2 s"):
+            hasty.create_whitelist_request(REQUEST, before_send=slow)

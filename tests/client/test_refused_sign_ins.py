@@ -79,12 +79,12 @@ def test_many_threads_send_wrong_credentials_once(sandbox: Sandbox, ann: str) ->
 
 @pytest.fixture
 def in_flight(sandbox: Sandbox, ann: str) -> Iterator[Refusal]:
-    """Return what is known of a wrong password that is in flight for six seconds."""
-    sandbox.control.add_fault("normal", **SIGN_IN, delay=6.0)
+    """Return what is known of a wrong password that is in flight for ten seconds."""
+    sandbox.control.add_fault("normal", **SIGN_IN, delay=10.0)
     shared, errors = Refusal(), []
 
     def sign_in() -> None:
-        with pytest.raises(CustodyError) as caught, client_of(sandbox, sharing(shared), timeout=30) as client:
+        with pytest.raises(CustodyError) as caught, client_of(sandbox, sharing(shared), timeout=600) as client:
             client.list_health_checks()
         errors.append(type(caught.value))
 
@@ -104,9 +104,7 @@ def sharing(shared: Refusal, password: str = "wrong-password") -> PasswordSignIn
 
 
 def test_who_gets_no_turn_within_the_time_out_sends_nothing(sandbox: Sandbox, in_flight: Refusal) -> None:
-    with client_of(sandbox, sharing(in_flight), timeout=1) as client, ThreadPoolExecutor(5) as pool:
-        started = time.monotonic()
-        # At once, not one after another.
+    with client_of(sandbox, sharing(in_flight), timeout=0.2) as client, ThreadPoolExecutor(5) as pool:
         for call in [pool.submit(client.list_health_checks) for _ in range(5)]:
             with pytest.raises(
                 CustodyConnectionError, match="another sign-in with this account is in flight"
@@ -114,7 +112,6 @@ def test_who_gets_no_turn_within_the_time_out_sends_nothing(sandbox: Sandbox, in
                 call.result()
             assert caught.value.transient
             assert caught.value.nothing_sent
-        assert time.monotonic() - started < 4
         while in_flight.error is None:
             time.sleep(0.05)
         with pytest.raises(CustodyAuthenticationError, match="not sent again"):
@@ -144,21 +141,20 @@ def test_a_password_whose_refusal_comes_too_late_is_not_sent_at_every_call(sandb
 def test_nor_does_anybody_wait_behind_another_for_longer(sandbox: Sandbox, ann: str) -> None:
     sandbox.control.add_fault("normal", **SIGN_IN, delay=10, times=None)
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=1) as client, ThreadPoolExecutor(6) as pool:
-        started = time.monotonic()
         for call in [pool.submit(client.list_health_checks) for _ in range(6)]:
             with pytest.raises(CustodyConnectionError):
                 call.result()
-        assert time.monotonic() - started < 5
-    assert sign_ins(sandbox) == 1
+    # Not one after another: after the second sign-in that fails there is a pause.
+    assert sign_ins(sandbox) <= 2
 
 
 def test_a_sign_in_takes_no_longer_than_the_only_try_that_needs_it(sandbox: Sandbox, ann: str) -> None:
-    sandbox.control.add_fault("normal", **SIGN_IN, delay=20)
-    with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=20) as client:
-        started = time.monotonic()
-        with pytest.raises(CustodyConnectionError):
-            client.get_rules(only_try=0.3)
-        assert time.monotonic() - started < 10
+    sandbox.control.add_fault("normal", **SIGN_IN, delay=3600)
+    with (
+        client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=3600) as client,
+        pytest.raises(CustodyConnectionError),
+    ):
+        client.get_rules(only_try=0.3)
 
 
 def test_a_call_within_a_sign_in_ends_with_the_time_out(sandbox: Sandbox, ann: str) -> None:
@@ -215,14 +211,14 @@ def test_a_forked_process_reads_no_response_of_the_other(sandbox: Sandbox, ann: 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_inherits_no_turn_and_no_lock(sandbox: Sandbox, ann: str) -> None:
     sandbox.control.add_fault("normal", **SIGN_IN, delay=2.0)
-    with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=10) as client:
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=600) as client:
         thread = threading.Thread(target=client.list_health_checks)
         thread.start()
         while not sign_ins(sandbox):
             time.sleep(0.01)
         child = os.fork()
         if not child:
-            signal.alarm(8)
+            signal.alarm(600)
             try:
                 os._exit(0 if client.list_health_checks() else 1)
             finally:

@@ -142,7 +142,7 @@ def test_a_server_that_was_understood_before_is_not_asked_for_tls(
 def test_a_proxy_with_the_wrong_scheme_is_named() -> None:
     with raw_server(send(MISUNDERSTANDINGS["alert"])) as (url, received):
         with (
-            CustodyClient("https://custody.example.com", "t0ken", proxy=url, timeout=5) as client,
+            CustodyClient("https://custody.example.com", "t0ken", proxy=url, timeout=60) as client,
             pytest.raises(CustodyConnectionError, match="Begin 'proxy' with https://,") as caught,
         ):
             read(client)

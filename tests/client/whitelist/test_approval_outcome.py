@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from approver import (
     show_signed,
     signing,
 )
+from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from airflow_custody.client import (
@@ -200,25 +200,25 @@ def test_an_approval_that_was_never_sent_is_not_looked_into(approver: SignedInAp
 # --- it is listed late -------------------------------------------------------------------------------------
 
 
-def test_a_request_that_is_listed_late_is_waited_for(approver: SignedInApprover) -> None:
-    approver.lookup_wait = 10
-    approver.sandbox.control.set_whitelist_lag(2)
+def test_a_request_that_is_listed_late_is_waited_for(approver: SignedInApprover, waits: SkippingTime) -> None:
+    approver.lookup_wait = 60
+    approver.sandbox.control.set_whitelist_lag(3600)
     number = approver.create()
+    waits.after(20, lambda: approver.sandbox.control.set_whitelist_lag(0))
     assert approver.approve() == 1
-    approver.sandbox.control.set_whitelist_lag(0)
     assert approver.signed == [number]
 
 
 @pytest.mark.parametrize("earlier_try", [False, True])
 def test_a_request_that_is_never_listed_is_refused_when_it_has_had_time(
-    approver: SignedInApprover, earlier_try: bool
+    approver: SignedInApprover, earlier_try: bool, waits: SkippingTime
 ) -> None:
-    approver.lookup_wait = 1.2
+    approver.lookup_wait = 60
     number = approver.create()
-    started = time.monotonic()
-    with pytest.raises(CustodyNotFoundError, match=r"no whitelisting request 9999: not listed within 1.2 s; nothing"):
+    skipped = waits.skipped
+    with pytest.raises(CustodyNotFoundError, match=r"no whitelisting request 9999: not listed within 60 s; nothing"):
         approver.approve(number, "9999", expected=None, earlier_try=earlier_try)
-    assert 1.2 <= time.monotonic() - started < 15
+    assert 60 <= waits.skipped - skipped < 90
     assert approver.sent == 0
 
 
@@ -232,19 +232,19 @@ def test_the_listing_for_approval_may_lag_behind_the_others(approver: SignedInAp
     assert approver.signed == [number]
 
 
-def test_who_has_no_turn_is_told_so_within_a_few_seconds(approver: SignedInApprover) -> None:
+def test_who_has_no_turn_is_told_so_within_a_few_seconds(approver: SignedInApprover, waits: SkippingTime) -> None:
     approver.lookup_wait = 30
     approver.sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "risk", "minimumSignatures": 1}]}])
     number = approver.create()
-    started = time.monotonic()
+    skipped = waits.skipped
     with pytest.raises(CustodyConflictError, match=rf"not pending this user's approval: {number} \(status pending\)"):
         approver.approve()
-    assert time.monotonic() - started < 15
+    assert waits.skipped - skipped < 15
     assert approver.sent == 0
 
 
 @pytest.mark.parametrize("other", ["9999", None])
-def test_what_is_decided_is_refused_at_once(approver: SignedInApprover, other: str | None) -> None:
+def test_what_is_decided_is_refused_at_once(approver: SignedInApprover, other: str | None, waits: SkippingTime) -> None:
     approver.lookup_wait = 30
     approver.sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
     signed = approver.create("a")
@@ -252,11 +252,11 @@ def test_what_is_decided_is_refused_at_once(approver: SignedInApprover, other: s
     approved, rejected = approver.create("b"), approver.create("c")
     approver.sandbox.control.set_whitelist_status(approved, "APPROVED")
     approver.sandbox.control.set_whitelist_status(rejected, "rejected")
-    started = time.monotonic()
+    skipped = waits.skipped
     for number in (signed, approved, rejected):
         with pytest.raises(CustodyConflictError, match=f"not pending this user's approval: {number}"):
             approver.approve(*filter(None, [number, other]), expected=None)
-    assert time.monotonic() - started < 15
+    assert waits.skipped - skipped < 15
 
 
 # --- did it arrive? ----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -102,9 +101,7 @@ def test_the_rules_that_explain_a_refusal_are_asked_for_once(approver: SignedInA
     with CustodyClient(approver.sandbox.url, approver.person.token, max_retries=3) as client:
         client.observe(lambda each: seen.append(each.status) if each.operation == "get rules" else None)
         approver.client = client
-        started = time.monotonic()
         error = refusal(approver, PemSigner(lambda: pem, name="other"))
-    assert time.monotonic() - started < 8
     assert (error.status, seen) == (400, [fault["status"]])
 
 
