@@ -1,4 +1,4 @@
-"""What all operators and sensors share: the connection, the retry policy, and that what was given is what is meant."""
+"""The base of all operators and sensors: the connection, the retry policy, and the check of what was given."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CustodyTask(BaseOperator, metaclass=_RemembersGiven):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        # A DAG file may give a field later, too. What the run renders to None was given before.
+        # A DAG file may give a field later, too. A field that the run renders to None was given before.
         if value is not None and "_given" in self.__dict__ and name in self.template_fields:
             self.__dict__["_given"] |= {name}
 

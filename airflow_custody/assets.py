@@ -1,4 +1,4 @@
-"""What happens at the custody service, as Airflow assets (Airflow 2: datasets)."""
+"""Events of the custody service as Airflow assets (Airflow 2: datasets)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset"]
 
-#: How many of an asset's last events are fetched, one try after the other, to find a task's last one.
+#: Numbers of an asset's last events to fetch, one try after the other, to find a task's last one.
 _EVENTS = (1, 25, 500)
-#: How much later than one with a later time an event may appear: the time is that of its creation, not of the commit.
+#: Maximum delay of an event behind one with a later time: the time is that of its creation, not of the commit.
 _EVENT_OVERLAP = timedelta(minutes=1)
 
 
@@ -54,7 +54,7 @@ def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> 
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
-    :param limit: how many events, at most.
+    :param limit: maximum number of events.
     """
     events = inlet_events[asset]
     if hasattr(events, "ascending"):
@@ -66,7 +66,7 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
     """
     Return the last event of an inlet that a task has emitted and whose extra has these keys; None: there is none.
 
-    What somebody emits by hand, or a watcher, comes from no task.
+    Events emitted by hand, or by a watcher, come from no task.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
@@ -103,7 +103,7 @@ class UnhandledEvents:
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: the asset whose events to handle.
     :param handled: the task's own asset. Without an event of it, all events that ``asset`` ever had are to be handled.
-    :param portion: how many events are fetched at once. Default 100.
+    :param portion: number of events to fetch at once. Default 100.
     :raises CustodyConfigurationError: if the place is buried under other events of ``handled``.
     """
 
@@ -144,9 +144,9 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     Return the webhook calls that an asset event holds, or whose ids it holds, as :meth:`WebhookCall.to_json` does.
 
     :param event: an event of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator` or of a
-        watcher. One that somebody has emitted by hand may have no calls.
+        watcher. An event emitted by hand may have no calls.
     :param client: reads the calls of which the event has only the ids.
-    :return: the calls. One that the service no longer lists has an ``id``, and nothing else.
+    :return: the calls. If the service no longer lists a call, it has an ``id``, and nothing else.
     :raises CustodyError: if they cannot be read.
     """
     from airflow_custody.client.webhooks.journal import CallCursor

@@ -85,6 +85,14 @@ def get_provider_info() -> dict[str, Any]:
             "custody": {
                 "description": "The page Custody in Airflow's navigation.",
                 "options": {
+                    "page": {
+                        "description": "Whether there is the page. If not, the API server reads no service for it, and "
+                        "tasks have no links to it.",
+                        "version_added": "1.2.0",
+                        "type": "boolean",
+                        "example": None,
+                        "default": "True",
+                    },
                     "page_connections": {
                         "description": "Connections that the page shows as well, by their ids, comma-separated. It "
                         "finds those in the database and in environment variables itself; those in a secrets backend "
@@ -93,7 +101,7 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "string",
                         "example": "custody_prod, custody_test",
                         "default": "",
-                    }
+                    },
                 },
             }
         },

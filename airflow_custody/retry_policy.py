@@ -1,4 +1,4 @@
-"""Which failures are retried, and how a task fails: the one place for that rule."""
+"""The rule for retrying failures, and for failing a task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CustodyFailException(AirflowFailException):
     """
     Raised when a task fails in a way that a retry would not help.
 
-    :param error: what went wrong at the service.
+    :param error: the failure.
     """
 
     def __init__(self, error: CustodyError) -> None:
@@ -76,7 +76,7 @@ class CustodyRetryPolicy(RetryPolicy):
         """
         Decide what happens after a failure.
 
-        :param exception: what the task failed with; only a :class:`CustodyError` is judged.
+        :param exception: the failure; only a :class:`CustodyError` is considered.
         :param try_number: the try that failed; not used.
         :param max_tries: the task's maximum number of tries; not used.
         :param context: the task's context; not used.

@@ -53,8 +53,7 @@ class ConnectionSigner(PemSigner):
     A signer with a P-256 key in PEM that is kept in an Airflow connection of any type.
 
     The key is in the connection's extra ``private_key``, and the password it is encrypted with, if it is, in the
-    connection's Password. Both are masked in logs. The connection is read when the task runs. Needs the extra
-    ``signing``.
+    connection's Password. Both are masked in logs. The connection is read when the task runs.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """
@@ -75,8 +74,8 @@ class ConnectionSigner(PemSigner):
             mask(self._password)
         return pem
 
-    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
-        error = super()._unusable(why, code)
+    def _unusable(self, why: str) -> CustodyConfigurationError:
+        error = super()._unusable(why)
         error.advice = f"It comes from the Airflow connection {self.name!r}."
         return error
 
@@ -110,7 +109,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
             raise self._unusable(f"the connection has no extra {', '.join(map(repr, missing))}{meant}")
         module, token, key = (extras[name] for name in names)
         if not os.path.isabs(module):
-            # What a name stands for depends on the process: on its folder, and on the environment.
+            # A relative name depends on the process: on its folder, and on the environment.
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
         return Pkcs11Key(module, token, key, connection.password or "")
 

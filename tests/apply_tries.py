@@ -13,7 +13,7 @@ from airflow_runs import AIRFLOW, FakeTaskInstance, execute
 from task_tries import RowsStore
 
 from airflow_custody.client import CustodyError
-from airflow_custody.idempotency import turn
+from airflow_custody.idempotency import apply_lock
 from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.retry_policy import CustodyFailException
@@ -70,7 +70,7 @@ class ApplyTask:
             context["task_state_store"] = self.store
         arguments = {**self.arguments, **changes}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(turn, "SETTLE", 0.01)
+            patch.setattr(apply_lock, "SETTLE", 0.01)
             result: dict[str, Any] = execute(lambda: QuickApply(task_id="apply", **arguments), **context)
         return result
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+from airflow_custody.cli.main import make_parser
 
 
 class Ran(NamedTuple):
@@ -24,3 +27,22 @@ def read(ran: Ran) -> dict[str, Any]:
     found = json.loads(ran.out)
     assert isinstance(found, dict)
     return found
+
+
+def all_commands() -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of all commands, also of those in groups, by what comes after ``custody``."""
+
+    def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+        groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+        for group in groups:
+            for each in group.choices.values():
+                yield from leaves(each)
+        if not groups:
+            yield parser
+
+    return {each.prog.removeprefix("custody "): each for each in leaves(make_parser())}
+
+
+def options_of(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the options of a command as they are written, and the names under which they are kept."""
+    return {name for each in parser._actions for name in (*each.option_strings, each.dest)}

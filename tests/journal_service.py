@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from airflow_custody.client.http.listings import CursorPage
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+from airflow_custody.client.webhooks.journal import CallCursor
 from airflow_custody.client.webhooks.models import WebhookCall
 from airflow_custody.client.webhooks.operations import LIST_WEBHOOK_CALLS
 from airflow_custody.client.webhooks.reading import JournalReader, Order
+from airflow_custody.client.webhooks.results import NewCalls
 
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)
 PAGE = 100

@@ -116,7 +116,7 @@ def _initialized(monkeypatch: pytest.MonkeyPatch, factory: Callable[..., Any] | 
     # As Airflow's processes do it when they start.
     with monkeypatch.context() as patch:
         patch.setattr(metrics, "_has_warned", False)
-        metrics._backend.cache_clear()
+        metrics._keeps_tags.cache_clear()
         if AIRFLOW >= (3, 2):
             from airflow.sdk._shared.observability.metrics import stats
             from airflow.sdk.observability.metrics import stats_utils
@@ -128,7 +128,7 @@ def _initialized(monkeypatch: pytest.MonkeyPatch, factory: Callable[..., Any] | 
             finally:
                 _close(stats._backend)
                 stats._factory, stats._backend = before, None
-                metrics._backend.cache_clear()
+                metrics._keeps_tags.cache_clear()
             return
         old: Any = importlib.import_module("airflow.stats").Stats
         default = importlib.import_module("airflow.metrics.statsd_logger").get_statsd_logger
@@ -139,7 +139,7 @@ def _initialized(monkeypatch: pytest.MonkeyPatch, factory: Callable[..., Any] | 
         finally:
             _close(old.instance)
             old.instance = None
-            metrics._backend.cache_clear()
+            metrics._keeps_tags.cache_clear()
 
 
 def _close(made: Any) -> None:

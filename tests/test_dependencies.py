@@ -28,10 +28,9 @@ DISTRIBUTIONS = {
 }
 # The modules, or folders of them, that may import what an extra brings.
 EXTRAS = {
-    "addresses": ("client/whitelist/address_codecs.py",),
+    "addresses": ("client/whitelist/address_decoders.py",),
     "pkcs11": ("client/pkcs11.py",),
     "sandbox": ("sandbox/",),
-    "signing": ("client/verification/keys.py", "client/signers.py"),
 }
 # Airflow 2 requires both and calls what imports them to draw the connection form; Airflow 3 does neither. To declare
 # them would bring Flask into every Airflow 3.

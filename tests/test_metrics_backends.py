@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import logging
 import os
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,18 +20,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from request_triggers import events
 from statsd_server import StatsdServer, backend, metrics_on
-from task_tries import somebody_creates
 
-from airflow_custody import metrics, metrics_catalogue
+from airflow_custody import metrics
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.health.criteria import HealthCriteria
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 with warnings.catch_warnings():
     # What Airflow 2 says of its own defaults.
@@ -48,9 +44,8 @@ _MAX_NAME = 63
 
 def emit_all(conn_id: str = "custody_default") -> None:
     """Send each metric once."""
-    for each in metrics_catalogue.METRICS:
-        value: Any = 1 if each.kind != "timer" else timedelta(seconds=1)
-        metrics._emit(each, value, conn_id, *each.tags[1:])
+    for each in metrics.METRICS:
+        metrics._emit(each, 1, conn_id, *each.tags[1:])
 
 
 @pytest.fixture
@@ -73,12 +68,12 @@ def test_opentelemetry_takes_all_with_their_tags(otel: InMemoryMetricReader, cap
         for point in each.data.data_points
         if point.attributes
     }
-    assert found == {f"airflow.{each.name}": set(each.tags) for each in metrics_catalogue.METRICS}
+    assert found == {f"airflow.{each.name}": set(each.tags) for each in metrics.METRICS}
     assert "cannot be sent" not in caplog.text
 
 
-@pytest.mark.parametrize("metric", metrics_catalogue.METRICS, ids=lambda each: each.name)
-def test_airflow_takes_the_names(metric: metrics_catalogue.Metric) -> None:
+@pytest.mark.parametrize("metric", metrics.METRICS, ids=lambda each: each.name)
+def test_airflow_takes_the_names(metric: metrics.Metric) -> None:
     validators.stat_name_otel_handler("airflow", metric.name, max_length=_MAX_NAME)
     longest = ".".join([metric.name, *(["x" * metrics._MAX_VALUE] * len(metric.tags))])
     assert len(validators.stat_name_default_handler(longest)) <= 250
@@ -86,14 +81,9 @@ def test_airflow_takes_the_names(metric: metrics_catalogue.Metric) -> None:
 
 @given(st.text(max_size=300))
 def test_airflow_takes_every_value(text: str) -> None:
-    value = metrics.tag_value(text)
+    value = metrics._tag_value(text)
     assert value
     assert validators.stat_name_default_handler(value, max_length=metrics._MAX_VALUE) == value
-
-
-def test_long_values_that_differ_at_the_end_stay_apart() -> None:
-    values = {metrics.tag_value("x" * 249 + each) for each in "abc"}
-    assert len(values) == 3
 
 
 def test_a_value_keeps_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,15 +95,15 @@ def test_a_value_keeps_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("value", ["a" * 250, ".".join("a" * 125), "é." * 125])
 def test_names_of_the_longest_values_are_taken(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     with metrics_on(monkeypatch) as server:
-        for each in metrics_catalogue.METRICS:
-            values = [value if tag in ("conn_id", "dag_id", "task_id", "tenant_id") else tag for tag in each.tags]
-            metrics._emit(each, timedelta(seconds=1) if each.kind == "timer" else 1, *values)
+        for each in metrics.METRICS:
+            values = [value if tag in ("conn_id", "tenant_id") else tag for tag in each.tags]
+            metrics._emit(each, 1, *values)
         names = [each.name for each in server.received()]
-    assert len(names) == len(metrics_catalogue.METRICS)
+    assert len(names) == len(metrics.METRICS)
     assert max(len(each) for each in names) <= 250
     assert all(
         each.count(".") == metric.name.count(".") + len(metric.tags)
-        for each, metric in zip(names, metrics_catalogue.METRICS, strict=True)
+        for each, metric in zip(names, metrics.METRICS, strict=True)
     )
 
 
@@ -194,7 +184,7 @@ def test_an_observer_that_fails_loses_no_response(sandbox: Sandbox, caplog: pyte
 
 
 def test_without_metrics_nothing_is_done(sandbox: Sandbox) -> None:
-    metrics._backend.cache_clear()
+    metrics._keeps_tags.cache_clear()
     assert metrics.call_observer("c") is None
     with CustodyHook() as hook:
         assert hook.get_conn()._transport._observers == []
@@ -235,28 +225,7 @@ def test_in_a_triggerer(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> No
     server.close()
     # Two triggers, one poll.
     assert found.pop("custody.api.calls.custody_default.list_health_checks.200") == 1
-    assert found["custody.health.checks.custody_default.all.healthy"] > 0
-
-
-@pytest.mark.parametrize("as_list", [False, True])
-def test_a_deferred_sensor(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, as_list: bool) -> None:
-    number = somebody_creates(sandbox)
-    given = [number] if as_list else number
-    trigger = CustodyWhitelistRequestTrigger(request_id=given, poke_interval=0.2)
-    # As the triggerer does it.
-    vars(trigger)["_task_instance" if AIRFLOW >= (3, 0) else "task_instance"] = SimpleNamespace(
-        dag_id="dag", task_id="wait"
-    )
-
-    async def wait() -> list[dict[str, Any]]:
-        asyncio.get_running_loop().call_later(0.3, sandbox.control.set_whitelist_status, number, "APPROVED")
-        return await events(trigger)
-
-    with metrics_on(monkeypatch) as server:
-        assert [each["status"] for each in asyncio.run(wait())] == ["effective"]
-        found = [each for each in server.received() if each.name.startswith("custody.sensor")]
-    assert {(each.name, each.type) for each in found} == {("custody.sensor.pending_age.custody_default.dag.wait", "ms")}
-    assert all(0 <= each.value < 60_000 for each in found)
+    assert found == {"custody.health.healthy.custody_default.all": 1}
 
 
 @pytest.mark.usefixtures("airflow_db")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from airflow_custody.client.whitelist.addresses import MISSING_LIBRARY
-from airflow_custody.sandbox import Sandbox
 
 _BLOCKED = """
 import sys
@@ -17,20 +16,12 @@ for name in {names}:
     sys.modules[name] = None
 {code}
 """
-SIGNER = """
-from airflow_custody.client.signers import PemSigner
-PemSigner(lambda: "", name="ann's key").check()
-"""
 VALIDATE = """
 import importlib.util
 find_spec = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *args: None if name == "bip_utils" else find_spec(name, *args)
 from airflow_custody.cli.main import main
 sys.exit(main(["whitelist", "validate", sys.argv[1]]))
-"""
-CHECK = """
-from airflow_custody.cli.main import main
-sys.exit(main(["check", "--base-url", *sys.argv[1:]]))
 """
 
 
@@ -41,21 +32,6 @@ def run(code: str, *arguments: str, without: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_signing() -> None:
-    printed = run(SIGNER, without="cryptography")
-    assert "the signing key \"ann's key\" cannot be used: the extra 'signing' is not installed: " in printed
-    assert "pip install 'airflow-provider-custody[signing]'" in printed
-
-
-def test_verifying(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = tmp_path / "keys.pem"
-    keys.write_text("".join(sandbox.control.pins()["superadmin_keys"]))
-    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.token)
-    pins = ["--superadmin-keys", str(keys), "--superadmin-minimum", "1"]
-    printed = run(CHECK, sandbox.url, *pins, without="cryptography")
-    assert "signatures cannot be verified: the extra 'signing' is not installed. Run: pip install" in printed
-
-
 def test_checking_addresses(tmp_path: Path) -> None:
     file = tmp_path / "whitelist.csv"
     file.write_text("label,address,blockchain\na,0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAef,ETH\n")
@@ -63,7 +39,7 @@ def test_checking_addresses(tmp_path: Path) -> None:
     assert f"addresses were not checked: {MISSING_LIBRARY}" in printed
 
 
-@pytest.mark.parametrize("package", ["uvicorn", "fastapi", "cryptography"])
+@pytest.mark.parametrize("package", ["uvicorn", "fastapi"])
 def test_the_sandbox(package: str) -> None:
     code = "from airflow_custody.sandbox.__main__ import main\nsys.exit(main([]))"
     printed = run(code, without=package)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_custody._new_files import write_new
-from airflow_custody.cli.commands import NOTHING_TO_DO, Command, option
+from airflow_custody.cli.commands import NOTHING_TO_DO, add_command
 from airflow_custody.cli.output import Output, message
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import sanitize
+
+if TYPE_CHECKING:
+    from airflow_custody.cli.commands import Commands
 
 _PACKAGE = Path(__file__).parent.parent
 # What some of the DAGs read. It is copied with them.
@@ -33,24 +38,21 @@ def show_examples(args: Namespace, output: Output) -> int:
     """
     folder = examples_folder()
     found = {path.stem: path for path in sorted(folder.glob("*.py"))}
-    unknown = [name for name in args.names if name.removesuffix(".py") not in found]
-    if unknown:
+    names = [*dict.fromkeys(name.removesuffix(".py") for name in args.names)]
+    if unknown := [name for name in names if name not in found]:
         raise _refused(f"there is no example {', '.join(unknown)}", "`custody examples` lists those that there are.")
-    chosen = [found[name.removesuffix(".py")] for name in dict.fromkeys(args.names)] or list(found.values())
     target = Path(args.to) if args.to else None
-    rows = [
-        {
-            "name": path.stem,
-            "summary": summary_of(path.read_text("utf-8")),
-            "path": str(target / path.name if target else path),
-        }
-        for path in chosen
-    ]
+    rows, texts = [], {}
+    for name in names or found:
+        text = found[name].read_text("utf-8")
+        texts[found[name].name] = text
+        rows.append({"name": name, "summary": _summary_of(text), "path": str((target or folder) / found[name].name)})
+    view: Sequence[object] = [{"name": row["name"], "summary": row["summary"]} for row in rows]
     if target:
-        lines = [str(copy) for copy in _copy(chosen, target)]
-    else:
-        lines = [f"{row['name']}\n    {row['summary']}" for row in rows]
-    output.data(rows, lines)
+        if any(_WHITELIST in text for text in texts.values()):
+            texts[_WHITELIST] = (folder / _WHITELIST).read_text("utf-8")
+        view = _copy(texts, target)
+    output.data(rows, view)
     return NOTHING_TO_DO
 
 
@@ -62,57 +64,42 @@ def examples_folder() -> Path:
     raise _refused("this installation of the package has no examples", "Install the package again from its wheel.")
 
 
-def summary_of(source: str) -> str:
+def _summary_of(source: str) -> str:
     """Return the first sentence of a DAG file's docstring."""
     first, _, _ = (ast.get_docstring(ast.parse(source)) or "").partition("\n\n")
     return " ".join(first.split())
 
 
-def _copy(paths: list[Path], folder: Path) -> list[Path]:
-    """Copy files, with what they read, and return the copies that were made."""
-    texts = {path: path.read_text("utf-8") for path in paths}
-    if any(_WHITELIST in text for text in texts.values()):
-        whitelist = paths[0].with_name(_WHITELIST)
-        texts[whitelist] = whitelist.read_text("utf-8")
-    copies = {path: folder / path.name for path in texts}
-    same = [path for path, copy in copies.items() if _has_text(copy, texts[path])]
-    existing = [str(copy) for path, copy in copies.items() if path not in same and os.path.lexists(copy)]
-    if existing:
-        raise _refused(
-            f"nothing was copied: {', '.join(existing)} exist{'s' if len(existing) == 1 else ''} already, with other "
-            "content",
-            "Choose another folder, or name the examples to copy.",
-        )
-    if same:
-        message(f"skipped, as they are there already: {', '.join(str(copies[path]) for path in same)}")
+def _copy(texts: dict[str, str], folder: Path) -> list[str]:
+    """Write files into a folder, and return the paths of those that were not there yet."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, copy in copies.items():
-            if path not in same:
-                write_new(copy, texts[path])
+        copies = {folder / name: text for name, text in texts.items()}
+        there = {copy: text for copy, text in copies.items() if os.path.lexists(copy)}
+        # A link is another file, whatever it leads to.
+        other = [str(copy) for copy, text in there.items() if copy.is_symlink() or copy.read_bytes() != text.encode()]
+        if other:
+            raise _refused(
+                f"nothing was copied: these exist already, with other content: {', '.join(other)}",
+                "Choose another folder, or name the examples to copy.",
+            )
+        if there:
+            message(f"skipped, as they are there already: {', '.join(map(str, there))}")
+        new = [copy for copy in copies if copy not in there]
+        for copy in new:
+            write_new(copy, copies[copy])
     except OSError as error:
         raise _refused(f"{sanitize(folder)} cannot be written: {error.strerror}", "Choose another folder.") from None
-    return [copy for path, copy in copies.items() if path not in same]
-
-
-def _has_text(copy: Path, text: str) -> bool:
-    """Tell whether a file is there and has this text; a link is another file, whatever it leads to."""
-    try:
-        return not copy.is_symlink() and copy.read_bytes() == text.encode()
-    except OSError:
-        return False
+    return [str(copy) for copy in new]
 
 
 def _refused(why: str, advice: str) -> CustodyConfigurationError:
     return CustodyConfigurationError(why, advice=advice, code="usage-wrong")
 
 
-COMMAND = Command(
-    "examples",
-    "List the example DAGs, or copy them into a folder",
-    show_examples,
-    (
-        option("names", nargs="*", metavar="NAME", help="examples to list or copy. Default: all"),
-        option("--to", metavar="FOLDER", help="copy them into this folder, which is created if it does not exist"),
-    ),
-)
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser of all."""
+    parser = add_command(commands, "examples", "List the example DAGs, or copy them into a folder", show_examples)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="examples to list or copy. Default: all")
+    text = "copy them into this folder, which is created if it does not exist"
+    parser.add_argument("--to", metavar="FOLDER", help=text)

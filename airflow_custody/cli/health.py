@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 import time
 from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, Command, option
-from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_source
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command
+from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 
 if TYPE_CHECKING:
-    from airflow_custody.client import CustodyClient
+    from airflow_custody.cli.commands import Commands
     from airflow_custody.client.health.criteria import HealthCriteria
     from airflow_custody.client.health.verdict import HealthVerdict
 
-DEFAULT_WATCH = 30.0
+_DEFAULT_WATCH = 30.0
 _MAX_WATCH = 86_400
 
 
@@ -37,8 +36,8 @@ def check_health(args: Namespace, output: Output) -> int:
     JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}},
     "groups_not_named", "problems": [{"group", "component", "check", "tenant_id", "status",
     "reason"}], "problems_not_named", "oldest_result_age_seconds", "fetched_at"}: the first 20
-    problems and 50 groups. With --watch each poll is one line (YAML: one document); one that
-    failed is {"healthy": null, "error", "fetched_at"}.
+    problems and 50 groups. With --watch each poll is one line; one that failed is
+    {"healthy": null, "error", "code", "fetched_at"}.
     """
     from airflow_custody.client.health.criteria import HealthCriteria
 
@@ -48,46 +47,48 @@ def check_health(args: Namespace, output: Output) -> int:
         components=args.components,
         checks=args.checks,
         require_results=args.require_results,
-        healthy_statuses=args.healthy_statuses if args.healthy_statuses is not None else ("success",),
+        healthy_statuses=args.healthy_statuses or ("success",),
         require_fresh=args.require_fresh,
     )
-    with open_source(args) as source:
-        if args.watch is not None:
-            return _watch(source, criteria, args.watch, output)
-        verdict = _judge(source, criteria)
+    if args.watch is not None:
+        return _watch(args, criteria, output)
+    verdict = _judge(args, criteria)
     output.data(verdict.to_json(), [*verdict.table(), verdict.summary()])
     return _code(verdict)
 
 
-def _judge(source: Callable[[], CustodyClient], criteria: HealthCriteria) -> HealthVerdict:
+def _judge(args: Namespace, criteria: HealthCriteria) -> HealthVerdict:
     from airflow_custody.client.health.verdict import judge
 
-    return judge(source().list_health_checks(criteria.tenant_id), criteria)
+    with open_client(args) as client:
+        return judge(client.list_health_checks(criteria.tenant_id), criteria)
 
 
 def _code(verdict: HealthVerdict) -> int:
     return NOTHING_TO_DO if verdict.healthy else CHANGES
 
 
-def _watch(source: Callable[[], CustodyClient], criteria: HealthCriteria, seconds: float, output: Output) -> int:
+def _watch(args: Namespace, criteria: HealthCriteria, output: Output) -> int:
     """Print a line for each poll until the reader has gone, and return the last one's exit code."""
     code = NOTHING_TO_DO
     while True:
         now = datetime.now(timezone.utc)
         try:
-            verdict = _judge(source, criteria)
+            # The connection is read anew: a token may have been renewed.
+            verdict = _judge(args, criteria)
         except CustodyError as error:
             if not error.transient:
                 raise
             data = {"healthy": None, "error": error.reason, "code": error.code, "fetched_at": now.isoformat()}
-            output.entry(data, f"{now:%Y-%m-%d %H:%M:%S} UTC  unknown      {error.reason} {label(error.code)}")
+            line = f"unknown      {error.reason} {label(error.code)}"
         else:
             code = _code(verdict)
             word = "healthy    " if verdict.healthy else "NOT HEALTHY"
-            output.entry(verdict.to_json(), f"{now:%Y-%m-%d %H:%M:%S} UTC  {word}  {verdict.summary()}")
+            data, line = verdict.to_json(), f"{word}  {verdict.summary()}"
+        output.data(data, f"{now:%Y-%m-%d %H:%M:%S} UTC  {line}", indent=None)
         if output.closed:
             return code
-        time.sleep(seconds)
+        time.sleep(args.watch)
 
 
 def _seconds(value: str) -> float:
@@ -100,52 +101,40 @@ def _seconds(value: str) -> float:
     return seconds
 
 
-COMMAND = Command(
-    "health",
-    "Judge the service's health checks",
-    check_health,
-    (
-        option(
-            "--watch",
-            metavar="SECONDS",
-            nargs="?",
-            type=_seconds,
-            const=DEFAULT_WATCH,
-            help=f"judge again every so many seconds, until Ctrl-C. Default: {DEFAULT_WATCH:g}",
-        ),
-        option("--tenant-id", metavar="ID", help="only the checks of this tenant"),
-        option(
-            "--group", dest="groups", metavar="NAME", action="append", help="only checks of this group; may be repeated"
-        ),
-        option(
-            "--component",
-            dest="components",
-            metavar="NAME",
-            action="append",
-            help="only checks of this component; may be repeated",
-        ),
-        option(
-            "--check", dest="checks", metavar="NAME", action="append", help="only checks of this name; may be repeated"
-        ),
-        option(
+def add_to(commands: Commands) -> None:
+    """Add the command to the parser of all."""
+    parser = add_command(commands, "health", "Judge the service's health checks", check_health)
+    parser.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        type=_seconds,
+        const=_DEFAULT_WATCH,
+        help=f"judge again every so many seconds, until Ctrl-C. Default: {_DEFAULT_WATCH:g}",
+    )
+    parser.add_argument("--tenant-id", metavar="ID", help="only the checks of this tenant")
+    for flag, dest, metavar, text in (
+        ("--group", "groups", "NAME", "only checks of this group; may be repeated"),
+        ("--component", "components", "NAME", "only checks of this component; may be repeated"),
+        ("--check", "checks", "NAME", "only checks of this name; may be repeated"),
+        (
             "--require-results",
-            metavar="KEY",
-            action="append",
-            help="some check must report a result for this key, such as a currency; may be repeated",
+            "require_results",
+            "KEY",
+            "some check must report a result for this key, such as a currency; may be repeated",
         ),
-        option(
+        (
             "--healthy-status",
-            dest="healthy_statuses",
-            metavar="WORD",
-            action="append",
-            help="status word that counts as healthy; may be repeated. Default: success",
+            "healthy_statuses",
+            "WORD",
+            "status word that counts as healthy; may be repeated. Default: success",
         ),
-        option(
-            "--require-fresh",
-            action=BooleanOptionalAction,
-            default=True,
-            help="whether a check past its validUntilDate counts as not healthy. Default: yes",
-        ),
-        *CONNECTION_OPTIONS,
-    ),
-)
+    ):
+        parser.add_argument(flag, dest=dest, metavar=metavar, action="append", help=text)
+    parser.add_argument(
+        "--require-fresh",
+        action=BooleanOptionalAction,
+        default=True,
+        help="whether a check past its validUntilDate counts as not healthy. Default: yes",
+    )
+    add_connection_options(parser)

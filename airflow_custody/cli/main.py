@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from airflow_custody import __version__
 from airflow_custody.cli import check, examples, health, status, webhooks, whitelist
-from airflow_custody.cli.commands import ERROR, EXIT_CODES, INTERRUPTED, Command, Group, Parser, fill_parser
-from airflow_custody.cli.output import Output, OutputError, discard, keep_clean, message
+from airflow_custody.cli.commands import ERROR, EXIT_CODES, INTERRUPTED, Parser
+from airflow_custody.cli.output import Output, keep_clean, message, not_writable
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand
-
-COMMANDS: tuple[Command | Group, ...] = (
-    check.COMMAND,
-    status.COMMAND,
-    health.COMMAND,
-    whitelist.GROUP,
-    webhooks.GROUP,
-    examples.COMMAND,
-)
 
 HELP = "Check a custody service, and compare its whitelist with a file; changes nothing at the service"
 _EXAMPLES = f"""\
@@ -43,6 +37,20 @@ Data goes to standard output, messages to standard error.
 """
 
 
+def make_parser(prog: str = "custody") -> Parser:
+    """
+    Return the parser of all commands.
+
+    :param prog: what the commands are called with. Default ``custody``.
+    """
+    parser = Parser(prog=prog, description=f"{HELP}.", epilog=_EXAMPLES.format(prog=prog))
+    parser.add_argument("--version", action="version", version=f"custody {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for each in (check, status, health, whitelist, webhooks, examples):
+        each.add_to(commands)
+    return parser
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """
     Run the console script ``custody``.
@@ -51,12 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :return: the exit code.
     """
     try:
-        parser = Parser(prog="custody", description=f"{HELP}.", epilog=_EXAMPLES.format(prog="custody"))
-        fill_parser(parser, COMMANDS)
-        code = run(parser.parse_args(arguments))
+        args = make_parser().parse_args(arguments)
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0
-    return code if _flush() else ERROR
+        if sys.stdout is not None:
+            # The help may be for a reader that has gone.
+            with suppress(CustodyError):
+                Output("text", sys.stdout).write("")
+        return ended.code if isinstance(ended.code, int) else 0
+    return run(args)
 
 
 def run(args: Namespace) -> int:
@@ -67,10 +77,9 @@ def run(args: Namespace) -> int:
     :return: the exit code.
     """
     stream = sys.stdout
-    if stream is None:
-        message(OutputError())
-        return ERROR
     try:
+        if stream is None:
+            raise not_writable("it is closed")
         with keep_clean(stream):
             return int(args.custody_run(args, Output(args.output, stream)))
     except KeyboardInterrupt:
@@ -83,39 +92,13 @@ def run(args: Namespace) -> int:
 
 
 def _report_unexpected(exception: Exception, args: Namespace) -> None:
-    """Say what nobody expected, without the credentials that are in use."""
-    auth: Any = getattr(args, "custody_auth", None)
-    name = type(exception).__name__
+    """Say what nobody expected: what it says only with ``--debug``, and without the credentials that are in use."""
+    text = f"unexpected error: {type(exception).__name__}; --debug shows what it says and where it comes from"
     if args.debug:
-        import traceback
-
-        lines = "".join(traceback.format_exception(exception)).splitlines()
-    elif auth is None:
-        # It may be about credentials, and nobody can redact them here.
-        lines = [f"unexpected error: {name}; --debug shows what it says and where it comes from"]
-    else:
-        lines = [f"unexpected error: {name}: {auth.redact(exception, 1000)}; --debug shows where it comes from"]
-    lines[-1] += f" {label('unexpected')}"
-    for line in lines:
+        text = "".join(traceback.format_exception(exception))
+    auth: Any = getattr(args, "custody_auth", None)
+    for line in f"{text.rstrip()} {label('unexpected')}".splitlines():
         message(line if auth is None else auth.redact(line, 1200))
-
-
-def _flush() -> bool:
-    """Write what is left, and tell whether all of it was written, or the reader has gone."""
-    is_written = True
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except AttributeError:
-            # It was closed before Python began.
-            continue
-        except BrokenPipeError:
-            discard(stream)
-        except OSError as error:
-            discard(stream)
-            is_written = False
-            message(OutputError(error))
-    return is_written
 
 
 # --- airflow custody ----------------------------------------------------------------------------------------
@@ -125,26 +108,23 @@ def get_airflow_commands() -> list[ActionCommand]:
     """
     Return the commands for ``airflow custody``. Airflow calls this whenever it starts.
 
-    It is one command whose only "argument" adds ours to its parser. Airflow's own groups of commands exit with 2 on
-    wrong usage, which would say that there are changes.
+    It is one command whose arguments our own parser reads: Airflow's exits with 2 on wrong usage, which would say that
+    there are changes.
     """
     from airflow.cli.cli_config import ActionCommand, Arg
 
-    class Commands(Arg):
+    class Arguments(Arg):
         def add_to_parser(self, parser: ArgumentParser) -> None:
-            fill_parser(parser, COMMANDS)
+            def parse(args: Sequence[str], namespace: Namespace | None = None) -> tuple[Namespace, list[str]]:
+                found = make_parser("airflow custody").parse_args(args, namespace)
+                found.func = _run_for_airflow
+                return found, []
 
-    return [
-        ActionCommand(
-            name="custody",
-            help=HELP,
-            func=_run_for_airflow,
-            args=(Commands(flags=("command",)),),  # type: ignore[no-untyped-call]
-            epilog=_EXAMPLES.format(prog="airflow custody"),
-        )
-    ]
+            vars(parser).update(parse_known_args=parse)
+
+    arguments = Arguments(flags=("arguments",))  # type: ignore[no-untyped-call]
+    return [ActionCommand(name="custody", help=HELP, func=_run_for_airflow, args=(arguments,))]
 
 
 def _run_for_airflow(args: Namespace) -> None:
-    code = run(args)
-    sys.exit(code if _flush() else ERROR)
+    sys.exit(run(args))

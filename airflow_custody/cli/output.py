@@ -1,27 +1,31 @@
-"""What commands print: data to standard output, messages to standard error."""
+"""All that commands print: data to standard output, messages to standard error."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
-import math
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, TextIO
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import count, escape, sanitize
 
-_MAX_MESSAGE = 4000
+_MAX_MESSAGE = _MAX_SHOWN = 4000
+# No table is as wide: what does not fit is wrapped by the terminal, so that an address is never in two pieces.
+_WIDTH = 100_000
+_ALARMING = re.compile(r"\b(WRONG|NOT READ|NOT HEALTHY|UNVERIFIED|unverified|UNUSABLE|ABSENT|failed)\b")
 
 
 class Output:
     """
     Where a command prints its data, and as what.
 
-    :param form: ``table``, ``json``, ``yaml`` or what else the command offers.
+    :param form: ``json``, or one for people.
     :param stream: where it is printed.
     """
 
@@ -31,40 +35,39 @@ class Output:
         #: Whether the reader has gone, as ``head`` does.
         self.closed = False
 
-    def data(self, data: Any, table: Iterable[str], *, long: str = "") -> None:
+    def data(self, data: Any, view: Any = None, *, indent: int | None = 2) -> None:
         """
         Print data.
 
-        :param data: plain JSON data, for JSON and YAML. Both are printed in ASCII, what is not is escaped.
-        :param table: its lines for people, printed otherwise.
-        :param long: a key whose value, a dict of lists, is printed in JSON with one element of a list on each line:
-            indented more, it would become many times as long. Default: none.
+        :param data: plain JSON data, for programs. It is printed in ASCII, what is not is escaped.
+        :param view: what people see of it: a text is a line, a dict one for each key, a list of dicts a table; what is
+            empty is left out. Default: all of it.
+        :param indent: of JSON; None: it is printed on one line. Default 2.
         """
-        if self.form == "json" and isinstance(data.get(long) if long else None, dict):
-            rest = _to_json({name: value for name, value in data.items() if name != long}, indent=2)
-            self.text(f"{rest[:-2]},\n  {json.dumps(long)}: {_in_lines(data[long])}\n}}")
+        if self.form == "json":
+            self.text(json.dumps(data, indent=indent, allow_nan=False))
             return
-        if self.form == "json":
-            self.text(_to_json(data, indent=2))
-        elif self.form == "yaml":
-            self.text(to_yaml(data))
-        else:
-            self.text("\n".join(table))
+        text = "\n".join(_lines(data if view is None else view))
+        if self._stream.isatty():
+            from rich.console import Console
+            from rich.text import Text
 
-    def entry(self, data: Any, line: str) -> None:
-        """Print one of several pieces of data: JSON in a line, YAML as a document."""
-        if self.form == "json":
-            self.text(_to_json(data))
-        elif self.form == "yaml":
-            self.text("---\n" + to_yaml(data))
-        else:
-            self.text(line)
+            shown = Text(text)
+            shown.highlight_regex(_ALARMING, "bold red")
+            buffer = io.StringIO()
+            Console(file=buffer, force_terminal=True, width=_WIDTH).print(shown, soft_wrap=True)
+            text = buffer.getvalue()
+        self.text(text)
 
     def text(self, text: str) -> None:
-        """Print a text, with one line break at its end."""
-        if self.closed or not text:
+        """Print a text as it is, with one line break at its end."""
+        if text:
+            self.write(text.rstrip("\n") + "\n")
+
+    def write(self, text: str) -> None:
+        """Write a text, and what was written before it and is still held back."""
+        if self.closed:
             return
-        text = text.rstrip("\n") + "\n"
         try:
             try:
                 self._stream.write(text)
@@ -74,79 +77,67 @@ class Output:
             self._stream.flush()
         except BrokenPipeError:
             self.closed = True
-            discard(self._stream)
+            _discard(self._stream)
         except OSError as error:
-            # What is left in the buffer would fail again when Python ends.
-            discard(self._stream)
-            raise OutputError(error) from None
+            _discard(self._stream)
+            raise not_writable(error.strerror) from None
 
 
-class OutputError(CustodyError):
-    """
-    Raised when standard output cannot be written.
+def _lines(view: Any) -> Iterator[str]:
+    if isinstance(view, Mapping):
+        for name, value in view.items():
+            if isinstance(value, (Mapping, Sequence)) and not isinstance(value, str):
+                yield from [f"{_shown(name)}:", *(f"  {line}" for line in _lines(value))] if value else ()
+            elif value not in (None, ""):
+                yield f"{_shown(name)}: {_shown(value)}"
+    elif isinstance(view, str):
+        yield from [_shown(view)] if view else ()
+    elif view and all(isinstance(each, Mapping) for each in view):
+        yield from _table(view)
+    else:
+        for each in view:
+            yield from _lines(each)
 
-    :param error: why; None: it is closed.
-    """
 
-    def __init__(self, error: OSError | None = None) -> None:
-        reason = "it is closed" if error is None else sanitize(error.strerror or error, 200)
-        super().__init__(f"standard output cannot be written: {reason}", code="usage-wrong")
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    from rich.console import Console
+    from rich.table import Table
+
+    columns = [name for name in rows[0] if any(row[name] for row in rows)]
+    found = Table(*(name.replace("_", " ").upper() for name in columns), box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for row in rows:
+        found.add_row(*(_shown(row[name]) for name in columns))
+    buffer = io.StringIO()
+    Console(file=buffer, force_terminal=False, width=_WIDTH, markup=False, emoji=False, highlight=False).print(found)
+    return [line.rstrip() for line in buffer.getvalue().split("\n")[:-1]]
 
 
-def discard(stream: TextIO) -> None:
+def _shown(value: object) -> str:
+    """Return a value on one line; line breaks, terminal escapes and invisible characters as ``\\uXXXX``."""
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
+    text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    shown = escape(text[:_MAX_SHOWN])
+    return shown if len(text) <= _MAX_SHOWN else f"{shown}… ({count(len(text), 'character')})"
+
+
+def not_writable(why: str | None) -> CustodyError:
+    """Return the error of a standard output that cannot be written."""
+    return CustodyError(f"standard output cannot be written: {why}", code="usage-wrong")
+
+
+def _discard(stream: TextIO) -> None:
     """Have all that is still printed go nowhere: Python would complain of it when it ends."""
-    try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError):
-        return
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, descriptor)
+    os.dup2(null, stream.fileno())
     os.close(null)
-
-
-def _to_json(data: Any, indent: int | None = None) -> str:
-    """Return plain JSON data as JSON, in ASCII. A number that JSON has not is left out, and that is said."""
-    try:
-        return json.dumps(data, indent=indent, allow_nan=False)
-    except ValueError:
-        message("null stands for a number that JSON does not have")
-        return json.dumps(_without_infinite(data), indent=indent, allow_nan=False)
-
-
-def _in_lines(data: Mapping[str, Iterable[Any]]) -> str:
-    lists = (
-        f"    {json.dumps(name)}: [\n" + ",\n".join(f"      {_to_json(each)}" for each in found) + "\n    ]"
-        if found
-        else f"    {json.dumps(name)}: []"
-        for name, found in data.items()
-    )
-    return "{\n" + ",\n".join(lists) + "\n  }"
-
-
-def _without_infinite(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _without_infinite(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_without_infinite(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
-
-
-def to_yaml(data: Any) -> str:
-    """Return plain JSON data as YAML, in ASCII."""
-    import yaml
-
-    return str(yaml.safe_dump(data, sort_keys=False, default_flow_style=False, width=120))
 
 
 def message(text: object) -> None:
     """Print a message on standard error, on one line."""
-    if sys.stderr is None:
-        return
-    try:
-        line = text.shorten(_MAX_MESSAGE) if isinstance(text, CustodyError) else sanitize(text, _MAX_MESSAGE)
-        print(f"custody: {line}", file=sys.stderr)
-    except OSError:
-        discard(sys.stderr)
+    line = text.shorten(_MAX_MESSAGE) if isinstance(text, CustodyError) else sanitize(text, _MAX_MESSAGE)
+    # Without a file, print would take standard output.
+    print(f"custody: {line}", file=sys.stderr or io.StringIO())
 
 
 @contextmanager

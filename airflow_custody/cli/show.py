@@ -1,26 +1,68 @@
-"""One whitelisting request for people and for programs. Pure functions, no I/O."""
+"""The command that shows one whitelisting request."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.evidence import Listed, take_evidence
-from airflow_custody.cli.verify import signers_text, verify_row
+from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
+from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.output import Output, message
+from airflow_custody.cli.verify import name_signers, verify_row
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import count, escape, sanitize
-from airflow_custody.client.text_table import format_table
-from airflow_custody.client.verification.trust_texts import describe_legacy
+from airflow_custody.client.verification.trust import describe_legacy
 
 if TYPE_CHECKING:
+    from airflow_custody.cli.commands import Commands
+    from airflow_custody.cli.evidence import Listed
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 _FIELDS = ("id", "status", "action", "tenant_id", "blockchain", "network", "visibility_group_id", "hash")
-_MAX_SHOWN = 50
+# Names on the wire, by names in the output.
+_TRAIL = {
+    "date": "date",
+    "action": "action",
+    "user_id": "userId",
+    "external_user_id": "externalUserId",
+    "comment": "comment",
+}
+
+
+def show(args: Namespace, output: Output) -> int:
+    """
+    Show one whitelisting request: its status, its payload, its signatures, its trail. With pinned
+    keys it says whether signatures prove that it is whitelisted, and by whom; without, nothing is
+    verified: the payload is what its hash says, and all else is the service's word. Whether it is
+    pending is the service's word, too.
+
+    Exit codes: 0 shown; 1 there is no such request, its payload is not what its hash says (it is
+    not shown then), or another error.
+
+    JSON: {"id", "status", "action", "tenant_id", "blockchain", "network",
+    "visibility_group_id", "hash", "fault" (why its payload is not what its hash says; or null),
+    "payload" (null then; with pinned keys, what is signed and nothing else: null if it is not
+    verified), "unverified_payload" (with pinned keys, what its hash says, if it is another:
+    nothing proves it; or null), "verified" (whether signatures prove it; null if nothing is
+    pinned), "reason" (why they do not; null if it is pending or rejected), "verification" (what
+    they prove: as a row of verify, with its state; or null), "signatures": [{"user_id",
+    "signature", "hashes"}], "trail": [{"date", "action",
+    "user_id", "external_user_id", "comment"}]}.
+    """
+    from airflow_custody.client.verification.rules_in_force import verifier_for
+
+    with open_client(args) as client:
+        envelope = client.get_whitelist_request(args.id)
+        listed = "settled" if client.verifier is None else listed_as(client, envelope)
+        data = _describe(envelope, verifier_for(client, [envelope.wire]), listed)
+    output.data(data, _view(data))
+    if data["fault"]:
+        message(data["fault"])
+        return ERROR
+    return NOTHING_TO_DO
 
 
 def listed_as(client: CustodyClient, envelope: WhitelistEnvelope) -> Listed:
@@ -30,125 +72,81 @@ def listed_as(client: CustodyClient, envelope: WhitelistEnvelope) -> Listed:
     :param client: the client.
     :param envelope: the request. One that is listed nowhere counts as settled: what is signed is signed.
     """
-    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, find_listed
+    from airflow_custody.client.whitelist.progress import find_listed
 
     found = find_listed(client, [envelope.id], strict=False)[envelope.id]
-    if replace(found, envelope=envelope).is_rejected(REJECTED_STATUSES):
+    if replace(found, envelope=envelope).state(None) == "rejected":
         return "rejected"
-    return "settled" if found.is_settled() or found.envelope is None else "pending"
+    return "pending" if found.envelope is not None and found.state(None) == "pending" else "settled"
 
 
-def describe_request(
-    envelope: WhitelistEnvelope, verifier: Verifier | None = None, listed: Listed = "settled"
-) -> dict[str, Any]:
-    """
-    Return a request as plain JSON data.
-
-    :param envelope: the request.
-    :param verifier: what verifies it. Default None: nothing is pinned.
-    :param listed: where the service lists it. Default: where it lists what is not pending.
-    :return: what ``custody whitelist show --help`` says.
-    """
+def _describe(envelope: WhitelistEnvelope, verifier: Verifier | None, listed: Listed) -> dict[str, Any]:
+    """Return a request as plain JSON data."""
     payload, unverified, fault = None, None, None
     try:
         payload = envelope.payload()
     except CustodyError as error:
         fault = error.message
-    verification = _verification(envelope, verifier, listed)
-    if proved := verification["verification"]:
+    row = None if verifier is None else _verify(envelope, verifier, listed)
+    if row is not None:
         # Nobody shall take the one for the other: what is not signed has another name.
-        unverified = None if payload == proved["fields"] else payload
-        payload = proved["fields"]
+        unverified = None if payload == row["fields"] else payload
+        payload = row["fields"]
     return {
         **{name: getattr(envelope, name) for name in _FIELDS},
         "fault": fault,
         "payload": payload,
         "unverified_payload": unverified,
-        **verification,
+        "verified": row and row["verified"],
+        "reason": row and row["reason"],
+        "verification": row,
         "signatures": [
             {"user_id": each.user_id, "signature": each.signature, "hashes": list(each.hashes)}
             for each in envelope.signings
         ],
-        "trail": [
-            {
-                "date": each.get("date"),
-                "action": each.get("action"),
-                "user_id": each.get("userId"),
-                "external_user_id": each.get("externalUserId"),
-                "comment": each.get("comment"),
-            }
-            for each in envelope.trails
-        ],
+        "trail": [{name: each.get(wire) for name, wire in _TRAIL.items()} for each in envelope.trails],
     }
 
 
-def _verification(envelope: WhitelistEnvelope, verifier: Verifier | None, listed: Listed) -> dict[str, Any]:
+def _verify(envelope: WhitelistEnvelope, verifier: Verifier, listed: Listed) -> dict[str, Any]:
     """Return what signatures prove of a request."""
-    if verifier is None:
-        return {"verified": None, "reason": None, "verification": None}
+    from airflow_custody.cli.evidence import take_evidence
+
     row = verify_row(verifier, take_evidence(envelope.id, listed, envelope.wire))
     if row["state"] == "unverified":
         # Those that it has may be valid, and too few.
         signed = verify_row(verifier, take_evidence(envelope.id, "pending", envelope.wire))
         row |= {name: signed[name] for name in ("hash", "user_ids", "rules")}
-    return {"verified": row["verified"], "reason": row["reason"], "verification": row}
+    return row
 
 
-def show_lines(data: Mapping[str, Any]) -> Iterator[str]:
-    """
-    Yield a request as lines of plain text.
-
-    :param data: what :func:`describe_request` returns.
-    """
-    for name in _FIELDS:
-        if data[name]:
-            yield f"{name + ':':<21}{sanitize(data[name])}"
-    if data["verified"] is not None:
-        yield f"{'verified:':<21}{_verified_text(data)}"
-    yield f"{'payload:':<21}{_payload_text(data)}"
-    for name, value in (data["payload"] or (not data["verified"] and data["unverified_payload"]) or {}).items():
-        if value not in (None, "", []):
-            # Whole: people compare it.
-            yield f"  {escape(name)}: {escape(value if isinstance(value, str) else json.dumps(value))}"
-    if data["signatures"]:
-        yield "signatures, as the service shows them:"
-        rows = [(each["user_id"], each["signature"], len(each["hashes"])) for each in data["signatures"]]
-        yield from _table(("USER", "SIGNATURE", "HASHES"), rows)
-    if data["trail"]:
-        yield "trail, as the service shows it:"
-        columns = ("date", "action", "external_user_id", "comment")
-        trail = [[each[name] for name in columns] for each in data["trail"]]
-        yield from _table(("DATE", "ACTION", "USER", "COMMENT"), trail)
+def _view(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what people see of it: first whether it is proved, and what."""
+    row = data["verification"]
+    seen: dict[str, Any] = {name: data[name] for name in _FIELDS}
+    if row is None:
+        seen["verified"] = "no: nothing is pinned, the payload is what its hash says"
+    elif row["verified"]:
+        seen["verified"] = f"yes: {name_signers(row['user_ids'])}"
+    else:
+        why = row["reason"] or ("in the service's word" if row["user_ids"] is None else name_signers(row["user_ids"]))
+        seen["verified"] = f"NO: {row['state']}, {why}"
+    if row is not None and row["legacy"]:
+        seen["signed"] = describe_legacy(row["omitted"])
+    signatures = [{**each, "hashes": len(each["hashes"])} for each in data["signatures"]]
+    return {
+        **seen,
+        "rules": row and row["rules"],
+        "fault": data["fault"] and f"UNUSABLE: {data['fault']}",
+        "payload": {name: value for name, value in (data["payload"] or {}).items() if value not in (None, "", [])},
+        "payload, UNVERIFIED": None if row and row["verified"] else data["unverified_payload"],
+        "signatures, as the service shows them": signatures,
+        "trail, as the service shows it": data["trail"],
+    }
 
 
-def _payload_text(data: Mapping[str, Any]) -> str:
-    if data["fault"]:
-        return f"UNUSABLE: {sanitize(data['fault'])}"
-    if data["verified"] is None:
-        return "as its hash says"
-    if not data["verified"]:
-        return "as its hash says, UNVERIFIED"
-    proved = data["verification"]
-    return f"as signed, {describe_legacy(proved['omitted'])}, and left out" if proved["legacy"] else "as signed"
-
-
-def _verified_text(data: Mapping[str, Any]) -> str:
-    proved = data["verification"]
-    rules = proved["rules"]
-    since = f", under rules of {rules['date'] or 'an unknown date'} (SHA-256 {rules['sha256']})" if rules else ""
-    names = proved["user_ids"]
-    signers = "" if names is None else signers_text(names) + (since if names else "")
-    if data["verified"]:
-        return f"yes: {signers}"
-    if proved["state"] == "rejected":
-        return "NO: rejected, in the service's word"
-    if proved["state"] == "pending":
-        return f"NO: pending, {sanitize(data['reason'], 600) if data['reason'] else signers}"
-    return "; ".join(filter(None, (f"NO: {sanitize(data['reason'], 600)}", signers)))
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    for line in format_table(header, rows[:_MAX_SHOWN], max_width=100).splitlines():
-        yield f"  {line}"
-    if len(rows) > _MAX_SHOWN:
-        yield f"  and {count(len(rows) - _MAX_SHOWN, 'more row')}: -o json has all"
+def add_to(group: Commands) -> None:
+    """Add the command to its group."""
+    parser = add_command(group, "show", "Show one whitelisting request", show)
+    parser.add_argument("id", metavar="ID", help="id of the request")
+    add_connection_options(parser)

@@ -9,28 +9,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, REJECTED_HELP, Command, option
-from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client, read_pins
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, REJECTED_HELP, add_command
+from airflow_custody.cli.connection import add_connection_options, open_client, read_pins
 from airflow_custody.cli.output import Output, message
-from airflow_custody.cli.trust import (
+from airflow_custody.cli.pins import (
     NOTHING_PINNED,
+    describe_pins,
     how_to_pin,
-    pins_text,
+    name_texts,
     pins_to_json,
     rules_to_json,
-    short_hashes,
-    some_text,
+    shorten_hashes,
 )
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyVerificationError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.verification.trust_texts import describe_legacy
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, decide_trust, describe_legacy
 
 if TYPE_CHECKING:
+    from airflow_custody.cli.commands import Commands
     from airflow_custody.cli.evidence import Evidence
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.verification.verifier import Verifier
 
-#: What a row may be, in the order of a summary.
+#: The states of a row, in the order of a summary.
 STATES = ("verified", "unverified", "pending", "rejected", "absent")
 _NOTHING_PROVED: Mapping[str, Any] = dict.fromkeys(
     ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
@@ -49,7 +50,8 @@ def verify(args: Namespace, output: Output) -> int:
     is found now, and differences are named. The rest of it ("service", "verified_at") is not read.
 
     Verified means: enough people, under rules that the pinned super-administrators signed, signed
-    this text once. No signature shows that it was not deleted since, or what the service hides.
+    this text once. No signature shows that it was not deleted since, what the service hides, or
+    what somebody removed from every part of a file.
 
     Exit codes: 0 all are verified (or there are none); 2 some are not, an id is not listed, a
     pending one has signatures that are not valid, or a file says otherwise; 1 error, also if
@@ -67,104 +69,90 @@ def verify(args: Namespace, output: Output) -> int:
     absent; "status" is the service's word. "fields" are those of the signed text and nothing
     else; what is not proved is null.
     """
-    from airflow_custody.cli.comparison import differences
-    from airflow_custody.cli.evidence import evidence_to_json, read_evidence
+    from airflow_custody.cli.evidence import differences, evidence_to_json, read_evidence
     from airflow_custody.client.verification.rules_in_force import verifier_for
     from airflow_custody.client.verification.verifier import Verifier
+    from airflow_custody.client.whitelist.models import check_request_ids
 
     if args.evidence and output.form != "json":
         raise CustodyConfigurationError(
             "--evidence needs -o json", advice="A file for --from is JSON.", code="usage-wrong"
         )
-    service = None
-    file: dict[str, Any] | None = None
-    said: Mapping[str, Any] = {}
-    ids = _ids(args.ids)
+    ids = None if args.ids is None else check_request_ids(args.ids, "--id", limit=None, merge=True)
+    service = file = None
     if args.file:
-        verifier = Verifier(read_pins(args))
-        found = read_evidence(args.file)
-        file = {"name": args.file, "sha256": found.sha256, "differences": []}
-        said, in_force = found.said, found.in_force
-        evidence: Sequence[Evidence] = _selected(found.rows, ids)
+        pins = read_pins(args)
+        file = read_evidence(args.file)
+        verifier = Verifier(pins, rules_in_force=file.in_force)
+        evidence = _selected(file.rows, ids)
     else:
         with open_client(args) as client:
-            if client.settings.pins is None or client.verifier is None:
+            if client.verifier is None:
                 advice = how_to_pin(client.settings.source)
                 raise CustodyConfigurationError(
                     NOTHING_PINNED, setting="superadmin_keys", advice=advice, code="pins-wrong"
                 )
-            verifier = client.verifier
             service = _service(client)
             evidence = _read(client, ids, args.rejected_statuses)
-            verifier = verifier_for(client, [each.envelope for each in evidence]) or verifier
-            in_force = getattr(verifier, "rules_in_force", None)
-    rows = [verify_row(verifier, each, in_force) for each in evidence]
+            verifier = verifier_for(client, [each.envelope for each in evidence]) or client.verifier
+    rows = [verify_row(verifier, each) for each in evidence]
     counts = Counter(each["state"] for each in rows)
-    data = {
+    data: dict[str, Any] = {
         "verified_at": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "service": service,
-        "file": file,
+        "file": None,
         "pins": pins_to_json(verifier.pins),
         "counts": {state: counts[state] for state in STATES},
         "rows": rows,
-        "evidence": evidence_to_json(evidence, in_force) if args.evidence else None,
+        "evidence": evidence_to_json(evidence, verifier.rules_in_force) if args.evidence else None,
     }
+    contradictions = []
     if file is not None:
-        file["differences"] = list(differences(said, data, ids))
-    output.data(data, _lines(data, short_hashes(pins_text(verifier.pins))), long="evidence")
+        contradictions = list(differences(file.said, data, ids))
+        data["file"] = {"name": args.file, "sha256": file.sha256, "differences": contradictions}
+    summary = f"{count(len(rows), 'request')}: {_counts_text(counts)} ({shorten_hashes(describe_pins(verifier.pins))})"
+    output.data(data, [*_lines(rows), *contradictions, summary])
     if not rows:
         message("there is nothing to verify: no requests are listed")
-    has_findings = any(map(_is_finding, rows)) or (file is not None and file["differences"])
+    has_findings = contradictions or any(each["reason"] is not None for each in rows)
     return CHANGES if has_findings else NOTHING_TO_DO
 
 
-def verify_row(verifier: Verifier, row: Evidence, in_force: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def verify_row(verifier: Verifier, row: Evidence) -> dict[str, Any]:
     """
     Verify one request.
 
     :param verifier: what verifies it.
     :param row: the request.
-    :param in_force: the rules in force, for a pending one that is shown without rules. Default: the verifier's, if any.
     :return: its row, as ``custody whitelist verify --help`` says.
     """
     reason: str | None = None
     proved: dict[str, Any] = {}
     state = {"settled": "unverified"}.get(row.listed, row.listed)
-    try:
-        if row.fault is not None:
-            # What the service says was rejected is only counted.
-            reason = None if row.listed == "rejected" else row.fault
-        elif row.listed == "settled":
-            address = verifier.verify(row.envelope)
-            proved = {**address.to_json(), "rules": rules_to_json(address.rules)}
+    if row.listed == "absent":
+        reason = "it is not listed"
+    else:
+        trust = decide_trust(row.envelope, "effective" if row.listed == "settled" else row.listed, verifier)
+        if trust.error is not None:
+            # The line has the id already.
+            reason = trust.error.text.removeprefix(f"whitelisting request {sanitize(row.id, 40)} is not verified: ")
+        elif trust.address is not None:
             state = "verified"
-        elif row.listed == "pending":
-            found = verifier.verify_signatures(row.envelope, in_force)
+            proved = {**trust.address.to_json(), "rules": rules_to_json(trust.address.rules)}
+        elif (found := trust.signatures) is not None:
             rules = None if found.rules is None else rules_to_json(found.rules)
             proved = {"hash": found.hash, "user_ids": list(found.user_ids), "rules": rules}
-        elif row.listed == "absent":
-            reason = "the service does not list it"
-    except CustodyVerificationError as error:
-        # The line has the id already.
-        reason = error.text.removeprefix(f"whitelisting request {sanitize(row.id, 40)} is not verified: ")
     return {
         "id": row.id,
         "state": state,
         "status": row.status,
         "verified": state == "verified",
         "reason": reason,
-        **_NOTHING_PROVED,
-        **{name: value for name, value in proved.items() if name in _NOTHING_PROVED},
+        **{name: proved.get(name) for name in _NOTHING_PROVED},
     }
 
 
 # --- what is verified ---------------------------------------------------------------------------------------
-
-
-def _ids(given: Sequence[str] | None) -> list[str] | None:
-    from airflow_custody.client.whitelist.models import check_request_ids
-
-    return None if given is None else check_request_ids(given, "--id", limit=None, merge=True)
 
 
 def _service(client: CustodyClient) -> dict[str, Any]:
@@ -181,7 +169,7 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
     """Return the requests that the service lists, in its order; or those with the ids."""
     from airflow_custody.cli.evidence import Evidence, Listed, take_evidence
     from airflow_custody.client.whitelist.listing import fetch_listing
-    from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, ListedRequest, find_listed
+    from airflow_custody.client.whitelist.progress import ListedRequest, find_listed
 
     words = rejected_statuses or REJECTED_STATUSES
     if ids is None:
@@ -198,83 +186,61 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
         if found.envelope is None:
             rows.append(Evidence(identifier, "absent"))
             continue
-        state: Listed = "rejected" if found.is_rejected(words) else "settled" if found.is_settled() else "pending"
-        rows.append(take_evidence(identifier, state, found.envelope.wire))
+        state = found.state(None, words)
+        listed: Listed = state if state in ("rejected", "pending") else "settled"
+        rows.append(take_evidence(identifier, listed, found.envelope.wire))
     return rows
 
 
-def _selected(rows: Sequence[Evidence], ids: list[str] | None) -> list[Evidence]:
+def _selected(rows: Sequence[Evidence], ids: list[str] | None) -> Sequence[Evidence]:
     from airflow_custody.cli.evidence import Evidence
 
-    if ids is None:
-        return list(rows)
     by_id = {each.id: each for each in rows}
-    return [by_id.get(each, Evidence(each, "absent", fault="the file does not have it")) for each in ids]
+    return rows if ids is None else [by_id.get(each) or Evidence(each, "absent") for each in ids]
 
 
 # --- what is printed ----------------------------------------------------------------------------------------
 
 
-def _is_finding(row: Mapping[str, Any]) -> bool:
-    return row["reason"] is not None
-
-
-def _lines(data: Mapping[str, Any], pinned: str) -> Iterator[str]:
-    """Yield a line for each row but those that were rejected, what a file says otherwise, and a summary."""
-    for row in data["rows"]:
+def _lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each row but those that were rejected."""
+    for row in rows:
         name = f"request {sanitize(row['id'], 40)}"
-        if row["state"] == "pending" and row["reason"] is None:
-            yield f"{name}: pending, {signers_text(row['user_ids'])}"
-        elif row["reason"] is not None:
+        if row["reason"] is not None:
             yield f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
+        elif row["state"] == "pending":
+            yield f"{name}: pending, {name_signers(row['user_ids'])}"
         elif row["verified"]:
             legacy = f", {describe_legacy(row['omitted'])}" if row["legacy"] else ""
-            yield f"{name}: verified: {_address_text(row['fields'])}, {signers_text(row['user_ids'])}{legacy}"
-    yield from data["file"]["differences"] if data["file"] else ()
-    number = len(data["rows"])
-    yield f"{count(number, 'request')}: {_counts_text(data['counts'])} ({pinned})"
+            yield f"{name}: verified: {_address_text(row['fields'])}, {name_signers(row['user_ids'])}{legacy}"
 
 
 def _address_text(fields: Mapping[str, Any]) -> str:
     """Name a verified address, as it was signed."""
     chain = "/".join(sanitize(fields[name], 40) for name in ("currency", "network") if fields.get(name))
-    return (
-        f"{chain} {sanitize(fields['address'], 160)} {sanitize(json.dumps(fields['label'], ensure_ascii=False), 100)}"
-    )
+    label = sanitize(json.dumps(fields["label"], ensure_ascii=False), 100)
+    return f"{chain} {sanitize(fields['address'], 160)} {label}"
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state == "verified")
 
 
-def signers_text(user_ids: Iterable[str]) -> str:
-    """Say whose signatures are valid."""
-    names = some_text(user_ids)
-    return f"validly signed by {names}" if names else "signed by nobody"
+def name_signers(user_ids: Sequence[str]) -> str:
+    """Say who has validly signed a request."""
+    return f"validly signed by {name_texts(user_ids)}" if user_ids else "signed by nobody"
 
 
-COMMAND = Command(
-    "verify",
-    "Verify the service's whitelist by signatures",
-    verify,
-    (
-        option(
-            "--id", dest="ids", metavar="ID", action="append", help="id of a request; may be repeated. Default: all"
-        ),
-        option(
-            "--rejected-status",
-            dest="rejected_statuses",
-            metavar="WORD",
-            action="append",
-            help=REJECTED_HELP,
-        ),
-        option("--evidence", action="store_true", help="print what it takes to verify again, too; needs -o json"),
-        option(
-            "--from",
-            dest="file",
-            metavar="FILE",
-            help="verify the evidence in what --evidence has printed; no service is asked",
-        ),
-        *CONNECTION_OPTIONS,
-    ),
-)
+def add_to(group: Commands) -> None:
+    """Add the command to its group."""
+    parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
+    text = "id of a request; may be repeated. Default: all"
+    parser.add_argument("--id", dest="ids", metavar="ID", action="append", help=text)
+    parser.add_argument(
+        "--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=REJECTED_HELP
+    )
+    text = "print what it takes to verify again, too; needs -o json"
+    parser.add_argument("--evidence", action="store_true", help=text)
+    text = "verify the evidence in what --evidence has printed; no service is asked"
+    parser.add_argument("--from", dest="file", metavar="FILE", help=text)
+    add_connection_options(parser)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from airflow_custody.cli.commands import NOTHING_TO_DO, Command, Group
-from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
+from airflow_custody.cli.commands import NOTHING_TO_DO, add_command, add_group
+from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
-from airflow_custody.client.text_table import format_table
 from airflow_custody.client.webhooks.urls import without_secrets
+
+if TYPE_CHECKING:
+    from airflow_custody.cli.commands import Commands
 
 # Names on the wire, by names in the output.
 _FIELDS = {
@@ -36,14 +39,11 @@ def list_webhooks(args: Namespace, output: Output) -> int:
         rows = [{name: each.get(wire) for name, wire in _FIELDS.items()} for each in client.list_webhooks()]
     for row in rows:
         row["url"] = without_secrets(row["url"])
-    columns = ("id", "type", "status", "updated_at", "url")
-    cells = [[row[name] for name in columns] for row in rows]
-    output.data(rows, [format_table([name.upper() for name in columns], cells)])
+    output.data(rows, rows or "none")
     return NOTHING_TO_DO
 
 
-GROUP = Group(
-    "webhooks",
-    "Webhook configurations",
-    (Command("list", "List the webhook configurations", list_webhooks, CONNECTION_OPTIONS),),
-)
+def add_to(commands: Commands) -> None:
+    """Add the commands to the parser of all."""
+    group = add_group(commands, "webhooks", "Webhook configurations")
+    add_connection_options(add_command(group, "list", "List the webhook configurations", list_webhooks))

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import json
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli import verify
+from airflow_custody.cli import show, verify
 from airflow_custody.cli.commands import (
     CHANGES,
     ERROR,
     NOTHING_TO_DO,
-    OUTPUTS,
     REJECTED_HELP,
-    Command,
-    Group,
-    Option,
-    option,
+    Parser,
+    add_command,
+    add_group,
 )
-from airflow_custody.cli.connection import CONNECTION_OPTIONS, open_client
+from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output, message
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyConfigurationError, WhitelistFileError
 from airflow_custody.client.text import count, sanitize
 
 if TYPE_CHECKING:
-    from airflow_custody.cli.dump import StatusWords
+    from airflow_custody.cli.commands import Commands
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.client.whitelist.listing import Listing
 
-#: The limits of ``PlanLimits``; each is an option of the same name.
-LIMITS = ("max_creates", "max_create_percent", "max_deletes", "max_delete_percent", "must_keep")
-_MARKDOWN = "markdown"
+#: The limits of ``PlanLimits``, each an option of the same name; with its type and what it says.
+LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "max_creates": (int, "maximum number of creations. Default: no limit"),
+    "max_create_percent": (float, "the same in per cent of the file's rows. Default: no limit"),
+    "max_deletes": (int, "maximum number of deletions. Default: 10"),
+    "max_delete_percent": (float, "the same in per cent of the service's requests. Default: 30"),
+}
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -55,26 +55,22 @@ def validate(args: Namespace, output: Output) -> int:
     """
     from airflow_custody.client.whitelist.file import read_whitelist_file
 
+    data: dict[str, Any] = {"file": args.file, "valid": False, **dict.fromkeys(("rows", "unchecked", "sha256"))}
     try:
         file = read_whitelist_file(args.file, check_addresses=args.check_addresses)
     except WhitelistFileError as error:
         faults = [sanitize(each, 1000) for each in error.faults]
-        nothing = dict.fromkeys(("rows", "unchecked", "sha256"))
-        output.data({"file": args.file, "valid": False, **nothing, "faults": faults}, faults)
+        output.data({**data, "faults": faults}, faults)
         message(f"{args.file}: {count(len(faults), 'fault')} {label(error.code)}")
         return ERROR
-    rows = len(file.rows)
-    counts = {"rows": rows, "unchecked": file.unchecked}
-    line = f"{sanitize(args.file)}: {count(rows, 'row')}, nothing is wrong (SHA-256 {file.sha256})"
-    output.data(
-        {"file": args.file, "valid": True, **counts, "sha256": file.sha256, "faults": []},
-        ["; ".join(filter(None, (line, file.unchecked_text)))],
-    )
-    _tell_unchecked(file)
+    data |= {"valid": True, "rows": len(file.rows), "unchecked": file.unchecked, "sha256": file.sha256, "faults": []}
+    output.data(data)
+    if file.unchecked_text:
+        message(file.unchecked_text)
     return NOTHING_TO_DO
 
 
-def schema(args: Namespace, output: Output) -> int:
+def print_schema(args: Namespace, output: Output) -> int:
     """
     Print the JSON Schema of a whitelist file, with which editors complete and check it. Needs
     no connection.
@@ -105,68 +101,13 @@ def plan(args: Namespace, output: Output) -> int:
     "over_limits" (a list of texts)}. States are create, pending, unchanged, differs, undeclared,
     rejected, unreadable, unverified; actions create, delete and null.
     """
+    from airflow_custody.client.whitelist.file import read_whitelist_file
     from airflow_custody.client.whitelist.listing import service_name
     from airflow_custody.client.whitelist.plan import PlanLimits
     from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
     from airflow_custody.client.whitelist.planner import make_plan
 
-    words = _status_words(args)
-    file = _read(args)
-    # What is not given has the limits' own defaults.
-    limits = PlanLimits(**{name: getattr(args, name) for name in LIMITS if hasattr(args, name)})
-    with open_client(args) as client:
-        service = service_name(client)
-        listing = _fetch(client, words)
-    found = make_plan(
-        file.rows,
-        listing,
-        service=service,
-        name=file.name,
-        prune=args.prune,
-        dry_run_chains=args.dry_run_chains or (),
-        effective_statuses=words.effective,
-        rejected_statuses=words.rejected,
-        accept_fields=args.accept_fields or (),
-    )
-    faults = limits.faults(found)
-    if output.form == _MARKDOWN:
-        output.text(plan_to_markdown(found))
-    elif output.form == OUTPUTS[0]:
-        output.text(plan_to_table(found, all_rows=args.all))
-    else:
-        output.data({**plan_to_json(found), "over_limits": list(faults)}, ())
-    for each in faults:
-        message(f"the plan is over a limit: {each}")
-    if faults:
-        return ERROR
-    return CHANGES if found.has_changes else NOTHING_TO_DO
-
-
-def _status_words(args: Namespace) -> StatusWords:
-    from airflow_custody.cli.dump import StatusWords
-
-    if args.any_status and args.effective_statuses:
-        raise CustodyConfigurationError(
-            "--any-status and --effective-status are both given", advice="Give one of them.", code="usage-wrong"
-        )
-    words = StatusWords(rejected=args.rejected_statuses) if args.rejected_statuses else StatusWords()
-    if args.any_status:
-        return replace(words, effective=None)
-    return replace(words, effective=args.effective_statuses) if args.effective_statuses else words
-
-
-def _fetch(client: CustodyClient, words: StatusWords) -> Listing:
-    from airflow_custody.client.whitelist.listing import fetch_listing
-
-    if words.effective is None:
-        return fetch_listing(client, by_status=False)
-    return fetch_listing(client, effective_statuses=words.effective, rejected_statuses=words.rejected)
-
-
-def _read(args: Namespace) -> WhitelistFile:
-    """Return the file; all that is wrong with it becomes messages."""
-    from airflow_custody.client.whitelist.file import read_whitelist_file
-
+    effective, rejected = _status_words(args)
     try:
         file = read_whitelist_file(args.file, check_addresses=args.check_addresses)
     except WhitelistFileError as error:
@@ -176,13 +117,56 @@ def _read(args: Namespace) -> WhitelistFile:
         # The faults are told: what is left is how many there are.
         error.message = f"{args.file}: {count(len(error.faults), 'fault')}; the service was not asked"
         raise
-    _tell_unchecked(file)
-    return file
-
-
-def _tell_unchecked(file: WhitelistFile) -> None:
     if file.unchecked_text:
         message(file.unchecked_text)
+    # What is not given has the limits' own defaults.
+    limits = PlanLimits(**{name: getattr(args, name) for name in (*LIMITS, "must_keep") if hasattr(args, name)})
+    with open_client(args) as client:
+        service = service_name(client)
+        listing = _fetch(client, effective, rejected)
+    found = make_plan(
+        file.rows,
+        listing,
+        service=service,
+        name=file.name,
+        prune=args.prune,
+        dry_run_chains=args.dry_run_chains or (),
+        effective_statuses=effective,
+        rejected_statuses=rejected,
+        accept_fields=args.accept_fields or (),
+    )
+    faults = limits.faults(found)
+    if output.form == "json":
+        output.data({**plan_to_json(found), "over_limits": list(faults)})
+    elif output.form == "markdown":
+        output.text(plan_to_markdown(found))
+    else:
+        output.text(plan_to_table(found, all_rows=args.all))
+    for each in faults:
+        message(f"the plan is over a limit: {each}")
+    if faults:
+        return ERROR
+    return CHANGES if found.has_changes else NOTHING_TO_DO
+
+
+def _status_words(args: Namespace) -> tuple[Collection[str] | None, Collection[str]]:
+    """Return the status words of requests in effect, or None for any that is not pending; and of rejected ones."""
+    from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+
+    if args.any_status and args.effective_statuses:
+        raise CustodyConfigurationError(
+            "--any-status and --effective-status are both given", advice="Give one of them.", code="usage-wrong"
+        )
+    effective = None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES
+    return effective, args.rejected_statuses or REJECTED_STATUSES
+
+
+def _fetch(client: CustodyClient, effective: Collection[str] | None, rejected: Collection[str]) -> Listing:
+    from airflow_custody.client.whitelist.listing import fetch_listing
+
+    if effective is None:
+        return fetch_listing(client, by_status=False)
+    return fetch_listing(client, effective_statuses=effective, rejected_statuses=rejected)
 
 
 # --- what the service has -----------------------------------------------------------------------------------
@@ -202,48 +186,21 @@ def dump(args: Namespace, output: Output) -> int:
     from airflow_custody.cli.dump import dump_listing
     from airflow_custody.client.whitelist.listing import service_name
 
-    words = _status_words(args)
+    effective, rejected = _status_words(args)
     with open_client(args) as client:
         service = service_name(client)
-        listing = _fetch(client, words)
-    dumped = dump_listing(listing, service, words, accept_fields=args.accept_fields or ())
+        listing = _fetch(client, effective, rejected)
+    dumped = dump_listing(
+        listing,
+        service,
+        effective_statuses=effective,
+        rejected_statuses=rejected,
+        accept_fields=args.accept_fields or (),
+    )
     output.text(dumped.text)
     for each in (*dumped.notes, *dumped.faults):
         message(each)
     return ERROR if dumped.faults else NOTHING_TO_DO
-
-
-def show(args: Namespace, output: Output) -> int:
-    """
-    Show one whitelisting request: its status, its payload, its signatures, its trail. With pinned
-    keys it says whether signatures prove that it is whitelisted, and by whom; without, nothing is
-    verified: the payload is what its hash says, and all else is the service's word. Whether it is
-    pending is the service's word, too.
-
-    Exit codes: 0 shown; 1 there is no such request, its payload is not what its hash says (it is
-    not shown then), or another error.
-
-    JSON: {"id", "status", "action", "tenant_id", "blockchain", "network",
-    "visibility_group_id", "hash", "fault" (why its payload is not what its hash says; or null),
-    "payload" (null then; with pinned keys, what is signed and nothing else: null if it is not
-    verified), "unverified_payload" (with pinned keys, what its hash says, if it is another:
-    nothing proves it; or null), "verified" (whether signatures prove it; null if nothing is
-    pinned), "reason" (why they do not; null if it is pending or rejected), "verification" (what
-    they prove: as a row of verify, with its state; or null), "signatures": [{"user_id",
-    "signature", "hashes"}], "trail": [{"date", "action",
-    "user_id", "external_user_id", "comment"}]}.
-    """
-    from airflow_custody.cli.show import describe_request, listed_as, show_lines
-    from airflow_custody.client.verification.rules_in_force import verifier_for
-
-    with open_client(args) as client:
-        envelope = client.get_whitelist_request(args.id)
-        listed = "settled" if client.verifier is None else listed_as(client, envelope)
-        data = describe_request(envelope, verifier_for(client, [envelope.wire]), listed)
-    output.data(data, show_lines(data))
-    if data["fault"]:
-        message(data["fault"])
-    return ERROR if data["fault"] else NOTHING_TO_DO
 
 
 # --- options ------------------------------------------------------------------------------------------------
@@ -264,81 +221,54 @@ def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return parse
 
 
-def _limit(name: str, kind: Callable[[str], Any], help: str) -> Option:
-    return option(
-        f"--{name.replace('_', '-')}", type=_number(kind), default=SUPPRESS, metavar="N", help=f"{help}; or none"
-    )
-
-
-def _several(flag: str, dest: str, metavar: str, help: str, default: Any = None) -> Option:
-    return option(flag, dest=dest, metavar=metavar, action="append", default=default, help=f"{help}; may be repeated")
-
-
-_FILE = (
-    option("file", metavar="FILE", help="a whitelist file in YAML, JSON or CSV"),
-    option(
+def _add_file(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a whitelist file in YAML, JSON or CSV")
+    parser.add_argument(
         "--check-addresses",
         action=BooleanOptionalAction,
         default=True,
         help="whether addresses are checked against the rules of their chains, where the extra 'addresses' is "
         "installed. Default: yes",
-    ),
-)
+    )
 
-_STATUS_WORDS = (
-    _several(
-        "--effective-status", "effective_statuses", "WORD", "status word of requests in effect. Default: approved"
-    ),
-    option("--any-status", action="store_true", help="a request that is not pending is in effect"),
-    option("--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=REJECTED_HELP),
-)
 
-_ACCEPT_FIELDS = _several(
-    "--accept-field",
-    "accept_fields",
-    "KEY",
-    "key of a payload that may have a value that a file cannot say; or envelope.action, for an unknown word there",
-)
+def _add_several(parser: Parser, flag: str, dest: str, metavar: str, help: str, default: Any = None) -> None:
+    help = f"{help}; may be repeated"
+    parser.add_argument(flag, dest=dest, metavar=metavar, action="append", default=default, help=help)
 
-GROUP = Group(
-    "whitelist",
-    "Whitelists, and files that say what should be in them",
-    (
-        Command("validate", "Check a whitelist file", validate, _FILE),
-        Command(
-            "plan",
-            "Compare a whitelist file with what the service has",
-            plan,
-            (
-                *_FILE,
-                option("--prune", action="store_true", help="plan to delete what the file does not have"),
-                option("--all", action="store_true", help="show unchanged rows in the table, too"),
-                _limit("max_creates", int, "maximum number of creations. Default: no limit"),
-                _limit("max_create_percent", float, "the same in per cent of the file's rows. Default: no limit"),
-                _limit("max_deletes", int, "maximum number of deletions. Default: 10"),
-                _limit("max_delete_percent", float, "the same in per cent of the service's requests. Default: 30"),
-                _several("--must-keep", "must_keep", "TEXT", "address or label that must be in the file", SUPPRESS),
-                _several("--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned"),
-                _ACCEPT_FIELDS,
-                *_STATUS_WORDS,
-                *CONNECTION_OPTIONS,
-            ),
-            outputs=(*OUTPUTS, _MARKDOWN),
-        ),
-        Command(
-            "dump",
-            "Print the service's whitelist as a file",
-            dump,
-            (_ACCEPT_FIELDS, *_STATUS_WORDS, *CONNECTION_OPTIONS),
-            outputs=(),
-        ),
-        Command(
-            "show",
-            "Show one whitelisting request",
-            show,
-            (option("id", metavar="ID", help="id of the request"), *CONNECTION_OPTIONS),
-        ),
-        verify.COMMAND,
-        Command("schema", "Print the JSON Schema of a whitelist file", schema, outputs=()),
-    ),
-)
+
+def _add_listing_options(parser: Parser) -> None:
+    text = (
+        "key of a payload that may have a value that a file cannot say; or envelope.action, for an unknown word there"
+    )
+    _add_several(parser, "--accept-field", "accept_fields", "KEY", text)
+    text = "status word of requests in effect. Default: approved"
+    _add_several(parser, "--effective-status", "effective_statuses", "WORD", text)
+    text = "a request that is not pending is in effect"
+    parser.add_argument("--any-status", action="store_true", help=text)
+    parser.add_argument(
+        "--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=REJECTED_HELP
+    )
+    add_connection_options(parser)
+
+
+def add_to(commands: Commands) -> None:
+    """Add the commands to the parser of all."""
+    group = add_group(commands, "whitelist", "Whitelists, and files that say what should be in them")
+    _add_file(add_command(group, "validate", "Check a whitelist file", validate))
+    outputs = ("table", "json", "markdown")
+    parser = add_command(group, "plan", "Compare a whitelist file with what the service has", plan, outputs)
+    _add_file(parser)
+    parser.add_argument("--prune", action="store_true", help="plan to delete what the file does not have")
+    parser.add_argument("--all", action="store_true", help="show unchanged rows in the table, too")
+    for name, (kind, text) in LIMITS.items():
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
+    text = "address or label that must be in the file"
+    _add_several(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
+    _add_several(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
+    _add_listing_options(parser)
+    _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
+    show.add_to(group)
+    verify.add_to(group)
+    add_command(group, "schema", "Print the JSON Schema of a whitelist file", print_schema, ())

@@ -6,8 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_custody.client.api_key import ApiKey
-    from airflow_custody.client.auth import PasswordSignIn
+    from airflow_custody.client.auth import ApiKey, PasswordSignIn
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.errors import (
         CustodyAuthenticationError,
@@ -62,7 +61,7 @@ __all__ = [
 
 # Where each name lives, if not in "errors".
 _MODULES = {
-    "ApiKey": "api_key",
+    "ApiKey": "auth",
     "ClientSettings": "settings",
     "CustodyClient": "client",
     "HealthCheck": "health.models",

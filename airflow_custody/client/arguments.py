@@ -65,23 +65,21 @@ def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequ
     """
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
-        raise error(
-            f"{name} {text_fault(value)}; nothing was sent{hint}", setting=_parameter(name), code="parameter-wrong"
-        )
+        raise _wrong(error, name, f"{text_fault(value)}; nothing was sent{hint}")
     if not value.strip():
-        raise error(f"{name} is empty; nothing was sent", setting=_parameter(name), code="parameter-wrong")
+        raise _wrong(error, name, "is empty; nothing was sent")
     return str.__str__(value)
 
 
-def _parameter(name: str) -> str:
-    return name.partition("[")[0]
+def _wrong(error: type[CustodyError], name: str, why: str) -> CustodyError:
+    return error(f"{name} {why}", setting=name.partition("[")[0], code="parameter-wrong")
 
 
 def check_identifier(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> str:
     """Return an id as text: one that is text, or a whole number; raises as :func:`check_text` does."""
     fault = identifier_fault(value)
     if fault is not None:
-        raise error(f"{name} {fault}; nothing was sent", setting=name, code="parameter-wrong")
+        raise _wrong(error, name, f"{fault}; nothing was sent")
     return int.__repr__(value) if isinstance(value, int) else check_text(name, value, error)
 
 
@@ -102,30 +100,24 @@ def check_names(
     if isinstance(value, str):
         return [check_text(name, value, error)]
     if isinstance(value, (bytes, bytearray, Mapping)) or not isinstance(value, Iterable):
-        raise error(
-            f"{name} must be a list of names, not {describe(value)}; nothing was sent",
-            setting=name,
-            code="parameter-wrong",
-        )
+        raise _wrong(error, name, f"must be a list of names, not {describe(value)}; nothing was sent")
     names = [check_text(f"{name}[{index}]", each, error) for index, each in enumerate(value)]
     if not names and not may_be_empty:
-        raise error(f"{name} is an empty list; leave it out if it is not meant", setting=name, code="parameter-wrong")
+        raise _wrong(error, name, "is an empty list; leave it out if it is not meant")
     return names
 
 
 def check_seconds(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
     """Return a number of seconds: zero or more, and no more than :data:`MAX_SECONDS`; raises as above."""
     if not _is_number(value) or not 0 <= value <= MAX_SECONDS:  # type: ignore[operator]
-        raise error(f"{name} must be a number of seconds, not {describe(value)}", setting=name, code="parameter-wrong")
+        raise _wrong(error, name, f"must be a number of seconds, not {describe(value)}")
     return float(value)  # type: ignore[arg-type]
 
 
 def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
     """Return a Unix time in seconds; raises as above."""
     if not _is_number(value) or not 0 <= value < 1e12:  # type: ignore[operator]
-        raise error(
-            f"{name} must be a Unix time in seconds, not {describe(value)}", setting=name, code="parameter-wrong"
-        )
+        raise _wrong(error, name, f"must be a Unix time in seconds, not {describe(value)}")
     return float(value)  # type: ignore[arg-type]
 
 
@@ -182,18 +174,11 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that holds one of them.
     """
     if value is None:
-        raise CustodyRequestError(
-            f"{name} was given, and resolved to None: its template or upstream task gave no value; nothing was sent"
-            f"{advice}",
-            setting=name,
-            code="parameter-wrong",
-        )
+        why = "was given, and resolved to None: its template or upstream task gave no value; nothing was sent"
+        raise _wrong(CustodyRequestError, name, why + advice)
     if isinstance(value, str) and is_missing(value):
-        raise CustodyRequestError(
-            f"{name} is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent{advice}",
-            setting=name,
-            code="parameter-wrong",
-        )
+        why = f"is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent"
+        raise _wrong(CustodyRequestError, name, why + advice)
     if isinstance(value, (list, tuple)):
         for index, each in enumerate(value):
             if each is None or isinstance(each, str):

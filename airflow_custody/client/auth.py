@@ -1,12 +1,21 @@
-"""Authentication with a bearer token: one that is given, or that a user name and a password bring."""
+"""The ways to authenticate: an API token, an API key, or a user name and a password."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+import json
 import logging
+import os
+import threading
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from requests import PreparedRequest
 
@@ -18,8 +27,6 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.authentication import DEFAULT_SOURCE, Authentication
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.jwt import jwt_claims, jwt_expiry, jwt_seconds
-from airflow_custody.client.refusal import Refusal, Turn
 from airflow_custody.client.wire import TypedDict
 
 if TYPE_CHECKING:
@@ -29,17 +36,13 @@ log = logging.getLogger(__name__)
 
 # A token is replaced this long before it ends, or after nine tenths of a shorter life.
 _MARGIN_SECONDS = 60.0
-# For what can be left undone as well.
-_MOMENT_SECONDS = 0.1
 # Statuses of the service itself that do not refuse a sign-in for good, but for now.
 _NOT_NOW = (408, 429)
 # Seconds between sign-ins after the second failure in a row, doubled with each further one.
 _FIRST_PAUSE = 10.0
 _MAX_PAUSE = 600.0
-_MAX_LATIN_1 = 0xFF
 # Far more than a server takes in a header.
 _MAX_TOKEN = 64 * 1024
-_UNAUTHORIZED = 401
 _NOT_AGAIN = "The same credentials are not sent again before this process ends."
 _NOT_AGAIN_AS_IT_IS = (
     "The service refused the call, and does not say that the user name or the password is wrong. The same credentials "
@@ -73,10 +76,12 @@ class BearerToken(Authentication):
 
     def __init__(self, token: str, *, source: str = "the 'token' given to CustodyClient") -> None:
         super().__init__(source=source)
-        self._token = check_token(token)
+        if fault := _token_fault(token):
+            raise _missing("token", f"the API token {fault}")
+        self._token = token
         self.hide(token)
         #: When the token expires, if it is a JWT that says so.
-        self.expires = jwt_expiry(token)
+        self.expires = _expiry(token)
         self.advice = f"The token is wrong, revoked or has expired; it comes from {source}."
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
@@ -95,6 +100,93 @@ class BearerToken(Authentication):
         return request
 
 
+class ApiKey(Authentication):
+    """
+    Authentication with an API key, which signs each request (``TPV1-HMAC-SHA256``).
+
+    Services support it from version 3.20 on.
+
+    :param key_id: id of the key.
+    :param secret: the key's secret in hex; never shown by this class, and never sent.
+    :param source: where the user finds both, for error messages.
+    :raises CustodyConfigurationError: if the id or the secret is missing or malformed.
+    """
+
+    def __init__(self, key_id: str, secret: str, *, source: str = DEFAULT_SOURCE) -> None:
+        super().__init__(source=source)
+        if not key_id or not key_id.isascii() or not key_id.isprintable() or " " in key_id:
+            raise _missing("api_key_id", "the API key's id is missing, or contains what cannot be sent in a header")
+        key: bytes | None = None
+        with suppress(TypeError, ValueError):
+            key = bytes.fromhex(secret)
+        # Raised out here: what was caught must not come along.
+        if key is None:
+            raise _missing("secret", "the API key's secret is not made of hexadecimal digits: copy it again")
+        if not key:
+            raise _missing("secret", "the API key's secret is missing")
+        self._key = key
+        self._key_id = key_id
+        for form in {secret, key.hex(), key.hex().upper(), base64.b64encode(key).decode()}:
+            self.hide(form)
+        self.advice = (
+            f"The API key's id or secret is wrong, or it was revoked; they come from {source}. Or this machine's "
+            "clock is wrong: signatures contain the time."
+        )
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """Sign a request; one without a body loses its content type."""
+        if not request.body:
+            request.headers.pop("Content-Type", None)
+        request.headers["Authorization"] = self.authorization(
+            request, nonce=str(uuid.uuid4()), timestamp=time.time_ns() // 1_000_000
+        )
+        return request
+
+    def authorization(self, request: PreparedRequest, *, nonce: str, timestamp: int) -> str:
+        """
+        Return the ``Authorization`` header for a request.
+
+        :param request: the request as it will be sent.
+        :param nonce: a text that was never used with this key.
+        :param timestamp: milliseconds since 1970.
+        :return: the header's value.
+        """
+        url = urlsplit(str(request.url))
+        host = str(url.hostname) if ":" not in str(url.hostname) else f"[{url.hostname}]"
+        if url.port not in (None, 80, 443):
+            host = f"{host}:{url.port}"
+        body = request.body or b""
+        parts = [
+            "TPV1",
+            self._key_id,
+            nonce,
+            str(timestamp),
+            str(request.method),
+            host,
+            url.path,
+            url.query,
+            request.headers.get("Content-Type", ""),
+            body.decode() if isinstance(body, bytes) else str(body),
+        ]
+        text = " ".join(part for part in parts if part)
+        signature = base64.b64encode(hmac.digest(self._key, text.encode(), hashlib.sha256)).decode()
+        return f"TPV1-HMAC-SHA256 ApiKey={self._key_id} Nonce={nonce} Timestamp={timestamp} Signature={signature}"
+
+
+class Account:
+    """A user name and a password at a service, shared by all that sign in with them: one at a time does."""
+
+    def __init__(self) -> None:
+        #: The error with which the service refused the name and the password; None: it did not.
+        self.refusal: Mapping[str, Any] | None = None
+        self._locks: dict[int, threading.Lock] = {}
+
+    @property
+    def lock(self) -> threading.Lock:
+        """The lock of this process: a forked one would inherit it held, with nobody to release it."""
+        return self._locks.setdefault(os.getpid(), threading.Lock())
+
+
 class PasswordSignIn(Authentication):
     """
     Authentication with a user name and a password, which the service exchanges for a token.
@@ -104,11 +196,11 @@ class PasswordSignIn(Authentication):
 
     Wrong credentials are sent once, so that no account gets locked: once the service itself has refused them (a 4xx
     other than 408 and 429), each later request gets the same error, and nothing is sent. A 401 says so of the name and
-    the password, for all that :meth:`share` what is known of them; another 4xx is remembered here only. One signs in
-    at a time: who has waited for its turn as long as the time-out sends nothing. Other failures in a row, a
-    gateway's refusal, a 5xx, a redirect, no response, one without a token, or a token that is not accepted, are
-    followed by pauses: 10 seconds after the second, and up to 10 minutes; or as long as ``Retry-After`` says, up to 10
-    minutes. Only what was not sent is tried again at once.
+    the password, for all that share the account; another 4xx is remembered here only. One signs in at a time: who has
+    waited as long as the time-out sends nothing, and who waited for a sign-in that failed has its error. Other failures
+    in a row, a gateway's refusal, a 5xx, a redirect, no response, one without a token, or a token that is not accepted,
+    are followed by pauses: 10 seconds after the second, and up to 10 minutes; or as long as ``Retry-After`` says, up to
+    10 minutes. Only what was not sent is tried again at once.
 
     :param username: name of the user.
     :param password: the password; never shown by this class, and sent only to sign in.
@@ -133,46 +225,33 @@ class PasswordSignIn(Authentication):
     ) -> None:
         super().__init__(source=source)
         if not username:
-            raise CustodyConfigurationError("the user name is missing", setting="username", code="credentials-missing")
+            raise _missing("username", "the user name is missing")
         if not password:
-            raise CustodyConfigurationError("the password is missing", setting="password", code="credentials-missing")
+            raise _missing("password", "the password is missing")
         self._username = username
         self._password = password
         self._on_token = on_token
         self._clock = clock
         self._wall_clock = wall_clock
         self.hide(password)
+        #: What is known of this name and password, by all that have the same at the same service.
+        self.account = Account()
         self._transport: Transport | None = None
-        self._refusal = Refusal()
-        self._turn = Turn()
         self._token: str | None = None
         self._renew_at = float("inf")
-        self._warned = False
+        self._has_warned = False
         # Whether the service has not yet accepted the present token, nor refused it.
         self._token_is_new = True
         # Sign-ins in a row that failed, or whose token was refused.
         self._failures = 0
         self._paused_until = float("-inf")
         # The error of the last sign-in; None if that brought a token.
-        self._last_error: dict[str, Any] | None = None
+        self._last_error: Mapping[str, Any] | None = None
         self.advice = (
             f"The user name or the password is wrong, or the user may not sign in; they come from {source}. If the "
             "password is an API token, remove the user name. A user with two-factor authentication needs an API key: "
             "one-time codes are not supported."
         )
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the last sign-in failed, or brought a token that was not accepted: another may be refused."""
-        return bool(self._failures)
-
-    def share(self, refusal: Refusal) -> None:
-        """
-        Share what is known of the same name and password at the same service.
-
-        :param refusal: that it refused them, or will: they are not sent again then.
-        """
-        self._refusal = refusal
 
     def bind(self, transport: Transport) -> None:
         """
@@ -199,18 +278,7 @@ class PasswordSignIn(Authentication):
         :param within: seconds to wait for another sign-in, and then for the response to this one; None (default): the
             client's time-out.
         """
-        token = self._usable_token()
-        if token is None:
-            if self._transport is None:
-                raise CustodyConfigurationError(
-                    "PasswordSignIn is not in use by a client", setting="auth", code="setting-wrong"
-                )
-            until = time.monotonic() + min(self._transport.settings.timeout, within or float("inf"))
-            with self._turn.taken(until) as has_turn:
-                if not has_turn:
-                    raise _in_flight()
-                token = self._usable_token() or self._sign_in(self._transport, until, within)
-        request.headers["Authorization"] = f"Bearer {token}"
+        request.headers["Authorization"] = f"Bearer {self._usable_token() or self._wait_and_sign_in(within)}"
         return request
 
     def _usable_token(self) -> str | None:
@@ -225,58 +293,72 @@ class PasswordSignIn(Authentication):
 
         :return: whether there is, or may be, a newer one: not while sign-ins are paused.
         """
-        with self._turn.taken(time.monotonic() + _MOMENT_SECONDS) as has_turn:
-            # Without the turn, another thread is about to have a new one.
-            if not has_turn or self._token is None or request.headers.get("Authorization") != f"Bearer {self._token}":
-                return True
-            if self._token_is_new:
-                self._token_is_new = False
-                self._count_failure()
-            if self._clock() < self._paused_until:
-                return False
-            self._token = None
+        if not self._is_present(request):
+            return True
+        if self._token_is_new:
+            self._token_is_new = False
+            self._count_failure()
+        if self._clock() < self._paused_until:
+            return False
+        self._token = None
         return True
 
     def accepted(self, request: PreparedRequest) -> None:
         """Take notice that the service accepted the token of a request."""
-        if not self._token_is_new and not self._failures:
-            return
-        # Another thread that signs in right now does not wait for this, nor this for it.
-        with self._turn.taken(time.monotonic() + _MOMENT_SECONDS) as has_turn:
-            # That an old token is still accepted says nothing about sign-ins that failed since.
-            is_mine = has_turn and request.headers.get("Authorization") == f"Bearer {self._token}"
-            if is_mine and self._last_error is None:
-                self._token_is_new = False
-                self._failures, self._paused_until = 0, float("-inf")
+        # That an old token is still accepted says nothing about sign-ins that failed since.
+        if self._is_present(request) and self._last_error is None:
+            self._token_is_new = False
+            self._failures, self._paused_until = 0, float("-inf")
 
-    def _sign_in(self, transport: Transport, until: float, within: float | None) -> str:
-        if self._last_error is not None and self._clock() < self._paused_until:
-            # A new error each time: one that several threads raise would collect what each of them handles.
-            raise CustodyError.from_json(self._last_error)
-        with self._refusal.turn.taken(until) as has_turn:
-            if self._refusal.error is not None:
-                self._count_failure()
-                self._paused_until = float("inf")
-                self._last_error = {**self._refusal.error, "advice": f"{self.advice} {_NOT_AGAIN}"}
+    def _is_present(self, request: PreparedRequest) -> bool:
+        return self._token is not None and request.headers.get("Authorization") == f"Bearer {self._token}"
+
+    def _wait_and_sign_in(self, within: float | None) -> str:
+        """Return a token that another thread has fetched meanwhile, or a new one."""
+        transport = self._transport
+        if transport is None:
+            raise CustodyConfigurationError(
+                "PasswordSignIn is not in use by a client", setting="auth", code="setting-wrong"
+            )
+        lock, failures = self.account.lock, self._failures
+        if not lock.acquire(timeout=min(transport.settings.timeout, within or float("inf"))):
+            raise SIGN_IN.failed(
+                CustodyConnectionError,
+                "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
+                code="no-response",
+                nothing_sent=True,
+            )
+        try:
+            if token := self._usable_token():
+                return token
+            if self._last_error and (self._failures != failures or self._clock() < self._paused_until):
+                # A new error each time: one that several threads raise would collect what each of them handles.
                 raise CustodyError.from_json(self._last_error)
-            if not has_turn:
-                raise _in_flight()
-            sent: list[bool] = []
-            try:
-                token = self._fetch(transport, lambda: sent.append(True), within)
-            except CustodyError as error:
-                # Without a response, the service may have refused it all the same.
-                if sent:
-                    self._count_failure(error.retry_after)
-                    if error.from_service and 400 <= (error.status or 0) < 500 and error.status not in _NOT_NOW:
-                        self._paused_until = float("inf")
-                        if error.status == _UNAUTHORIZED:
-                            self._refusal.error = error.to_json()
-                            error.advice = f"{error.advice or self.advice} {_NOT_AGAIN}"
-                        else:
-                            error.advice = " ".join(filter(None, [error.advice, _NOT_AGAIN_AS_IT_IS]))
-                    self._last_error = error.to_json()
-                raise
+            if self.account.refusal is not None:
+                self._paused_until = float("inf")
+                self._last_error = {**self.account.refusal, "advice": f"{self.advice} {_NOT_AGAIN}"}
+                raise CustodyError.from_json(self._last_error)
+            return self._sign_in(transport, within)
+        finally:
+            lock.release()
+
+    def _sign_in(self, transport: Transport, within: float | None) -> str:
+        sent: list[bool] = []
+        try:
+            token = self._fetch(transport, lambda: sent.append(True), within)
+        except CustodyError as error:
+            # Without a response, the service may have refused it all the same.
+            if sent:
+                self._count_failure(error.retry_after)
+                if error.from_service and 400 <= (error.status or 0) < 500 and error.status not in _NOT_NOW:
+                    self._paused_until = float("inf")
+                    if isinstance(error, CustodyAuthenticationError):
+                        self.account.refusal = error.to_json()
+                        error.advice = f"{error.advice} {_NOT_AGAIN}"
+                    else:
+                        error.advice = " ".join(filter(None, [error.advice, _NOT_AGAIN_AS_IT_IS]))
+            self._last_error = error.to_json()
+            raise
         if self._on_token is not None:
             self._on_token(token)
         self._renew_at = self._clock() + self._time_to_keep(token)
@@ -298,48 +380,35 @@ class PasswordSignIn(Authentication):
             SIGN_IN, WireToken, body=body, before_send=before_send, authenticate=False, only_try=within
         )
         token = reply.body.get("result")
-        if _why_not_sendable(token) is not None:
+        if _token_fault(token):
             raise reply.unexpected("it has no usable token")
         return str(token)
 
     def _time_to_keep(self, token: str) -> float:
         """Return the seconds after which a token that was fetched now is replaced; infinite if nobody knows."""
-        claims = jwt_claims(token)
-        expires, issued = jwt_seconds(claims.get("exp")), jwt_seconds(claims.get("iat"))
+        expires, issued = _jwt_time(token, "exp"), _jwt_time(token, "iat")
         if expires is None:
             return float("inf")
         # Both by the service's clock, if it says both. This machine's may be wrong.
         life = expires - (self._wall_clock() if issued is None else issued)
-        if life < (_MARGIN_SECONDS if issued is None else 1):
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "A token that was just fetched seems to expire in %.0f s by the clock of this machine, which may "
-                    "be wrong. Such tokens are used until the service no longer accepts them.",
-                    life,
-                )
-            return float("inf")
-        return max(life * 0.9, life - _MARGIN_SECONDS)
+        if life >= (_MARGIN_SECONDS if issued is None else 1):
+            return max(life * 0.9, life - _MARGIN_SECONDS)
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "A token that was just fetched seems to expire in %.0f s by the clock of this machine, which may be "
+                "wrong. Such tokens are used until the service no longer accepts them.",
+                life,
+            )
+        return float("inf")
 
 
-def _in_flight() -> CustodyError:
-    return SIGN_IN.failed(
-        CustodyConnectionError,
-        "another sign-in with this account is in flight, and did not end within the time-out; nothing was sent",
-        code="no-response",
-        nothing_sent=True,
-    )
+def _missing(setting: str, why: str) -> CustodyConfigurationError:
+    return CustodyConfigurationError(why, setting=setting, code="credentials-missing")
 
 
-def check_token(token: object) -> str:
-    """Return a token that can be sent in a header, or refuse it without quoting it."""
-    why = _why_not_sendable(token)
-    if why is not None:
-        raise CustodyConfigurationError(f"the API token {why}", setting="token", code="credentials-missing")
-    return str(token)
-
-
-def _why_not_sendable(token: object) -> str | None:
+def _token_fault(token: object) -> str | None:
+    """Return in words why a token cannot be sent in a header, without quoting it; None if it can."""
     if not isinstance(token, str) or not token:
         return "is missing"
     if len(token) > _MAX_TOKEN:
@@ -348,11 +417,23 @@ def _why_not_sendable(token: object) -> str | None:
         return "begins with 'Bearer': give the token alone"
     if token.splitlines() != [token]:
         return "contains a line break, maybe at its end: give it in one line"
-    if any(character.isspace() or not character.isprintable() for character in token):
-        return "contains white space or a control character (its value is not shown here): copy it again"
-    if any(ord(character) > _MAX_LATIN_1 for character in token):
-        return (
-            "contains a character that cannot be sent in an HTTP header (outside "
-            "ISO-8859-1; its value is not shown here)"
-        )
+    if any(each.isspace() or not each.isprintable() or ord(each) > 0xFF for each in token):
+        return "contains a character that cannot be sent in an HTTP header (not shown here): copy it again"
+    return None
+
+
+def _expiry(token: str) -> datetime | None:
+    """Return when a token expires, if it is a JWT that says so. Its signature is not checked."""
+    with suppress(ValueError, OverflowError, OSError, TypeError):
+        return datetime.fromtimestamp(_jwt_time(token, "exp"), tz=timezone.utc)  # type: ignore[arg-type]
+    return None
+
+
+def _jwt_time(token: str, claim: str) -> float | None:
+    """Return a claim of a JWT that is a time, in Unix seconds; None if the token is no JWT, or says none."""
+    parts = token.split(".")
+    with suppress(ValueError, RecursionError, OverflowError, AttributeError, IndexError):
+        value = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))).get(claim)
+        if len(parts) == 3 and isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300:
+            return float(value)
     return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -27,8 +27,6 @@ from airflow_custody.client.webhooks.operations import WebhookOperations
 from airflow_custody.client.whitelist.operations import WhitelistOperations
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.verification.verifier import Verifier
 
@@ -101,8 +99,7 @@ class CustodyClient(
             raise CustodyConfigurationError(
                 "either 'token' or 'auth' must be given, not both", setting="auth", code="credentials-missing"
             )
-        self._auth = auth if auth is not None else BearerToken(token or "")
-        self._settings = ClientSettings(
+        settings = ClientSettings(
             base_url=base_url,
             timeout=timeout,
             verify=verify,
@@ -113,13 +110,17 @@ class CustodyClient(
             allow_http=allow_http,
             superadmin_keys=superadmin_keys,  # type: ignore[arg-type]
             superadmin_minimum=superadmin_minimum,
-            networks=networks,  # type: ignore[arg-type]
+            networks=networks,
             allow_legacy_signatures=allow_legacy_signatures,
-            rules_not_before=rules_not_before,  # type: ignore[arg-type]
+            rules_not_before=rules_not_before,
             user_agent=user_agent,
             source=source,
         )
-        super().__init__(Transport(self._settings, self._auth))
+        self._open(settings, auth if auth is not None else BearerToken(token or ""))
+
+    def _open(self, settings: ClientSettings, auth: Authentication) -> None:
+        self._settings, self._auth = settings, auth
+        super().__init__(Transport(settings, auth))
 
     @classmethod
     def from_settings(cls, settings: ClientSettings, auth: Authentication) -> CustodyClient:
@@ -129,7 +130,10 @@ class CustodyClient(
         :param settings: the settings.
         :param auth: the way to authenticate.
         """
-        return cls(auth=auth, **asdict(settings))
+        # They have been checked: a CA bundle takes long to load.
+        client = cls.__new__(cls)
+        client._open(settings, auth)
+        return client
 
     @property
     def settings(self) -> ClientSettings:
@@ -159,23 +163,16 @@ class CustodyClient(
         """
         self._transport.observe(observer)
 
-    def check_calls(self, check: Callable[[Operation], None]) -> None:
+    @contextmanager
+    def check_calls(self, check: Callable[[Operation], None]) -> Iterator[None]:
         """
-        Ask ``check`` before each call, also that of each page of a listing, and before each sign-in.
+        Ask ``check`` before each call in the block, also that of each page of a listing, and before each sign-in.
 
         :param check: called with the operation, in the thread of the call; it raises a :class:`CustodyError` to refuse
             the call: nothing is sent then.
         """
-        self._transport.check_calls(check)
-
-    def limit_responses(self, limits: Callable[[Operation, bytes], AbstractContextManager[None]]) -> None:
-        """
-        Read each response in a context, which may wait for its turn or refuse the response.
-
-        :param limits: returns the context for an operation and the body of its response; it raises a
-            :class:`CustodyError` to refuse it.
-        """
-        self._transport.limit_responses(limits)
+        with self._transport.check_calls(check):
+            yield
 
     def close(self) -> None:
         """Close the pooled connections."""

@@ -19,7 +19,7 @@ What can go wrong when talking to the custody service, as types.
     ├── CustodyVerificationError     signatures do not prove what the service says
     └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
 
-Each has a ``code``, which is stable and names the cause; ``custody errors CODE`` says what to do about it.
+Each has a ``code``, which is stable and names the cause; the documentation's page of error codes has an entry for each.
 """
 
 from __future__ import annotations
@@ -32,6 +32,21 @@ from airflow_custody.client.text import sanitize
 
 #: Statuses that say that an operation is not offered, or not to this user.
 _NOT_OFFERED = (403, 404, 405, 501)
+# What an error says beside its message and whether it is retryable.
+_FACTS = (
+    "operation",
+    "method",
+    "path",
+    "status",
+    "error_code",
+    "retry_after",
+    "required_roles",
+    "setting",
+    "advice",
+    "from_service",
+    "nothing_sent",
+    "code",
+)
 
 
 class CustodyError(Exception):
@@ -154,23 +169,9 @@ class CustodyError(Exception):
 
         :return: ``{"type": class name, "message": ..., ...}`` with every attribute that is set.
         """
-        facts: dict[str, Any] = {
-            "message": self.message,
-            "operation": self.operation,
-            "method": self.method,
-            "path": self.path,
-            "status": self.status,
-            "error_code": self.error_code,
-            "retry_after": self.retry_after,
-            "required_roles": list(self.required_roles),
-            "setting": self.setting,
-            "advice": self.advice,
-            "from_service": self.from_service,
-            "nothing_sent": self.nothing_sent,
-            "code": self.code,
-        }
-        given = {name: value for name, value in facts.items() if value}
-        return {"type": type(self).__name__, **given, "retryable": self.retryable}
+        facts = {name: getattr(self, name) for name in _FACTS}
+        given = {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items() if value}
+        return {"type": type(self).__name__, "message": self.message, **given, "retryable": self.retryable}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> CustodyError:
@@ -183,22 +184,9 @@ class CustodyError(Exception):
         """
         types: dict[str, type[CustodyError]] = {each.__name__: each for each in CustodyError.__subclasses__()}
         types |= {each.__name__: each for each in CustodyRequestError.__subclasses__()}
-        return types.get(str(data.get("type")), CustodyError)(
-            str(data.get("message") or "unknown error"),
-            operation=data.get("operation"),
-            method=data.get("method"),
-            path=data.get("path"),
-            status=data.get("status"),
-            error_code=data.get("error_code"),
-            retry_after=data.get("retry_after"),
-            required_roles=data.get("required_roles") or (),
-            retryable=data.get("retryable"),
-            setting=data.get("setting"),
-            advice=data.get("advice"),
-            from_service=bool(data.get("from_service")),
-            nothing_sent=bool(data.get("nothing_sent")),
-            code=known_code(data.get("code")),
-        )
+        facts = {name: data[name] for name in _FACTS if data.get(name)}
+        facts |= {"code": known_code(data.get("code")), "retryable": data.get("retryable")}
+        return types.get(str(data.get("type")), CustodyError)(str(data.get("message") or "unknown error"), **facts)
 
 
 def _is_delay(seconds: object) -> bool:

@@ -38,20 +38,8 @@ _initialised_by: dict[str, int] = {}
 _paths: dict[str, str] = {}
 
 
-class _Turns:
-    """Lets one thread at a time use an HSM: logins belong to the process, so two would log each other out."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        # The thread that held the lock when the process was forked is not in the child, and would never release it.
-        self.lock = threading.Lock()
-
-
-_turns = _Turns()
+# Logins belong to the process: two threads would log each other out. A forked process would inherit the lock held.
+_locks: dict[int, threading.Lock] = {}
 
 
 @dataclass(frozen=True)
@@ -190,7 +178,7 @@ class Pkcs11Signer:
         if not isinstance(where.pin, str) or not where.pin:
             raise self._unusable("there is no PIN")
         failure, is_loaded = None, False
-        with _turns.lock:
+        with _locks.setdefault(os.getpid(), threading.Lock()):
             try:
                 library = _initialised(where.module)
                 is_loaded = True

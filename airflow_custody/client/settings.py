@@ -6,27 +6,26 @@ import ipaddress
 import os
 import re
 import ssl
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass as plain_dataclass
+from dataclasses import field, fields
+from datetime import datetime, timezone
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Annotated, Any
+from urllib.parse import unquote, urlsplit
 
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+from requests.utils import get_environ_proxies, select_proxy
 from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.http.operation import API_ROOT
-from airflow_custody.client.proxy_settings import Proxy, check_proxy, environment_proxy
-from airflow_custody.client.text import sanitize
-from airflow_custody.client.verification.pin_settings import (
-    check_keys,
-    check_minimum,
-    check_networks,
-    check_time,
-    parse_keys,
-    parse_names,
-)
-
-if TYPE_CHECKING:
-    from airflow_custody.client.verification.verifier import VerificationPins
+from airflow_custody.client.text import is_decimal, read_number, sanitize
+from airflow_custody.client.verification.keys import KeyTextError, is_bare_base64, read_public_keys
+from airflow_custody.client.verification.pins import PIN_SETTINGS, VerificationPins
 
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
@@ -34,19 +33,33 @@ DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 # Of a name in the DNS.
 _MAX_HOST, _MAX_LABEL = 253, 63
+# Characters of a file with public keys.
+_MAX_KEYS_FILE = 1024 * 1024
+# Characters: a private key is longer, in base64 too.
+_MIN_KEY = 40
+# Unix time in milliseconds is less: what is more is no time at all.
+_MAX_TIME = 10**15
+# As the standard library reads them: the first that is set counts.
+_PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
-#: Returns the value to use, or raises CustodyConfigurationError; gets the setting's name and its value.
-Check = Callable[[str, Any], Any]
+
+def _wrong(setting: str, why: str) -> CustodyConfigurationError:
+    code = "pins-wrong" if setting in PIN_SETTINGS else "setting-wrong"
+    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting, code=code)  # type: ignore[arg-type]
 
 
-# --- checks ------------------------------------------------------------------------------------------------
+def _os_text(exception: Exception) -> str:
+    return sanitize(getattr(exception, "strerror", None) or exception or type(exception).__name__, 120)
 
 
-def _check_base_url(name: str, value: object) -> str:
+# --- where the service is ------------------------------------------------------------------------------------
+
+
+def _check_base_url(value: object) -> str:
     """Return the base URL without a trailing slash, or refuse it."""
 
     def refused(why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the base URL {why}", setting=name, code="setting-wrong")
+        return CustodyConfigurationError(f"the base URL {why}", setting="base_url", code="setting-wrong")
 
     if not isinstance(value, str) or not value.strip():
         raise refused("is missing (an example: https://custody.example.com)")
@@ -54,7 +67,9 @@ def _check_base_url(name: str, value: object) -> str:
         raise refused("contains white space, a control character or a backslash")
     if re.match(r"https?:(?!//)", value, re.IGNORECASE):
         raise refused("must begin with https:// (or http://), with two slashes")
-    parsed = _parse_url(value)
+    parsed: Url | None = None
+    with suppress(ValueError):
+        parsed = parse_url(value)
     if parsed is None:
         raise refused("cannot be read as a URL")
     if parsed.scheme not in ("http", "https"):
@@ -65,7 +80,7 @@ def _check_base_url(name: str, value: object) -> str:
         raise refused("names no host")
     if not _is_host(parsed.host):
         raise refused("names a host that cannot exist: a part of its name is empty or too long")
-    if parsed.query is not None or parsed.fragment is not None or "?" in value or "#" in value:
+    if "?" in value or "#" in value:
         raise refused("must not contain a query or fragment")
     path = (parsed.path or "").rstrip("/")
     if path.endswith(API_ROOT):
@@ -75,56 +90,33 @@ def _check_base_url(name: str, value: object) -> str:
     return parsed._replace(path=path or None).url
 
 
-def _check_number(*, minimum: float, maximum: float = float("inf"), whole: bool = False) -> Check:
-    """Return the check for a number within bounds."""
-
-    def check(name: str, value: object) -> float:
-        number_type = int if whole else (int, float)
-        if isinstance(value, bool) or not isinstance(value, number_type) or not minimum <= value <= maximum:
-            span = f"from {minimum:g} to {maximum:g}" if maximum != float("inf") else f"of at least {minimum:g}"
-            raise CustodyConfigurationError(
-                f"'{name}' must be a {'whole ' if whole else ''}number {span}, not {sanitize(repr(value), 40)}",
-                setting=name,
-                code="setting-wrong",
-            )
-        return value
-
-    return check
+def _is_host(host: str) -> bool:
+    """Tell whether a host is an address, or a name that can be looked up."""
+    labels = host.rstrip(".").split(".")
+    is_short = len(host) <= _MAX_HOST and all(0 < len(label) <= _MAX_LABEL for label in labels)
+    return host.startswith("[") or is_short
 
 
-def _check_size(name: str, value: object) -> int:
-    return int(_check_number(minimum=1)(name, value))
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
-def _check_boolean(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise CustodyConfigurationError(f"'{name}' must be true or false", setting=name, code="setting-wrong")
-    return value
+# --- TLS -----------------------------------------------------------------------------------------------------
 
 
-def _check_text(name: str, value: object) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise CustodyConfigurationError(f"'{name}' must be a text", setting=name, code="setting-wrong")
-    return value
-
-
-def _check_header(name: str, value: object) -> str | None:
-    text = _check_text(name, value)
-    if text is not None and not (text.isascii() and text.isprintable()):
-        raise CustodyConfigurationError(
-            f"'{name}' must be printable ASCII, to be sent in a header", setting=name, code="setting-wrong"
-        )
-    return text
-
-
-def _check_verify(name: str, value: object) -> bool | str:
+def _check_verify(value: object) -> bool | str:
     """Return what to verify TLS with, or refuse a CA bundle that cannot be used."""
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.strip().lower(), value)
     if isinstance(value, bool):
         return value
     if not isinstance(value, (str, os.PathLike)) or not str(value):
-        raise CustodyConfigurationError(
-            f"'{name}' must be true, false or the path of a CA bundle", setting=name, code="setting-wrong"
-        )
+        raise _wrong("verify", "must be true, false or the path of a CA bundle")
     path = os.fspath(value)
     try:
         if os.path.isdir(path):
@@ -134,26 +126,21 @@ def _check_verify(name: str, value: object) -> bool | str:
         return path
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-    raise CustodyConfigurationError(
-        f"'{name}' names no usable CA bundle: {sanitize(path, 120)}: {why}", setting=name, code="setting-wrong"
-    )
+    raise _wrong("verify", f"names no usable CA bundle: {sanitize(path, 120)}: {why}")
 
 
-def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None:
+def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     """Return the paths of the client's certificate and key, or refuse what cannot be used."""
     if value is None:
         return None
-    parts = [value] if isinstance(value, (str, os.PathLike)) else value
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    parts = [parts] if isinstance(parts, os.PathLike) else parts
     if (
         not isinstance(parts, (list, tuple))
         or not 1 <= len(parts) <= 2
         or not all(isinstance(part, (str, os.PathLike)) and str(part) for part in parts)
     ):
-        raise CustodyConfigurationError(
-            f"'{name}' must be the path of a PEM file, or the two paths of certificate and key",
-            setting=name,
-            code="setting-wrong",
-        )
+        raise _wrong("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
     paths = [os.fspath(part) for part in parts]
     try:
         # An empty password: an encrypted key fails here instead of asking on a terminal that is not there.
@@ -161,127 +148,232 @@ def _check_client_cert(name: str, value: object) -> str | tuple[str, str] | None
         return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
+    raise _wrong("client_cert", f"cannot be used: {sanitize(', '.join(paths), 160)}: {why}")
+
+
+# --- the proxy -----------------------------------------------------------------------------------------------
+
+
+@plain_dataclass(frozen=True)
+class Proxy:
+    """
+    A proxy that can be used.
+
+    :param url: its URL, which may contain a password.
+    :param place: what messages call the setting that it comes from.
+    """
+
+    url: str = field(repr=False)
+    place: str
+
+    @property
+    def address(self) -> str:
+        """Its host and port, without user name and password."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+
+def _check_proxy(value: object) -> str | None:
+    return None if value in (None, "") else _check_proxy_url(str(value), "'proxy'", "proxy")
+
+
+def _check_proxy_url(url: str, place: str, setting: str) -> str:
+    """Return a URL that both parsers can read that will read it, and whose password can be sent in a header."""
+    with suppress(ValueError):
+        address, parts = parse_url(url), urlsplit(url)
+        parts.port  # noqa: B018 - it raises what the parser leaves
+        f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
+        # A password with a "/", "?" or "#": its beginning would be taken for the proxy's port, and be shown.
+        is_split = "@" in f"{parts.path}{parts.query}{parts.fragment}"
+        if address.scheme in ("http", "https") and address.host and not is_split:
+            return url
+    # The value is not quoted: it may hold a password.
     raise CustodyConfigurationError(
-        f"'{name}' cannot be used: {sanitize(', '.join(paths), 160)}: {why}", setting=name, code="setting-wrong"
+        f"{place} must be a URL like http://host.example.com:3128; a user name and a password in it must be "
+        "percent-encoded, and be ISO-8859-1",
+        setting=setting,
+        code="setting-wrong",
     )
 
 
-def _is_host(host: str) -> bool:
-    """Tell whether a host is an address, or a name that can be looked up."""
-    labels = host.rstrip(".").split(".")
-    is_short = len(host) <= _MAX_HOST and all(0 < len(label) <= _MAX_LABEL for label in labels)
-    return host.startswith("[") or is_short
-
-
-def _parse_url(url: str) -> Url | None:
-    """Return the URL as the parser reads it that decides where a connection goes; None if it cannot."""
-    try:
-        return parse_url(url)
-    except ValueError:
+def _environment_proxy(url: str) -> Proxy | None:
+    """Return the proxy that the environment names for a URL; None if it names none."""
+    proxy = select_proxy(url, get_environ_proxies(url))
+    if not proxy:
         return None
+    variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy), None)
+    # macOS and Windows have settings of their own.
+    place = f"the environment variable {variable}" if variable else "the proxy in the system's settings"
+    # There, and only there, host and port alone are usual.
+    return Proxy(_check_proxy_url(proxy if "://" in proxy else f"http://{proxy}", place, variable or "proxy"), place)
 
 
-def _os_text(exception: Exception) -> str:
-    return sanitize(getattr(exception, "strerror", None) or exception or type(exception).__name__, 120)
+# --- what is trusted -----------------------------------------------------------------------------------------
 
 
-# --- settings as text, as a connection's URI has them --------------------------------------------------------
+def is_key_text(text: str) -> bool:
+    """Tell whether a text is a public key, or is meant as one, and not the path of a file."""
+    return "-----" in text or is_bare_base64(text)
 
 
-def _parse_number(value: Any) -> Any:
-    if isinstance(value, str):
-        for number_type in (int, float):
-            try:
-                return number_type(value)
-            except ValueError:
-                continue
+def _read_keys(value: object) -> tuple[str, ...] | None:
+    """Return the texts with public keys, read from a file if a path is given."""
+    if value is None:
+        return None
+    texts = [value] if isinstance(value, (str, os.PathLike)) else value
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(each, (str, os.PathLike)) for each in texts):
+        raise _wrong("superadmin_keys", "must be public keys in PEM, or the path of a file with them")
+    return tuple(_read_key(os.fspath(each)) for each in texts)
+
+
+def _read_key(text: str) -> str:
+    if is_key_text(text):
+        # A file of environment variables has the two characters instead of the line end.
+        return text.replace("\\n", "\n")
+    # It may be a key without its first line, even a private one: then it is not shown.
+    shown = f"{sanitize(text, 200)}: " if "." in text or len(text) < _MIN_KEY or os.path.exists(text) else ""
+    what = "cannot be used"
+    try:
+        with open(text, encoding="utf-8-sig") as file:
+            found = file.read(_MAX_KEYS_FILE + 1)
+        if len(found) <= _MAX_KEYS_FILE:
+            list(read_public_keys(found))
+            return found
+        why = f"larger than {_MAX_KEYS_FILE} characters"
+    except UnicodeDecodeError:
+        why = "it is not PEM, but binary: 'openssl pkey -pubin -inform DER -in FILE' prints PEM"
+    except KeyTextError as error:
+        why = str(error)
+    except (OSError, ValueError) as exception:
+        what, why = "is neither a public key in PEM nor a file that can be read", _os_text(exception)
+    raise _wrong("superadmin_keys", f"{what}: {shown}{why}")
+
+
+def _split_names(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+def _read_date(value: Any) -> Any:
+    """Return the Unix time in seconds of an ISO 8601 date, in UTC unless it says otherwise."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if is_decimal(text):
+        number = read_number(text, _MAX_TIME)
+        return value if number is None else number
+    with suppress(ValueError, OverflowError):
+        date = TypeAdapter(datetime).validate_python(text)
+        return int((date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp())
     return value
 
 
-def _parse_boolean(value: Any) -> Any:
-    return {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
+def refuse_misspelt(names: Iterable[str]) -> None:
+    """
+    Refuse names that were meant for a setting that says what is trusted: ignored, less would be verified.
+
+    :param names: names of settings that are not known.
+    :raises CustodyConfigurationError: if one of them is close to one of ours.
+    """
+    for name in names:
+        key = name[:100].casefold()
+        meant = get_close_matches(key, PIN_SETTINGS, 1, 0.6)
+        if meant or "superadmin" in key or "public_key" in key:
+            setting = sanitize(name, 60)
+            likely = meant[0] if meant else "superadmin_keys"
+            raise CustodyConfigurationError(
+                f"'{setting}' is not a setting, and looks like '{likely}': ignored, less would be verified than is "
+                "meant",
+                setting=setting,
+                code="pins-wrong",
+                advice=f"Rename it to '{likely}', or remove it.",
+            )
 
 
-def _parse_paths(value: Any) -> Any:
-    """Turn "certificate,key" into the pair."""
-    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    return tuple(parts) if isinstance(parts, (list, tuple)) and len(parts) != 1 else value
+# --- the settings --------------------------------------------------------------------------------------------
 
 
-# --- the settings ------------------------------------------------------------------------------------------
+def _no_boolean(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("Input should be a number")
+    return value
 
 
-def _setting(
-    default: Any, check: Check, parse: Callable[[Any], Any] = lambda value: value, *, secret: bool = False
-) -> Any:
-    return field(default=default, repr=not secret, metadata={"check": check, "parse": parse})
+def _check_header(value: str | None) -> str | None:
+    if value and not (value.isascii() and value.isprintable()):
+        raise _wrong("user_agent", "must be printable ASCII, to be sent in a header")
+    return value
 
 
-@dataclass(frozen=True)
+_Number = BeforeValidator(_no_boolean)
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True))
 class ClientSettings:
     """
-    The settings of a client. They are checked when the object is made.
+    The settings of a client. They are checked when the object is made, and may be text, as in a connection's URI.
 
-    :param base_url: where the service is, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP
-        is refused except to this machine.
-    :param timeout: seconds for one whole exchange: connecting, sending, waiting, and reading a response that
-        trickles in. A retry has the same time again. Default 30.
-    :param verify: whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with.
-        Environment variables do not change it. Default True.
-    :param client_cert: path of one PEM file with certificate and key, or the pair of paths. Default None.
-    :param proxy: URL of a proxy, ``http://`` or ``https://``; None (default): for HTTPS, as ``HTTPS_PROXY``, else
-        ``ALL_PROXY``, and ``NO_PROXY`` say.
-    :param max_retries: maximum number of retries within one call. Default 3.
-    :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
-    :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
-    :param superadmin_keys: the super-administrators' public keys, with which whitelisted addresses are verified: PEM
-        texts, or the path of a file with them. Default None: nothing is verified, what the service says counts.
-    :param superadmin_minimum: how many of these keys must have signed the rules. Required with ``superadmin_keys``.
-    :param networks: names of the networks that are accepted. Default None: any.
-    :param allow_legacy_signatures: whether addresses count that were signed in a legacy form. Default False.
-    :param rules_not_before: Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None.
-    :param user_agent: what to add to the ``User-Agent``, which names this package and its version. Default None.
-    :param source: where the user finds these settings, for error messages. Default None.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 
-    base_url: str = _setting("", _check_base_url)
-    timeout: float = _setting(DEFAULT_TIMEOUT, _check_number(minimum=0.001, maximum=86_400), _parse_number)
-    verify: bool | str = _setting(True, _check_verify, _parse_boolean)
-    client_cert: str | tuple[str, str] | None = _setting(None, _check_client_cert, _parse_paths)
-    # Its URL may contain a password.
-    proxy: str | None = _setting(None, check_proxy, secret=True)
-    max_retries: int = _setting(DEFAULT_MAX_RETRIES, _check_number(minimum=0, maximum=20, whole=True), _parse_number)
-    max_response_bytes: int = _setting(DEFAULT_MAX_RESPONSE_BYTES, _check_size, _parse_number)
-    allow_http: bool = _setting(False, _check_boolean, _parse_boolean)
-    superadmin_keys: tuple[str, ...] | None = _setting(None, check_keys, parse_keys)
-    superadmin_minimum: int | None = _setting(None, check_minimum, _parse_number)
-    networks: tuple[str, ...] | None = _setting(None, check_networks, parse_names)
-    allow_legacy_signatures: bool = _setting(False, _check_boolean, _parse_boolean)
-    rules_not_before: int | None = _setting(None, check_time)
-    user_agent: str | None = _setting(None, _check_header)
-    source: str | None = _setting(None, _check_text)
+    base_url: Annotated[str, BeforeValidator(_check_base_url)] = ""
+    """Where the service is, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
+    this machine."""
+    timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number] = DEFAULT_TIMEOUT
+    """Seconds for one whole exchange: connecting, sending, waiting, and reading a response that trickles in. A retry
+    has the same time again. Default 30."""
+    verify: Annotated[bool | str, BeforeValidator(_check_verify)] = True
+    """Whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with. Environment
+    variables do not change it. Default True."""
+    client_cert: Annotated[str | tuple[str, str] | None, BeforeValidator(_check_client_cert)] = None
+    """Path of one PEM file with certificate and key, or the pair of paths; as text, comma-separated. Default None."""
+    proxy: Annotated[str | None, BeforeValidator(_check_proxy)] = field(default=None, repr=False)
+    """URL of a proxy, ``http://`` or ``https://``; None (default): for HTTPS, as ``HTTPS_PROXY``, else ``ALL_PROXY``,
+    and ``NO_PROXY`` say."""
+    max_retries: Annotated[int, Field(ge=0, le=20), _Number] = DEFAULT_MAX_RETRIES
+    """Maximum number of retries within one call. Default 3."""
+    max_response_bytes: Annotated[int, Field(ge=1), _Number] = DEFAULT_MAX_RESPONSE_BYTES
+    """Maximum size of a response in bytes. Default 64 MiB."""
+    allow_http: bool = False
+    """Whether the token may travel over plain HTTP to another machine. Default False."""
+    superadmin_keys: Annotated[tuple[str, ...] | None, BeforeValidator(_read_keys)] = None
+    """The super-administrators' public keys, with which whitelisted addresses are verified: PEM texts, or the path of
+    a file with them. Default None: nothing is verified, what the service says counts."""
+    superadmin_minimum: Annotated[int | None, _Number] = None
+    """How many of these keys must have signed the rules. Required with ``superadmin_keys``."""
+    networks: Annotated[Any, BeforeValidator(_split_names)] = None
+    """Names of the networks that are accepted; as text, comma-separated. Default None: any."""
+    allow_legacy_signatures: bool = False
+    """Whether addresses count that were signed in a legacy form. Default False."""
+    rules_not_before: Annotated[Any, BeforeValidator(_read_date)] = None
+    """Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None."""
+    user_agent: Annotated[str | None, AfterValidator(_check_header)] = None
+    """What to add to the ``User-Agent``, which names this package and its version. Default None."""
+    source: str | None = None
+    """Where the user finds these settings, for error messages. Default None."""
 
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, each.metadata["check"](each.name, getattr(self, each.name)))
-        self._check_plain_http()
-        self._check_pins()
+    @model_validator(mode="wrap")
+    @classmethod
+    def _name_the_setting(cls, values: Any, handler: Any) -> Any:
+        """Turn what pydantic says of a value into the one error that names the setting."""
+        try:
+            settings = handler(values)
+            settings._check_plain_http()
+            settings._check_pins()
+            return settings
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+        why = first["msg"].removeprefix("Value error, ").replace("Input should", "must", 1)
+        raise _wrong(str(first["loc"][0]), f"{why}, not {sanitize(repr(first['input']), 40)}")
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> ClientSettings:
         """
-        Return settings made of values that may be text, as a connection's URI has them.
+        Return settings made of a form's values.
 
         :param values: the settings by name; what is None or an empty text is not set.
         :raises CustodyConfigurationError: as the class does.
         """
-        given = {
-            each.name: each.metadata["parse"](values[each.name])
-            for each in fields(cls)
-            if values.get(each.name) not in (None, "")
-        }
-        return cls(**given)
+        names = (each.name for each in fields(cls))
+        return cls(**{name: values[name] for name in names if values.get(name) not in (None, "")})
 
     @property
     def base_url_text(self) -> str:
@@ -305,13 +397,11 @@ class ClientSettings:
     def _from_options(self) -> bool:
         return str(self.source).startswith("--")
 
-    @property
+    @cached_property
     def pins(self) -> VerificationPins | None:
         """What whitelisted addresses are verified with; None: nothing is."""
         if self.superadmin_keys is None:
             return None
-        from airflow_custody.client.verification.verifier import VerificationPins
-
         return VerificationPins(
             self.superadmin_keys,
             self.superadmin_minimum or 0,
@@ -326,24 +416,15 @@ class ClientSettings:
         if self.proxy:
             return Proxy(self.proxy, self.name("proxy"))
         # Over TLS a proxy sees the host's name and nothing else.
-        return environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
+        return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_pins(self) -> None:
         """Refuse a part of what is needed to verify: whoever gives it expects that something is verified."""
-        if self.superadmin_keys is None:
-            for name in ("superadmin_minimum", "networks", "allow_legacy_signatures", "rules_not_before"):
-                if getattr(self, name):
-                    raise CustodyConfigurationError(
-                        f"'{name}' needs 'superadmin_keys': without these, nothing is verified",
-                        setting=name,
-                        code="pins-wrong",
-                    )
-        elif self.superadmin_minimum is None:
-            raise CustodyConfigurationError(
-                "'superadmin_minimum' is missing: how many of the pinned keys must have signed the rules",
-                setting="superadmin_minimum",
-                code="pins-wrong",
-            )
+        given = [name for name in PIN_SETTINGS if getattr(self, name) not in (None, False)]
+        if given and self.superadmin_keys is None:
+            raise _wrong(given[0], "needs 'superadmin_keys': without these, nothing is verified")
+        if given and self.superadmin_minimum is None:
+            raise _wrong("superadmin_minimum", "is missing: how many of the pinned keys must have signed the rules")
         self.pins  # noqa: B018 - it raises if they cannot be used
 
     def _check_plain_http(self) -> None:
@@ -359,17 +440,4 @@ class ClientSettings:
                 code="setting-wrong",
             )
         if self.proxy:
-            raise CustodyConfigurationError(
-                "a proxy for plain HTTP would read the token; use https://, or set 'allow_http'",
-                setting="proxy",
-                code="setting-wrong",
-            )
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+            raise _wrong("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.keys import INTEGER_BYTES, PublicKey
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
-
-#: What is wrong where the extra ``signing`` is not installed, and what to do about it.
-MISSING_LIBRARY = "the extra 'signing' is not installed: pip install 'airflow-provider-custody[signing]'"
 # What no retry changes if a key is read.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
@@ -57,7 +53,7 @@ class PemSigner:
     """
     A signer with a private key in PEM.
 
-    The key is loaded when it is needed, and not kept. Needs the extra ``signing``.
+    The key is loaded when it is needed, and not kept.
 
     :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``.
     :param name: the name of the key in the log.
@@ -113,12 +109,10 @@ class PemSigner:
         return raw_signature(self._key().sign(message, ECDSA(SHA256())))
 
     def _key(self) -> EllipticCurvePrivateKey:
-        try:
-            from cryptography.exceptions import UnsupportedAlgorithm
-            from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
-            from cryptography.hazmat.primitives.serialization import load_pem_private_key
-        except ImportError:
-            raise self._unusable(MISSING_LIBRARY, "package-missing") from None
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
         try:
             pem = self._load()
         except OSError as error:
@@ -142,12 +136,12 @@ class PemSigner:
                 "it is not a private key in PEM of a known type, or its password is wrong or missing"
             ) from None
         if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
-            raise self._unusable(_other_curve(key), "signing-failed")
+            raise self._unusable(_other_curve(key))
         return key
 
-    def _unusable(self, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
+    def _unusable(self, why: str) -> CustodyConfigurationError:
         return CustodyConfigurationError(
-            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", code=code
+            f"the signing key {self.name!r} cannot be used: {why}", setting="signer", code="signing-failed"
         )
 
     def __repr__(self) -> str:
@@ -212,17 +206,15 @@ def public_key_of(signer: Signer) -> PublicKey | None:
         key = key()
     if key is None:
         return None
-    try:
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-        from cryptography.hazmat.primitives.serialization import (
-            Encoding,
-            PublicFormat,
-            load_der_public_key,
-            load_pem_public_key,
-        )
-    except ImportError:
-        raise _bad_public_key(signer, MISSING_LIBRARY, "package-missing") from None
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_der_public_key,
+        load_pem_public_key,
+    )
+
     if isinstance(key, (str, bytes, bytearray)):
         try:
             text = key.encode() if isinstance(key, str) else bytes(key)
@@ -230,7 +222,7 @@ def public_key_of(signer: Signer) -> PublicKey | None:
         except (ValueError, UnsupportedAlgorithm):
             raise _bad_public_key(signer, "it is not a public key in PEM or DER") from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-        raise _bad_public_key(signer, _other_curve(key), "signing-failed")
+        raise _bad_public_key(signer, _other_curve(key))
     return PublicKey.from_der(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
@@ -241,7 +233,7 @@ def _other_curve(key: object) -> str:
     return f"it is {kind}, and must be on P-256 (secp256r1)"
 
 
-def _bad_public_key(signer: Signer, why: str, code: ErrorCode = "signing-failed") -> CustodyConfigurationError:
+def _bad_public_key(signer: Signer, why: str) -> CustodyConfigurationError:
     return CustodyConfigurationError(
-        f"the public key of the signer {signer.name!r} cannot be used: {why}", setting="signer", code=code
+        f"the public key of the signer {signer.name!r} cannot be used: {why}", setting="signer", code="signing-failed"
     )

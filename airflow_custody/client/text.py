@@ -71,7 +71,8 @@ def read_number(text: str, maximum: int) -> int | None:
 
 def has_unprintable(text: str) -> bool:
     """Tell whether the text holds a control, formatting or otherwise invisible character."""
-    return any(map(_is_unprintable, text))
+    # Nearly every text is of this kind.
+    return not (text.isascii() and text.isprintable()) and any(map(_is_unprintable, text))
 
 
 def without_emoji_style(text: str) -> str:
@@ -92,25 +93,19 @@ def sanitize(text: object, limit: int = 300) -> str:
     :return: the text, white space folded.
     """
     # Far more than can survive the folding; keeps the work bounded on a response of many megabytes.
-    line = fold(str(text)[: limit * 8])
+    line = " ".join(str(text)[: limit * 8].translate(_SHOWN).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 class _Shown(dict[int, int]):
-    """What is seen of each character; a blank for what is not seen, or only as room between words."""
+    """For ``str.translate``: each character as it is seen; a blank for what is not, or only as room between words."""
 
     def __missing__(self, code: int) -> int:
         character = chr(code)
         return ord(" ") if character.isspace() or _is_unprintable(character) else code
 
 
-#: For ``str.translate``: what is seen of each character.
-SHOWN = _Shown()
-
-
-def fold(text: str) -> str:
-    """Return all of the text on one line, with one blank for whatever is not seen, or only as room between words."""
-    return " ".join(text.translate(SHOWN).split())
+_SHOWN = _Shown()
 
 
 def escape(text: str) -> str:

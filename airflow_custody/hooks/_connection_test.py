@@ -1,4 +1,4 @@
-"""What the test of a connection finds out, in words."""
+"""The test of a connection, in words."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from airflow_custody.client.connection_test import check_client, may_work, user_name
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.http.operation import missing_roles
-from airflow_custody.client.judgement import judge_client, may_work, user_name
 from airflow_custody.client.text import count, sanitize
 
 if TYPE_CHECKING:
@@ -23,18 +23,8 @@ _ROLES = {
     "Admin": "changing webhooks",
     "Admin or AdminReadOnly": "reading webhooks and their calls",
 }
-
-
-_MAX_ROLES = 30
-_MAX_UNKNOWN = 10
 #: What to say where nobody knows which roles the user has.
 UNKNOWN_ROLES = "The service does not say which roles the user has."
-
-
-def describe_checks(number: int) -> str:
-    """Say that the service responded, and how many health checks it lists."""
-    words = f"The service accepted the connection and lists {count(number, 'health check')}."
-    return words if number else f"{words} Without any, no health gate passes."
 
 
 def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
@@ -47,11 +37,8 @@ def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
     roles = user.get("roles")
     if roles is None:
         return f"{who} is known. {UNKNOWN_ROLES}"
+    words = f"{who} has the roles: {redact(', '.join(roles), 1000) or 'none'}."
     missing = [f"{role} ({_ROLES[role]})" for role in missing_roles(_ROLES, roles)]
-    named = [redact(role, 60) for role in roles[:_MAX_ROLES]]
-    if len(roles) > _MAX_ROLES:
-        named.append(f"and {len(roles) - _MAX_ROLES} more")
-    words = f"{who} has the roles: {', '.join(named) or 'none'}."
     return f"{words} Missing: {', '.join(missing)}." if missing else words
 
 
@@ -59,9 +46,9 @@ def try_client(client: CustodyClient) -> tuple[bool, str]:
     """
     Make authenticated calls that change nothing, and return whether they succeeded and what to tell the user.
 
-    :param client: the client. What comes back is judged as ``custody check`` judges it, which also compares the clocks.
+    :param client: the client. The same responses are good as for ``custody check``, which also compares the clocks.
     """
-    found = judge_client(client)
+    found = check_client(client)
     failures = found.failures
     if failures and found.user is None:
         is_untested = found.credentials.state == "unknown" and failures[0].from_service
@@ -69,7 +56,9 @@ def try_client(client: CustodyClient) -> tuple[bool, str]:
         return False, f"{failures[0].text}{words} {label(failures[0].code)}"
     texts = [each.text for each in failures]
     if found.checks is not None:
-        texts.append(describe_checks(len(found.checks)))
+        number = count(len(found.checks), "health check")
+        texts.append(f"The service accepted the connection and lists {number}.")
+        texts += [] if found.checks else ["Without any, no health gate passes."]
     texts.append(UNKNOWN_ROLES if found.user is None else describe_user(found.user, client.auth.redact))
     if found.signatures.state == "ok":
         texts.append("Its present rules are signed with the pinned keys.")
@@ -88,10 +77,8 @@ def describe_unknown(unknown: Sequence[str], known: Sequence[str]) -> str:
     :param unknown: the names of these extras. Their values are not told: behind a mistyped name there may be a secret.
     :param known: the names that are known.
     """
-    names = ", ".join(repr(sanitize(each, 60)) for each in unknown[:_MAX_UNKNOWN])
-    if len(unknown) > _MAX_UNKNOWN:
-        names += f" and {len(unknown) - _MAX_UNKNOWN} more"
-    meant = [found for each in unknown[:_MAX_UNKNOWN] for found in get_close_matches(each.lower(), known, 1)]
+    names = sanitize(", ".join(map(repr, unknown)), 200)
+    meant = [found for each in unknown for found in get_close_matches(each[:60].lower(), known, 1)]
     what = f"extra {names} is not known and has" if len(unknown) == 1 else f"extras {names} are not known and have"
-    advice = f"Do you mean {' and '.join(map(repr, meant))}?" if meant else f"There are: {', '.join(known)}."
+    advice = f"Do you mean {' and '.join(map(repr, meant[:3]))}?" if meant else f"There are: {', '.join(known)}."
     return f"the {what} no effect. {advice} Correct or remove what is wrong."

@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from airflow_custody.client.forks import PerProcess
-from airflow_custody.client.refusal import Refusal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_custody.client.auth import PasswordSignIn
+    from airflow_custody.client.auth import Account, PasswordSignIn
     from airflow_custody.client.http.authentication import Authentication
 
-#: After how many seconds without use one is forgotten, unless it must not sign in again now, or ever.
-IDLE = 900.0
-#: How many are kept, whatever has become of them.
-MAX_KEPT = 1000
 #: Names a process's digests, so that they tell nothing outside of it.
 _DIGEST_KEY = secrets.token_bytes(32)
-
-
-@dataclass
-class _Kept:
-    """
-    How a connection signs in.
-
-    :param digest: that of the connection as it was.
-    :param auth: signs in, and knows what became of it.
-    :param used: when it was last asked for.
-    """
-
-    digest: bytes
-    auth: PasswordSignIn
-    used: float
 
 
 class SignIns:
@@ -47,16 +22,16 @@ class SignIns:
 
     One that has changed gets a new one, which knows whether the service has refused the same name and password (401),
     and nothing else of what became of the one before. What needs no sign-in is not kept.
-
-    :param clock: returns the time in seconds.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._lock = PerProcess(threading.Lock)
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        #: What services have refused, by the accounts' digests.
-        self._refusals: OrderedDict[bytes, Refusal] = OrderedDict()
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew, as a forked process does: another thread of its parent may have held the lock."""
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[bytes, PasswordSignIn]] = {}
+        self._accounts: dict[bytes, Account] = {}
 
     def of(self, conn_id: str, connected_with: object, made: Authentication, account: object) -> Authentication:
         """
@@ -71,38 +46,21 @@ class SignIns:
         from airflow_custody.client.auth import PasswordSignIn
 
         digest = _digest(connected_with)
-        with self._lock.value:
-            now = self._clock()
-            self._forget(now)
-            kept = self._kept.get(conn_id)
-            if kept is not None and kept.digest == digest:
-                kept.used = now
-                self._kept.move_to_end(conn_id)
-                return kept.auth
-            # What signed in for it before has no use any more.
-            self._kept.pop(conn_id, None)
+        with self._lock:
+            kept = self._kept.pop(conn_id, None)
             if isinstance(made, PasswordSignIn):
-                made.share(self._refusal(_digest(account)))
-                self._kept[conn_id] = _Kept(digest, made, now)
+                if kept is None or kept[0] != digest:
+                    made.account = self._accounts.setdefault(_digest(account), made.account)
+                    kept = digest, made
+                self._kept[conn_id] = kept
+                return kept[1]
             return made
 
-    def _refusal(self, account: bytes) -> Refusal:
-        found = self._refusals.setdefault(account, Refusal())
-        self._refusals.move_to_end(account)
-        if len(self._refusals) > MAX_KEPT:
-            self._refusals.popitem(last=False)
-        return found
 
-    def _forget(self, now: float) -> None:
-        # The one that was not used for longest comes first.
-        for conn_id, kept in list(self._kept.items()):
-            if len(self._kept) >= MAX_KEPT or (now - kept.used >= IDLE and not kept.auth.has_failed):
-                del self._kept[conn_id]
-
-
-def _digest(secret: Any) -> bytes:
+def _digest(secret: object) -> bytes:
     return hashlib.blake2b(repr(secret).encode("utf-8", "surrogatepass"), key=_DIGEST_KEY).digest()
 
 
 #: Those of this process.
 SIGN_INS = SignIns()
+os.register_at_fork(after_in_child=SIGN_INS.forget)

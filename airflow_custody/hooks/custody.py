@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
@@ -34,44 +33,11 @@ _CONNECTION_FIELDS = {
 }
 
 
-class _AuthMethod(NamedTuple):
-    """
-    A way to authenticate, as a connection has it.
-
-    :param name_field: the field whose value selects this method; None: it is used where no other is selected.
-    :param needs: what must be filled in for it.
-    :param secret: what the Password is.
-    :param create: returns the client's authentication for a name, a secret and their source.
-    """
-
-    name_field: str | None
-    needs: str
-    secret: str
-    create: Callable[[str, str, str], Authentication]
-
-
-def _bearer(name: str, secret: str, source: str) -> Authentication:
-    from airflow_custody.client.auth import BearerToken
-
-    return BearerToken(secret, source=f"the Password of {source}")
-
-
-def _password(name: str, secret: str, source: str) -> Authentication:
-    from airflow_custody.client.auth import PasswordSignIn
-
-    return PasswordSignIn(name, secret, source=source, on_token=mask)
-
-
-def _api_key(name: str, secret: str, source: str) -> Authentication:
-    from airflow_custody.client.api_key import ApiKey
-
-    return ApiKey(name, secret, source=source)
-
-
-_AUTH_METHODS: Mapping[str, _AuthMethod] = {
-    "bearer": _AuthMethod(None, "neither a user name nor an API key ID", "the API token", _bearer),
-    "password": _AuthMethod("login", "a user name (Login)", "the password", _password),
-    "api_key": _AuthMethod("api_key_id", "an API key ID", "the API key's secret", _api_key),
+# The ways to authenticate: what must be filled in for each, and what the Password is then.
+_AUTH_METHODS = {
+    "bearer": ("neither a user name nor an API key ID", "the API token"),
+    "password": ("a user name (Login)", "the password"),
+    "api_key": ("an API key ID", "the API key's secret"),
 }
 
 
@@ -135,6 +101,7 @@ class CustodyHook(BaseHook):
 
     def _connect(self) -> CustodyClient:
         from airflow_custody.client import CustodyClient
+        from airflow_custody.metrics import call_observer
 
         connection = self._connection()
         extras = self._extras(connection)
@@ -158,17 +125,12 @@ class CustodyHook(BaseHook):
             if self._client is None:
                 # Raised out here, as all errors of this class: what was caught must not come along. The setting is
                 # named once: as the connection names it.
-                setting = str(wrong.setting) if wrong else ""
-                raise self._wrong(self._fault(wrong), setting, wrong.code if wrong else "setting-wrong")
+                setting, code = (str(wrong.setting), wrong.code) if wrong else ("", "setting-wrong")
+                raise self._wrong(self._fault(wrong), setting, code)
             self._connected_with = connected_with
-            self._count_calls(self._client)
+            if self.sends_metrics and (observer := call_observer(self.custody_conn_id)) is not None:
+                self._client.observe(observer)
         return self._client
-
-    def _count_calls(self, client: CustodyClient) -> None:
-        from airflow_custody.metrics import call_observer
-
-        if self.sends_metrics and (observer := call_observer(self.custody_conn_id)) is not None:
-            client.observe(observer)
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
         """
@@ -277,8 +239,9 @@ class CustodyHook(BaseHook):
 
     def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
         """Return the client's settings, read from the connection by name."""
-        from airflow_custody.client import ClientSettings
-        from airflow_custody.client.verification.pin_settings import refuse_misspelt, refuse_relative
+        from airflow import __version__ as version
+
+        from airflow_custody.client.settings import ClientSettings, is_key_text, refuse_misspelt
         from airflow_custody.hooks._connection_test import describe_unknown
 
         self.unknown_extras = ""
@@ -293,15 +256,18 @@ class CustodyHook(BaseHook):
             password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
             for secret in filter(None, (proxy, password, unquote(password))):
                 mask(secret)
-        refuse_relative(extras.get("superadmin_keys"))
+        keys = extras.get("superadmin_keys")
+        for each in keys if isinstance(keys, list) else [keys]:
+            # Which file a relative path names depends on where the process was started.
+            if isinstance(each, str) and each and not is_key_text(each) and not os.path.isabs(each):
+                raise CustodyConfigurationError(
+                    "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
+                    setting="superadmin_keys",
+                    code="pins-wrong",
+                )
         values = {name: extras.get(name) for name in known}
         return ClientSettings.parse(
-            {
-                **values,
-                "base_url": base_url,
-                "user_agent": _airflow_user_agent(),
-                "source": self._place(),
-            }
+            {**values, "base_url": base_url, "user_agent": f"Airflow/{version}", "source": self._place()}
         )
 
     def _credentials(self, connection: Connection, extras: dict[str, Any]) -> tuple[str, str, str]:
@@ -313,8 +279,8 @@ class CustodyHook(BaseHook):
         password = connection.password or ""
         if password:
             mask(password)
-        names = {"login": connection.login, "api_key_id": extras.get("api_key_id")}
-        given = [name for name, method in _AUTH_METHODS.items() if method.name_field and names[method.name_field]]
+        names = {"password": connection.login, "api_key": extras.get("api_key_id")}
+        given = [method for method, name in names.items() if name]
         if len(given) > 1:
             raise self._wrong(
                 "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-missing"
@@ -324,15 +290,22 @@ class CustodyHook(BaseHook):
         if not isinstance(auth, str) or auth not in _AUTH_METHODS:
             *others, last = _AUTH_METHODS
             raise self._wrong(f"must be {', '.join(others)} or {last}", "auth", "setting-wrong")
-        method = _AUTH_METHODS[auth]
+        needs, secret = _AUTH_METHODS[auth]
         if auth != filled_in:
-            raise self._wrong(f"is {auth}, which needs {method.needs}", "auth", "credentials-missing")
+            raise self._wrong(f"is {auth}, which needs {needs}", "auth", "credentials-missing")
         if not password:
-            raise self._wrong(f"{method.secret} is missing", "token", "credentials-missing")
-        return auth, str(names[method.name_field] or "") if method.name_field else "", password
+            raise self._wrong(f"{secret} is missing", "token", "credentials-missing")
+        return auth, str(names.get(auth) or ""), password
 
     def _authentication(self, auth: str, name: str, secret: str) -> Authentication:
-        return _AUTH_METHODS[auth].create(name, secret, self._place())
+        from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
+
+        place = self._place()
+        if auth == "password":
+            return PasswordSignIn(name, secret, source=place, on_token=mask)
+        if auth == "api_key":
+            return ApiKey(name, secret, source=place)
+        return BearerToken(secret, source=f"the Password of {place}")
 
     def _base_url(self, connection: Connection) -> str:
         host = (connection.host or "").strip()
@@ -434,9 +407,3 @@ def mask(secret: str) -> None:
     except ImportError:
         from airflow.utils.log.secrets_masker import mask_secret  # type: ignore[no-redef]
     mask_secret(secret)
-
-
-def _airflow_user_agent() -> str:
-    from airflow import __version__ as version
-
-    return f"Airflow/{version}"

@@ -16,20 +16,20 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count
-from airflow_custody.client.whitelist.existence import status_if_exists
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
+from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, status_word
+from airflow_custody.client.whitelist.progress import status_word
+from airflow_custody.idempotency.apply_lock import ApplyLock
 from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
 from airflow_custody.idempotency.create_rows import CreateRows, Outcome
 from airflow_custody.idempotency.delete_rows import DELETE, DeleteRows
 from airflow_custody.idempotency.listed_rows import ListedRows
-from airflow_custody.idempotency.proofs import Proofs
 from airflow_custody.idempotency.records import Untracked, digest
 from airflow_custody.idempotency.rows import Row, RowLog, RowState, RowStore
-from airflow_custody.idempotency.turn import Turn
-from airflow_custody.idempotency.whitelist_requests import WhitelistRowsCreation
+from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistRowsCreation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plan import PlanRow
 
 
-#: What ends it that a service lists what was deleted.
+#: Reason for stopping when a service lists what was deleted.
 MARKED = (
     "If the service goes on listing what was deleted, add the status word that it then has to rejected_statuses of "
     "this task and of the one that plans"
@@ -58,7 +58,7 @@ _STILL_LISTED = (
 @dataclass(frozen=True)
 class PlanSettings:
     """
-    What a plan depends on besides the file and the service; the same for planning and applying.
+    The settings of a plan, besides file and service; the same for planning and applying.
 
     :param prune: whether requests that the file does not have are deleted. Default False.
     :param dry_run_chains: chains for which nothing is done. Default: none.
@@ -92,9 +92,9 @@ class PlanSettings:
 
         Of the others whose deletion was begun, a service may list for good, with a word of its own, what was deleted.
 
-        :param listing: what the service lists.
+        :param listing: the listing of the service.
         :param plan: the plan of it.
-        :param done: what an earlier try has done.
+        :param done: the rows of earlier tries.
         """
         states = {each.id: self._state_of(each, listing) for each in listing.envelopes}
         as_before = {row.request_id for row in plan.rows if row.operation and _deletion(done, row) == row.operation}
@@ -125,15 +125,15 @@ class PlanSettings:
 @dataclass(frozen=True)
 class Applied:
     """
-    What became of a plan.
+    The outcome of a plan.
 
-    :param outcome: what became of the rows that are created, by their keys.
-    :param requests: what each of them asks for, by its key.
+    :param outcome: outcome of the rows to create, by their keys.
+    :param requests: the request of each of them, by its key.
     :param deleted: the ids of the requests that were deleted.
     :param not_deleted: why others were not, by their id.
     :param unknown: why it cannot be known whether others were, by their id.
     :param left: the ids of requests that are to be deleted, and were not.
-    :param stopped: what ended the deletions before all were done; None if nothing did.
+    :param stopped: the error that ended the deletions early; None: none did.
     """
 
     outcome: Outcome
@@ -149,9 +149,9 @@ class PlanChangedError(CustodyConflictError):
     """
     Raised when what is to be done is not what was approved; this try sent nothing.
 
-    :param operations: what is to be done now.
+    :param operations: the operations of the plan as it is now.
     :param plan: the plan as it is now.
-    :param applied: what earlier tries of the task have created and deleted.
+    :param applied: the creates and deletions of earlier tries of the task.
     :param only_prune: whether it is what was approved if ``prune`` is turned over. Default False.
     """
 
@@ -172,7 +172,7 @@ class ApplyPlan:
     :param context: the task's context.
     :param client: the client.
     :param log: the task's log.
-    :param settings: what the plan was made with.
+    :param settings: the settings of the plan.
     :param comment: why requests are deleted, for the service's history.
     :param max_parallel: maximum number of requests at once. Default 4.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
@@ -201,14 +201,14 @@ class ApplyPlan:
         self._timing = timing or Timing()
         self._report = report
         self._store = RowStore(context, client.settings.base_url)
-        self._proofs = Proofs(client, settings.effective_statuses, settings.rejected_statuses)
-        self._listed = ListedRows(client, self._store, log, lookup_wait=lookup_wait, proofs=self._proofs)
+        self._trust = TrustChecker(client, settings.effective_statuses, settings.rejected_statuses)
+        self._listed = ListedRows(client, self._store, log, lookup_wait=lookup_wait, trust=self._trust)
         self._deleting = DeleteRows(client, self._store, log, comment=comment, max_parallel=max_parallel)
         self._creating: CreateRows | None = None
         self._is_stopped = False
-        # What an earlier try has sent may be on its way for so long, or not be listed yet.
+        # A request of an earlier try may be on its way for so long, or not be listed yet.
         self._under_way = self._timing.fence + client.settings.timeout + lookup_wait
-        self._turn = Turn(context, client.settings.base_url, log, under_way=self._under_way)
+        self._apply_lock = ApplyLock(context, client.settings.base_url, log, under_way=self._under_way)
 
     def run(self, file: WhitelistFile, plan_hash: str) -> Applied:
         """
@@ -216,20 +216,20 @@ class ApplyPlan:
 
         :param file: the file.
         :param plan_hash: the hash of the plan that was approved.
-        :return: what became of it.
+        :return: its outcome.
         :raises PlanChangedError: if what is to be done has changed.
         :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
         """
         requests = {row_key(row.request): row.request for row in file.rows}
         service = service_name(self._client)
-        with self._turn.taken():
+        with self._apply_lock.held():
             earlier = self._store.read()
             if earlier is None and isinstance(self._store.task.read(), Untracked):
                 self._wait_for_earlier_try()
             if earlier is not None and earlier.plan != plan_hash:
                 self._settle(earlier, requests)
             listing = self._settings.fetch(self._client)
-            creation = WhitelistRowsCreation(self._client, requests, listing, self._proofs)
+            creation = WhitelistRowsCreation(self._client, requests, listing, self._trust)
             creator, done = None, {}
             if earlier is not None and earlier.plan == plan_hash:
                 self._store.begin(plan_hash, earlier.total, earlier)
@@ -282,7 +282,7 @@ class ApplyPlan:
             outcome = creator.run(keys)
             is_listed = self._listed.check(outcome, requests, done)
         self._report(creation.what, "unknown", len(outcome.unknown))
-        self._turn.is_settled = bool(is_listed) and creator.lost.failure is None
+        self._apply_lock.is_settled = bool(is_listed) and creator.lost.failure is None
         self._add_earlier_plans(outcome, requests, plan)
         operations = {each.operation for each in plan.with_action("delete")}
         over = {
@@ -307,10 +307,10 @@ class ApplyPlan:
         applied: Applied,
         operations_now: Callable[[Collection[str]], Mapping[str, str]],
     ) -> Applied:
-        is_settled = self._turn.is_settled
+        is_settled = self._apply_lock.is_settled
         done = self._deleting.run(deletes, check=operations_now, is_stopped=lambda: self._is_stopped)
         # Deleting what is deleted does no harm: others need not wait for this.
-        self._turn.is_settled = is_settled
+        self._apply_lock.is_settled = is_settled
         return replace(
             applied,
             deleted=[*applied.deleted, *done.deleted],
@@ -321,7 +321,7 @@ class ApplyPlan:
         )
 
     def _warn_of_settled(self, listing: Listing, done: Mapping[str, Row]) -> None:
-        """Warn of what an earlier try has created and nobody can approve any more."""
+        """Warn of requests that an earlier try has created and nobody can approve any more."""
         created = {row.detail for row in done.values() if row.state == "created"}
         for each in listing.envelopes:
             if each.id in created and self._settings.is_settled_otherwise(each, listing):
@@ -356,7 +356,7 @@ class ApplyPlan:
 
     def _operations_now(self, file: WhitelistFile, service: str, ids: Collection[str]) -> Mapping[str, str]:
         """Return what a plan would do by now about each of these requests that may exist; empty for nothing."""
-        self._turn.keep()
+        self._apply_lock.renew()
         listing = self._settings.fetch(self._client)
         rows = {row.request_id: row.operation for row in self._settings.plan(file, listing, service).rows}
         listed = {each.id for each in listing.envelopes}
@@ -376,7 +376,7 @@ class ApplyPlan:
             self._log,
             max_parallel=self._max_parallel,
             lookup_wait=self._lookup_wait,
-            check=self._turn.keep,
+            check=self._apply_lock.renew,
             timing=self._timing,
             report=self._report,
         )
@@ -406,7 +406,7 @@ class ApplyPlan:
         if not known:
             return
         self._store.begin(earlier.plan, earlier.total, earlier)
-        creation = WhitelistRowsCreation(self._client, {key: requests[key] for key in known}, Listing([]), self._proofs)
+        creation = WhitelistRowsCreation(self._client, {key: requests[key] for key in known}, Listing([]), self._trust)
         outcome = self._creator(creation).settle(known)
         if outcome.stopped is not None:
             raise outcome.stopped
@@ -429,9 +429,9 @@ class ApplyPlan:
             is to be done, with what this task has done of it.
         """
         found = {row.detail for row in done.values() if row.state == "found"}
-        # What somebody else has asked for, and does not verify any more, is not this row's.
-        unverified = self._proofs.unverified(each for each in listing.envelopes if each.id in found)
-        # What is for a row whose outcome is unknown, or that was refused, belongs to that row all the same.
+        # A request of somebody else that does not verify any more is not this row's.
+        unverified = self._trust.unverified(each for each in listing.envelopes if each.id in found)
+        # A request for a row whose outcome is unknown, or that was refused, still belongs to that row.
         settled = {
             key
             for key, row in done.items()
@@ -447,7 +447,7 @@ class ApplyPlan:
     def _add_earlier_plans(
         self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan
     ) -> None:
-        """Count what this task has created under an earlier plan: it is to be signed, too, if the file asks for it."""
+        """Add the requests created under an earlier plan: they are to be signed, too, if the file has them."""
         pending = {
             row.request_id: row_key(row.request)
             for row in plan.rows
@@ -485,7 +485,7 @@ def _operations(
     """
     Yield what this task has done already, as the plan's hash covers it.
 
-    What was refused, or is still to be deleted, is not done: the plan of now says whether it is still to be.
+    Refused operations and open deletions are not done: the plan of now decides on them.
 
     :param there: the ids of the requests that nobody has deleted.
     """

@@ -1,4 +1,4 @@
-"""Which of the things at the service did an attempt create? Pure functions, no I/O."""
+"""Selection of the candidate that an attempt created. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Candidate:
     :param same: whether it is what was asked for in every field.
     :param unclear: why that cannot be told; empty if it can.
     :param differs: the fields in which it certainly is something else.
-    :param created_at: when it was created; None if the service does not say.
+    :param created_at: creation time; None if the service does not say.
     :param by_other: whether the service says that another user created it. Default False.
     :param filtered: whether the service's own filter finds it. Only then does it prove something that the search
         before the send, which used the filter, did not find it. Default True.
@@ -66,7 +66,7 @@ def select(attempt: Intent | Untracked, candidates: Iterable[Candidate], *, unde
     A date never proves that a candidate is old: the service's clock may be wrong by days. It can prove that one is new.
 
     :param attempt: the attempt.
-    :param candidates: what was found at the service.
+    :param candidates: the search results.
     :param under_way: seconds that a request may be under way after its intent was recorded.
     :return: the candidate; None if there is none.
     :raises AmbiguousError: if there are several, or one of which it cannot be told; its text says why.

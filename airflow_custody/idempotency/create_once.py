@@ -25,10 +25,10 @@ from airflow_custody.idempotency.store import RecordStore
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-#: What to do when a person clears a task that has created its request.
+#: Behaviour when a person clears a task that has created its request.
 OnClear = Literal["reuse", "create"]
 
-#: What became of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
+#: The outcome of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
 #: knows whether it exists.
 CreateOutcome = Literal["sent", "found", "unknown"]
 #: Called with what was created, for people, what became of it, and how many.
@@ -68,18 +68,18 @@ class Timing:
 @dataclass(frozen=True)
 class Found:
     """
-    What a search of the service found.
+    The result of a search of the service.
 
-    :param candidates: what may be the thing.
-    :param blind: why it would not have been found if it existed; empty if it would. Only then does its absence count.
+    :param candidates: the candidates.
+    :param inconclusive: why a search that found nothing proves nothing; empty if it does prove absence.
     """
 
     candidates: Sequence[Candidate]
-    blind: str = ""
+    inconclusive: str = ""
 
 
 class Creation(Protocol):
-    """What is created, and how to find it again."""
+    """A kind of object to create, and how to find it again."""
 
     @property
     def operation(self) -> Operation:
@@ -121,10 +121,10 @@ class CreateOnce:
     Creates something unless an earlier try of this task instance did.
 
     :param context: the task's context.
-    :param creation: what is to be created.
+    :param creation: the object to create.
     :param log: the task's log.
-    :param on_clear: when a person has cleared the task after it was created: ``reuse`` (default) returns it again if
-        it still exists, ``create`` creates another.
+    :param on_clear: behaviour when a person has cleared the task after it was created: ``reuse`` (default) returns it
+        again if it still exists, ``create`` creates another.
     :param look_before_create: whether to record before the first send what exists already. Default True.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param timing: clocks and bounds.
@@ -223,9 +223,9 @@ class CreateOnce:
             late = time.monotonic() >= deadline
             if (found := self._creation.get(record.id)) is not None:
                 return found
-            if late and (blind := self._creation.find(thorough=True).blind):
+            if late and (inconclusive := self._creation.find(thorough=True).inconclusive):
                 raise CustodyError(
-                    f"the service does not show it, which proves nothing: {blind}",
+                    f"the service does not show it, which proves nothing: {inconclusive}",
                     code="not-offered",
                     status=_NOT_SHOWN,
                 )
@@ -250,7 +250,7 @@ class CreateOnce:
         return self._create(self._find_known_ids() if known_ids is None else known_ids)
 
     def _follow(self, record: Intent | Untracked | Created, override: str) -> str:
-        """Do what a person has said: send, or use the one with this id."""
+        """Apply a manual override: send, or use the one with this id."""
         variable = self._store.override_variable(record)
         word, *others = override.split()
         if word == "none":
@@ -368,12 +368,12 @@ class CreateOnce:
 
     def _resolve(self, attempt: Intent | Untracked, wait: float) -> Candidate | None:
         """
-        Search the service until what was sent is there, or until it would be.
+        Search the service until the object is found, or would have been.
 
         :param wait: seconds after which it would be there. They are counted by this process's own clock, from the
             first search that succeeds: the clock that the attempt was recorded by may be another machine's, and a
             service that hangs may hold the request until it responds again.
-        :return: what the attempt created; None if it created nothing.
+        :return: the object that the attempt created; None if it created nothing.
         :raises CustodyOutcomeUnknownError: if that cannot be known.
         """
         began, intervals = time.monotonic(), lookup_intervals()
@@ -399,8 +399,8 @@ class CreateOnce:
             else:
                 if candidate := self._select(attempt, found.candidates):
                     return candidate
-                if late and found.blind:
-                    raise self._unknown(attempt, f"The service shows none, which proves nothing: {found.blind}.")
+                if late and found.inconclusive:
+                    raise self._unknown(attempt, f"The service shows none, which proves nothing: {found.inconclusive}.")
                 if late:
                     self._log.info("There is none at the service: what an earlier try may have sent had no effect.")
                     return None
@@ -444,7 +444,7 @@ class CreateOnce:
                 # Nothing that can take time may come between this look at the clock and the send.
                 elapsed = [late - early for early, late in zip(asked, self._timing.clocks(), strict=True)]
                 if is_there and max(elapsed) < self._timing.fence:
-                    # What others created while the intent was being recorded was not sent by this task.
+                    # Objects created while the intent was being recorded are not this task's.
                     recorded = replace(intent, recorded_at=_now())
                     return
             raise CustodyError(

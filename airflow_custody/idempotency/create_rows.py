@@ -25,11 +25,11 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.http.retries import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
-from airflow_custody.idempotency.gates import Fence, Pace
 from airflow_custody.idempotency.lost_rows import LostRows, RowsCreation
 from airflow_custody.idempotency.rows import Row, RowStore, Window
+from airflow_custody.idempotency.send_limits import Fence, RateLimiter
 
-#: How many rows are written down and looked up together.
+#: Number of rows that are recorded and looked up together.
 WINDOW = 50
 # How often a row that came to nothing is sent again within one try, and how often one that was refused for now.
 _MAX_ROUNDS = 5
@@ -40,21 +40,21 @@ _MAX_REFUSALS = 3
 _MAX_LOST = 10
 _SECONDS_BETWEEN_LOGS = 5.0
 _SECONDS_BETWEEN_CHECKS = 20.0
-# What differs in one of them is for another destination.
+# A request that differs in one of them is for another destination.
 _ELSEWHERE = frozenset({"address", "blockchain", "network", "memo"})
 
 
 @dataclass
 class Outcome:
     """
-    What became of the rows.
+    The outcome of the rows.
 
     :param created: the id of what was created, by the row's key.
     :param found: the id of what somebody else has asked for meanwhile, by the row's key.
     :param refused: why the service refused, by the row's key.
     :param unknown: why it cannot be known whether it was created, by the row's key.
     :param left: the keys of the rows that were not sent.
-    :param stopped: what ended the sending before all rows were sent; None if nothing did.
+    :param stopped: the error that ended the sending early; None: none did.
     """
 
     created: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class CreateRows:
     Creates many things, each unless an earlier try of this task instance did.
 
     :param store: the record of each row; a plan has begun.
-    :param creation: what is to be created.
+    :param creation: the objects to create.
     :param log: the task's log.
     :param max_parallel: maximum number of requests at once. Default 4.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
@@ -100,11 +100,11 @@ class CreateRows:
         self._report = partial(report, creation.what)
         self._refusals = 0
         self._stopped: CustodyError | None = None
-        self._pace = Pace()
+        self._rate_limiter = RateLimiter()
         self._checked = time.monotonic()
         # The row that each id belongs to.
         self._ids = {row.detail: key for key, (_, row) in store.log.rows().items() if row.state == "created"}
-        #: What was sent and may exist.
+        #: The rows that were sent and may exist.
         self.lost = LostRows(
             store,
             creation,
@@ -125,7 +125,7 @@ class CreateRows:
         Find out what became of rows that were sent, and send nothing.
 
         :param keys: the rows' keys.
-        :return: what became of each row.
+        :return: the outcome of each row.
         """
         self.lost.only(keys)
         self.lost.follow_overrides()
@@ -137,7 +137,7 @@ class CreateRows:
         Create what the rows ask for, unless it was created.
 
         :param keys: the rows' keys.
-        :return: what became of each row.
+        :return: the outcome of each row.
         """
         began = time.monotonic()
         self._start = (began, self._store.log.done)
@@ -233,9 +233,9 @@ class CreateRows:
                     futures[pool.submit(self._send, key, row, fence)] = key
             self._wait(futures, fence, window)
         except BaseException:
-            # Nothing that has not left yet may leave any more. What has left is not forgotten.
+            # Rows that have not left yet may not leave any more. Those that have left are not forgotten.
             fence.close()
-            self._pace.stop()
+            self._rate_limiter.stop()
             wait(futures)
             with suppress(Exception):
                 ended = {key: each for each, key in futures.items() if each.exception() is None}
@@ -256,7 +256,7 @@ class CreateRows:
                 if failure := each.exception():
                     raise failure
             # Only this thread writes to the task's state.
-            fence.serve(lambda: self._renew(window))
+            fence.renew_if_needed(lambda: self._renew(window))
             self._check_sometimes()
 
     def _renew(self, window: Window) -> None:
@@ -289,11 +289,11 @@ class CreateRows:
         """
         Send one row, in a thread of its own.
 
-        :param sent: what is known of it if its outcome is not.
-        :return: what is known of it now; None if it was not sent.
+        :param sent: its row if its outcome is not known.
+        :return: its row now; None if it was not sent.
         """
         for _ in range(_MAX_PAUSES):
-            if not self._pace.wait() or self._stopped:
+            if not self._rate_limiter.wait() or self._stopped:
                 return None
             try:
                 identifier = self._send_once(key, fence)
@@ -306,7 +306,7 @@ class CreateRows:
                     return None
             except CustodyOutcomeUnknownError as error:
                 if error.retry_after:
-                    self._pace.pause(min(error.retry_after, MAX_RETRY_AFTER))
+                    self._rate_limiter.pause(min(error.retry_after, MAX_RETRY_AFTER))
                 return sent
             except CustodyError as error:
                 return self._after_failure(sent, error)
@@ -321,7 +321,7 @@ class CreateRows:
 
     def _send_once(self, key: str, fence: Fence) -> str:
         try:
-            identifier = self._creation.send(key, fence.pass_)
+            identifier = self._creation.send(key, fence.wait_for_record)
         except CustodyError as error:
             if not _is_unsent(error):
                 self._report("sent", 1)
@@ -351,14 +351,14 @@ class CreateRows:
 
     def _stop(self, error: CustodyError) -> None:
         self._stopped = self._stopped or error
-        self._pace.stop()
+        self._rate_limiter.stop()
 
     def _slow_down(self, error: CustodyRateLimitError) -> bool:
         seconds = 1.0 if error.retry_after is None else error.retry_after
         if seconds > MAX_RETRY_AFTER:
             self._stop(error)
             return False
-        self._pace.pause(max(seconds, 0.1))
+        self._rate_limiter.pause(max(seconds, 0.1))
         return True
 
     # --- the log -------------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ class CreateRows:
         self._log.info("%d of %s done (%.1f rows/s%s).", log.done, count(log.total, "row"), rate, left)
 
 
-# What is raised before anything was sent, if it has no status.
+# Errors that, without a status, are raised before anything was sent.
 _BEFORE_SENDING = (
     CustodyAuthenticationError,
     CustodyConfigurationError,

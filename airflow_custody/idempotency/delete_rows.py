@@ -16,7 +16,7 @@ from airflow_custody.idempotency.rows import Row, RowStore
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
-#: What the key of a row that is deleted begins with; the request's id follows.
+#: Prefix of the key of a row to delete; the request's id follows.
 DELETE = "delete:"
 _CHANGED = "it is not any more what the approved plan deletes: plan again in a new run"
 _STOPPED = "the task was stopped before all deletions were sent"
@@ -25,13 +25,13 @@ _STOPPED = "the task was stopped before all deletions were sent"
 @dataclass(frozen=True)
 class Deletions:
     """
-    What became of deletions.
+    The outcome of deletions.
 
     :param deleted: the ids of the requests that were deleted.
     :param refused: why others were not, by their id.
     :param unknown: why it cannot be known whether others were, by their id.
     :param left: the ids of those that were not tried.
-    :param stopped: what ended the deletions before all were done; None if nothing did.
+    :param stopped: the error that ended the deletions early; None: none did.
     """
 
     deleted: Sequence[str]
@@ -75,7 +75,7 @@ class DeleteRows:
         :param check: called with the ids of each window before it; returns what the operation of those is by now that
             exist. What is another one is not deleted; a CustodyError ends the deletions.
         :param is_stopped: returns whether nothing more is to be sent.
-        :return: what became of them.
+        :return: their outcome.
         """
         deleted: list[str] = []
         refused: dict[str, str] = {}

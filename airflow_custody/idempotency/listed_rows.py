@@ -15,8 +15,8 @@ from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.matching import differing_fields
 from airflow_custody.idempotency.create_once import lookup_intervals
 from airflow_custody.idempotency.create_rows import Outcome
-from airflow_custody.idempotency.proofs import Proofs
 from airflow_custody.idempotency.rows import Row, RowStore, Window
+from airflow_custody.idempotency.whitelist_requests import TrustChecker
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
@@ -30,14 +30,14 @@ class ListedRows:
     :param store: the task's record.
     :param log: the task's log.
     :param lookup_wait: seconds that the service may take to show what it created.
-    :param proofs: tells what does not verify.
+    :param trust: tells what does not verify.
     """
 
     def __init__(
-        self, client: CustodyClient, store: RowStore, log: logging.Logger, *, lookup_wait: float, proofs: Proofs
+        self, client: CustodyClient, store: RowStore, log: logging.Logger, *, lookup_wait: float, trust: TrustChecker
     ) -> None:
         self._client = client
-        self._proofs = proofs
+        self._trust = trust
         self._store = store
         self._log = log
         self._lookup_wait = lookup_wait
@@ -79,7 +79,7 @@ class ListedRows:
                 continue
             else:
                 continue
-            if unverified := self._proofs.why_unverified(listed[request_id]):
+            if unverified := self._trust.why_unverified(listed[request_id]):
                 # It stays written down as created: that it is hidden later must not be a reason to send it again.
                 outcome.unknown[key] = f"the service named {request_id} as its id, and {unverified}"
                 del outcome.created[key]
@@ -100,9 +100,9 @@ class ListedRows:
 
     def fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], list[str] | None]:
         """
-        Wait until the service lists what was created: whoever plans next must see it.
+        Wait until the service lists what was created: the next plan must see it.
 
-        :return: what it lists, by id, and the ids of what it does not; None: that could not be read.
+        :return: the listed requests by id, and the ids that are not listed; None: the listing could not be read.
         """
         listed: dict[str, WhitelistEnvelope] = {}
         missing, deadline, intervals = list(ids), time.monotonic() + self._lookup_wait, lookup_intervals()

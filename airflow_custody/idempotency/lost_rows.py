@@ -21,7 +21,7 @@ _SECONDS_BETWEEN_SIGNS = 10.0
 
 
 class RowsCreation(Protocol):
-    """What is created for each row, and how to find it again."""
+    """The objects to create for rows, and how to find them again."""
 
     @property
     def operation(self) -> Operation:
@@ -59,7 +59,7 @@ class LostRows:
     The rows whose outcome is unknown, of this try and of earlier ones.
 
     :param store: the record of each row; a plan has begun.
-    :param creation: what is created.
+    :param creation: the objects to create.
     :param log: the task's log.
     :param lookup_wait: seconds that the service may take to show what it created.
     :param timing: clocks and bounds.
@@ -85,13 +85,13 @@ class LostRows:
         self._keep = keep
         self._report = report
         self._began = time.monotonic()
-        # What an earlier try has sent may be under way for so long; what this one sends, for the look-up's time.
+        # A request of an earlier try may be under way for so long; one of this try, for the look-up's time.
         self._under_way = timing.fence + creation.timeout + lookup_wait
         self._earlier = store.log.with_state("sent").keys()
         self._only: Collection[str] | None = None
         #: Why a person must decide about rows, by their keys.
         self.unknown: dict[str, str] = {}
-        #: What ended the last search; None if nothing did.
+        #: The error that ended the last search; None: none did.
         self.failure: CustodyError | None = None
 
     @property
@@ -105,14 +105,14 @@ class LostRows:
         }
 
     def only(self, keys: Collection[str]) -> None:
-        """Leave other rows alone: what they ask for is not known any more."""
+        """Keep only these rows: the requests of others are not known any more."""
         self._only = keys
 
     def adopt(self, found: Mapping[str, Found]) -> None:
         """
         Take what was found for what earlier tries sent.
 
-        :param found: what was found, by the row's key.
+        :param found: the search results, by the row's key.
         """
         adopted: list[tuple[Window, str, Row | None]] = []
         taken = self._created_ids()
@@ -132,7 +132,7 @@ class LostRows:
 
     def resolve(self) -> set[str]:
         """
-        Search the service until everything that was sent is there, or until it would be.
+        Search the service until all rows are found, or would have been.
 
         :return: the keys of the rows that came to nothing, which may be sent again. Empty if the service cannot be
             searched: then :attr:`failure` says why.
@@ -149,7 +149,7 @@ class LostRows:
             self._keep()
             late = sure_after is not None and time.monotonic() >= sure_after
             if sure_after is not None and not late and open_.keys() <= self._earlier:
-                # They were searched for when this try began. What was never sent is most of them, and takes the time.
+                # They were searched for when this try began. Most were never sent, and those take the time.
                 time.sleep(min(_SECONDS_BETWEEN_SIGNS, max(0.05, sure_after - time.monotonic())))
                 continue
             try:
@@ -201,11 +201,11 @@ class LostRows:
         return others
 
     def _judge_late(self, open_: Mapping[str, Window], found: Mapping[str, Found]) -> set[str]:
-        """Judge the rows after so much time that what is not there was not created."""
+        """Decide on the rows, after the time by which all that was created is listed."""
         came_to_nothing: list[tuple[Window, str, Row | None]] = []
         for key, window in self._judge(open_, found).items():
-            if found[key].blind:
-                why = f"The service shows none, which proves nothing: {found[key].blind}."
+            if found[key].inconclusive:
+                why = f"The service shows none, which proves nothing: {found[key].inconclusive}."
                 self.unknown[key] = self._advise(window, key, why)
             else:
                 came_to_nothing.append((window, key, None))
@@ -234,7 +234,7 @@ class LostRows:
 
     def follow_overrides(self) -> None:
         """
-        Do what a person has said about rows whose outcome could not be known.
+        Apply the manual overrides of rows with an unknown outcome.
 
         :raises CustodyError: if the service cannot be searched.
         """

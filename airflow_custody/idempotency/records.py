@@ -1,4 +1,4 @@
-"""What the tries of one task instance know of each other, and the form it is stored in."""
+"""Records that the tries of one task instance share, and their stored form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Intent:
     :param max_tries: the task's ``max_tries`` then; it changes when a person clears the task.
     :param content: a digest of each field that was asked for.
     :param known_ids: the ids of what was at the service before; None: nobody looked.
-    :param recorded_at: when it was recorded, right before the send.
+    :param recorded_at: time of recording, right before the send.
     """
 
     key: str | None
@@ -50,7 +50,7 @@ class Untracked:
 
     This Airflow has no task state store, or its store has forgotten the record.
 
-    :param since: when the run started; None: not known.
+    :param since: start of the run; None: not known.
     """
 
     since: datetime | None
@@ -118,7 +118,7 @@ def from_stored(stored: Mapping[str, Any]) -> Record:
     """
     Return the record that was stored.
 
-    :param stored: what :func:`to_stored` returned, maybe of another version of this package.
+    :param stored: the result of :func:`to_stored`, maybe of another version of this package.
     :raises CustodyOutcomeUnknownError: if it cannot be read.
     """
     try:

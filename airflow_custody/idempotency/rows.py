@@ -1,4 +1,4 @@
-"""What the tries of one task instance know of each of its rows, and the form it is stored in."""
+"""Records of rows that the tries of one task instance share, and their stored form."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _FORMAT = 1
 @dataclass(frozen=True)
 class Row:
     """
-    What is known of one row.
+    The record of one row.
 
-    :param state: how far it has come.
+    :param state: its state.
     :param detail: the id of what was created or found, why it was refused, or the operation that deletes it.
     :param known_ids: the ids of what was like it at the service before it was sent.
     """
@@ -53,8 +53,8 @@ class Window:
     :param number: its number among the task instance's windows.
     :param try_number: the try that sent it.
     :param max_tries: the task's ``max_tries`` then; it changes when a person clears the task.
-    :param recorded_at: when it was written down before the rows were sent.
-    :param rows: what is known of each row, by its key.
+    :param recorded_at: time of recording, before the rows were sent.
+    :param rows: the record of each row, by its key.
     :param service: a digest of the base URL of the service that they are sent to; empty: not known.
     """
 
@@ -225,7 +225,7 @@ class RowStore:
 
         :param plan: names the plan.
         :param total: the number of rows that it is about.
-        :param earlier: what :meth:`read` returned. What it says about another plan is left behind.
+        :param earlier: the result of :meth:`read`. Records of another plan are left behind.
         """
         if earlier is not None and earlier.plan == plan:
             self._log = earlier
@@ -241,7 +241,7 @@ class RowStore:
         """
         Write down rows that are about to be sent.
 
-        :param rows: what is known of each row, by its key.
+        :param rows: the record of each row, by its key.
         :param recorded_at: the time.
         :return: the window.
         :raises CustodyError: if it is not there when it is read again: another try has taken over.
@@ -315,7 +315,7 @@ class RowStore:
 
 def _stored(window: Window) -> dict[str, Any]:
     sent = [frozenset(row.known_ids) for row in window.rows.values() if row.state == "sent"]
-    # What any of them may be is written down once.
+    # Requests that may belong to any of them are recorded once.
     known = frozenset.intersection(*sent) if sent else frozenset()
     return {
         "state": "window",

@@ -1,4 +1,4 @@
-"""Where the tries of one task instance keep their record: Airflow's task state store, where there is one."""
+"""The store of the record that the tries of one task instance share: Airflow's task state store, if there is one."""
 
 from __future__ import annotations
 

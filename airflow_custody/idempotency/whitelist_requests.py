@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust, state_of
 from airflow_custody.client.whitelist.listing import find_all
 from airflow_custody.client.whitelist.matching import differing_fields
 from airflow_custody.client.whitelist.operations import CREATE_WHITELIST_REQUEST
@@ -16,15 +17,68 @@ from airflow_custody.client.whitelist.review import compare, reads_alike
 from airflow_custody.client.whitelist.spelling import address_key, may_be_respelled
 from airflow_custody.idempotency.candidates import Candidate
 from airflow_custody.idempotency.create_once import Found
-from airflow_custody.idempotency.proofs import Proofs
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.client.verification.rules_in_force import PendingVerifier
     from airflow_custody.client.whitelist.listing import Listing
 
-#: How many addresses are searched for in one call: gateways refuse a URL that is longer than a few thousand characters.
+#: Maximum number of addresses in one search: gateways refuse a URL that is longer than some thousand characters.
 MAX_ADDRESSES = 50
 _MAX_LABELLED = 50
+
+
+class TrustChecker:
+    """
+    Tells which requests do not verify, so that they are not taken for what a task asked for.
+
+    :param client: the client. Without pinned keys, all is the service's word.
+    :param effective_statuses: status words, compared without case, of requests in effect; None: being listed as not
+        pending is enough. Default ``approved``.
+    :param rejected_statuses: status words of rejected requests.
+    """
+
+    def __init__(
+        self,
+        client: CustodyClient,
+        effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
+        rejected_statuses: Collection[str] = REJECTED_STATUSES,
+    ) -> None:
+        self._client = client
+        self._effective_statuses = effective_statuses
+        self._rejected_statuses = rejected_statuses
+
+    @cached_property
+    def _verifier(self) -> PendingVerifier | None:
+        from airflow_custody.client.verification.rules_in_force import verifier_for
+
+        return verifier_for(self._client)
+
+    def why_unverified(self, envelope: WhitelistEnvelope) -> str:
+        """
+        Return why a request does not verify; empty if it does, or need not.
+
+        :param envelope: the request.
+        :raises CustodyError: if what that takes cannot be got from the service now.
+        """
+        if self._verifier is None:
+            return ""
+        effective, rejected = self._effective_statuses, self._rejected_statuses
+        state = state_of(envelope.status, "anywhere", effective_statuses=effective, rejected_statuses=rejected)
+        if state == "effective" and effective is None and not self._is_settled(envelope):
+            state = "pending"
+        if state == "pending":
+            self._verifier.fetch_for([envelope.wire])
+        error = decide_trust(envelope.wire, state, self._verifier).error
+        return "" if error is None else error.reason
+
+    def unverified(self, envelopes: Iterable[WhitelistEnvelope]) -> set[str]:
+        """Return the ids of the requests that do not verify."""
+        return {each.id for each in envelopes if self.why_unverified(each)}
+
+    def _is_settled(self, envelope: WhitelistEnvelope) -> bool:
+        settled = self._client.find_whitelist_requests(ids=[envelope.id], include_pending=False)
+        return any(each.id == envelope.id for each in settled)
 
 
 class WhitelistRequestCreation:
@@ -32,10 +86,10 @@ class WhitelistRequestCreation:
 
     what = "whitelisting request"
 
-    def __init__(self, client: CustodyClient, request: WhitelistRequest, proofs: Proofs | None = None) -> None:
+    def __init__(self, client: CustodyClient, request: WhitelistRequest, trust: TrustChecker | None = None) -> None:
         self.operation = CREATE_WHITELIST_REQUEST
         self._client = client
-        self._proofs = proofs or Proofs(client)
+        self._trust = trust or TrustChecker(client)
         self._request = request
         self.timeout = client.settings.timeout
         self.which = f"{shorten(request.address)} on {request.chain}"
@@ -58,7 +112,7 @@ class WhitelistRequestCreation:
         candidates = [self._candidate(each, filtered=each.id in ids) for each in listed]
         # For another address, unless that is all: the service may have encoded it anew.
         candidates = [each for each in candidates if not each.guessed or each.unclear or each.differs == ("address",)]
-        return Found(candidates, self._why_blind(listed))
+        return Found(candidates, self._why_inconclusive(listed))
 
     def get(self, identifier: str) -> Candidate | None:
         try:
@@ -75,7 +129,7 @@ class WhitelistRequestCreation:
         """The ids of the user who creates; empty if the service does not say."""
         return find_own_ids(self._client)
 
-    def _why_blind(self, listed: Iterable[WhitelistEnvelope]) -> str:
+    def _why_inconclusive(self, listed: Iterable[WhitelistEnvelope]) -> str:
         """Return why a request of this user would not be listed; empty if it would."""
         if not self._own_ids:
             return "the service does not say who the connection's user is, so whether it lists that user's requests"
@@ -87,8 +141,8 @@ class WhitelistRequestCreation:
 
     def _candidate(self, envelope: WhitelistEnvelope, *, filtered: bool = True) -> Candidate:
         found = self._compared(envelope, filtered=filtered)
-        # What is certainly for another destination need not be verified.
-        if "address" in found.differs or not (why := self._proofs.why_unverified(envelope)):
+        # Requests that certainly are for another destination need not be verified.
+        if "address" in found.differs or not (why := self._trust.why_unverified(envelope)):
             return found
         return replace(found, same=False, unclear=why)
 
@@ -135,9 +189,9 @@ class WhitelistRowsCreation:
     The creation of many whitelisting requests.
 
     :param client: the client.
-    :param requests: what is asked for, by the row's key.
+    :param requests: the requests, by the row's key.
     :param listing: all that the service listed before.
-    :param proofs: tells what does not verify. Default: by the usual status words.
+    :param trust: tells what does not verify. Default: by the usual status words.
     """
 
     what = "whitelisting request"
@@ -148,14 +202,14 @@ class WhitelistRowsCreation:
         client: CustodyClient,
         requests: Mapping[str, WhitelistRequest],
         listing: Listing,
-        proofs: Proofs | None = None,
+        trust: TrustChecker | None = None,
     ) -> None:
         self._client = client
         self._requests = requests
-        proofs = proofs or Proofs(client)
-        self._rows = {key: _RowCreation(self, client, request, proofs) for key, request in requests.items()}
+        trust = trust or TrustChecker(client)
+        self._rows = {key: _RowCreation(self, client, request, trust) for key, request in requests.items()}
         self.timeout = client.settings.timeout
-        #: What may be any row, and was there before.
+        #: Requests that may belong to any row, and were there before.
         self._unreadable = tuple(each.id for each in listing.envelopes if not _is_readable(each))
         self.listed_before = _Index(listing.envelopes)
 
@@ -184,13 +238,13 @@ class WhitelistRowsCreation:
     def found_in(self, index: _Index, keys: Collection[str]) -> Mapping[str, Found]:
         """Return what may be the rows, of what was listed."""
         # One of them is enough to show that the user's own requests are listed.
-        blind: dict[str | None, str] = {}
+        inconclusive: dict[str | None, str] = {}
         found = {}
         for key in keys:
             group = self._requests[key].visibility_group_id
-            if group not in blind:
-                blind[group] = self._rows[key].why_blind(index.envelopes)
-            found[key] = Found(self._rows[key].candidates(index.like(self._requests[key])), blind[group])
+            if group not in inconclusive:
+                inconclusive[group] = self._rows[key].why_inconclusive(index.envelopes)
+            found[key] = Found(self._rows[key].candidates(index.like(self._requests[key])), inconclusive[group])
         return found
 
     def known_ids(self, key: str) -> tuple[str, ...]:
@@ -202,9 +256,9 @@ class _RowCreation(WhitelistRequestCreation):
     """The creation of one of many, which is recognized although the service has spelled or filled in something."""
 
     def __init__(
-        self, rows: WhitelistRowsCreation, client: CustodyClient, request: WhitelistRequest, proofs: Proofs
+        self, rows: WhitelistRowsCreation, client: CustodyClient, request: WhitelistRequest, trust: TrustChecker
     ) -> None:
-        super().__init__(client, request, proofs)
+        super().__init__(client, request, trust)
         self._all = rows
 
     @property
@@ -212,7 +266,7 @@ class _RowCreation(WhitelistRequestCreation):
         return self._all.own_ids
 
     def send(self, before_send: Callable[[], None]) -> str:
-        # What a lost connection costs is a search, and not a second request.
+        # A lost connection costs a search, and not a second request.
         return self._client.create_whitelist_request(self._request, before_send=before_send, reuse_connection=True)
 
     def candidates(self, envelopes: Iterable[WhitelistEnvelope]) -> list[Candidate]:
@@ -229,8 +283,8 @@ class _RowCreation(WhitelistRequestCreation):
         shown = envelope.payload().get("address")
         return not isinstance(shown, str) or may_be_respelled(self._request.address, shown)
 
-    def why_blind(self, envelopes: Iterable[WhitelistEnvelope]) -> str:
-        return self._why_blind(envelopes)
+    def why_inconclusive(self, envelopes: Iterable[WhitelistEnvelope]) -> str:
+        return self._why_inconclusive(envelopes)
 
     def _compared(self, envelope: WhitelistEnvelope, *, filtered: bool) -> Candidate:
         found = super()._compared(envelope, filtered=filtered)

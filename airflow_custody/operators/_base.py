@@ -1,4 +1,4 @@
-"""What all operators share: how a failure ends the task, and closing the hook."""
+"""The base of all operators: how a failure ends the task, and closing the hook."""
 
 from __future__ import annotations
 

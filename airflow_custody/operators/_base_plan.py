@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import check_names, check_settings, check_text
 from airflow_custody.client.text import count
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.operators._files import resolve_path
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.idempotency.apply_plan import PlanSettings
 
-# What must be the same for planning and applying, besides the file.
+# The arguments that must be the same for planning and applying, besides the file.
 _SAME = ("prune", "dry_run_chains", "effective_statuses", "rejected_statuses", "accept_fields", "custody_conn_id")
 
 
 class WhitelistFileTask(CustodyOperator):
-    """What planning and applying share: the file, and what a plan depends on besides."""
+    """The base of planning and applying: the file and the settings of a plan."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class WhitelistFileTask(CustodyOperator):
         self.multiple_outputs = True
 
     def _differing_arguments(self, planner: WhitelistFileTask) -> list[str]:
-        """Return, in words, the arguments that decide what is planned, and that another task was given otherwise."""
+        """Describe the arguments that decide what is planned, and that another task was given otherwise."""
         return [
             f"{name}={getattr(self, name)!r} (there {getattr(planner, name)!r})"
             for name in _SAME

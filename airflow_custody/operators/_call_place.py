@@ -1,4 +1,4 @@
-"""Where reading webhook calls goes on: the cursor of the asset's last event, or a later one of its state store."""
+"""The place in the journal: the cursor of the asset's last event, or a later one of its state store."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ MAX_EVENT_AGE = timedelta(days=1)
 
 class Place(NamedTuple):
     """
-    Where reading goes on.
+    A place in the journal.
 
-    :param cursor: what is known of the journal; None: nothing, this is the first time.
+    :param cursor: the cursor; None: this is the first time.
     :param gap: in words, why calls may be lost by going on from here; empty: none are.
-    :param emitted_at: when the last event with a cursor was emitted; None: there is none.
-    :param is_moved: whether the cursor is of a journal that had another base URL.
+    :param emitted_at: time of the last event with a cursor; None: there is none.
+    :param base_url_changed: whether the cursor is of a journal that had another base URL.
     """
 
     cursor: CallCursor | None
     gap: str
     emitted_at: datetime | None
-    is_moved: bool = False
+    base_url_changed: bool = False
 
     @property
     def must_be_emitted(self) -> bool:
@@ -68,7 +68,7 @@ class CallPlace:
     def __init__(
         self, context: Context, asset: Asset, conn_id: str, base_url: str, filters: Mapping[str, list[str]], log: Any
     ) -> None:
-        from airflow_custody.client.webhooks.moved import name_service
+        from airflow_custody.client.webhooks.base_url_change import name_service
 
         self._context = context
         self._asset = asset
@@ -99,13 +99,13 @@ class CallPlace:
             if kept is None and buried is not None:
                 raise buried
             self._event = str(kept_source.get("event") or "")
-            # What Airflow's clean-up deleted, or other events have buried.
+            # Airflow's clean-up deleted the event, or other events have buried it.
             return self._place(kept, kept_source, "" if kept is None else self._kept_gap(kept_source), None)
         self._warn_of_another_task(event)
         cursor, source = CallCursor.from_json(event.extra["cursor"]), event.extra
         self._event = _name_event(event.extra)
-        # One that was kept since the event was emitted names it. What it knows is no sign: the service's clock may have
-        # been set back since.
+        # A cursor that was kept since the event was emitted names it. Its times are no sign: the service's clock may
+        # have been set back since.
         is_later = kept is not None and kept_source.get("event") == self._event
         if kept is not None and is_later and kept_source.get("filters") == self._source["filters"]:
             cursor, source = kept, kept_source
@@ -114,8 +114,8 @@ class CallPlace:
     def _place(
         self, cursor: CallCursor | None, source: Mapping[str, Any], gap: str, emitted_at: datetime | None
     ) -> Place:
-        is_moved = cursor is not None and source.get("service") != self._source["service"]
-        return Place(cursor, gap, emitted_at, is_moved)
+        base_url_changed = cursor is not None and source.get("service") != self._source["service"]
+        return Place(cursor, gap, emitted_at, base_url_changed)
 
     def keep(self, cursor: CallCursor) -> bool:
         """

@@ -1,4 +1,4 @@
-"""What the operators that plan and apply are given: limits, and the hash of a plan."""
+"""Arguments of the operators that plan and apply: limits, and the hash of a plan."""
 
 from __future__ import annotations
 

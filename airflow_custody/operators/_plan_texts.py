@@ -1,4 +1,4 @@
-"""What the operators that plan and apply say about a plan, and about what became of it."""
+"""Texts of the operators that plan and apply: on a plan, and on its outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNVERIFIED: tuple[State, ...] = ("unverified",)
 
 
 def unverified_text(plan: WhitelistPlan) -> str:
-    """Return, in words, which rows do not verify; empty if all do, or nothing is verified."""
+    """Describe the rows that do not verify; empty if all do, or nothing is verified."""
     if not plan.counts["unverified"]:
         return ""
     return (
@@ -54,7 +54,7 @@ def marked_text(plan: WhitelistPlan, known_statuses: Collection[str]) -> str:
 
 def advice_text(plan: WhitelistPlan) -> str:
     """Return what to do about rows that do not verify; empty if there are none."""
-    from airflow_custody.client.verification.trust_texts import what_to_do
+    from airflow_custody.client.verification.trust import what_to_do
 
     ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
     return what_to_do(ids) if ids else ""
@@ -63,7 +63,7 @@ def advice_text(plan: WhitelistPlan) -> str:
 def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
     """Return how many rows are in these states, and which the first are."""
     numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
-    # What does not verify must not be hidden behind other rows.
+    # Unverified rows must not be hidden behind others.
     rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
     names = []
     for row in rows:
@@ -100,7 +100,7 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     """
     Return the error that the task ends with; None if all was done.
 
-    :param applied: what became of the plan.
+    :param applied: the outcome of the plan.
     :param file: the file.
     :param can_go_on: whether a later try finds a record of this one.
     """
@@ -176,8 +176,8 @@ def what_changed(file: WhitelistFile, error: PlanChangedError, planned: Collecti
     Return what has changed since a plan was approved, as far as it is known.
 
     :param file: the file as it is now.
-    :param error: what is to be done now.
-    :param planned: what the plan would do, as :func:`shorten_operation` names it; None if that is not known.
+    :param error: the error, with the plan as it is now.
+    :param planned: the operations of the approved plan, as :func:`shorten_operation` names them; None: not known.
     """
     changes = _changes_since(file, error, planned)
     if error.plan.counts["unverified"]:

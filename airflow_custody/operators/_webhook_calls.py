@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.webhooks.call_events import CallFilter
-    from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
+    from airflow_custody.client.webhooks.results import NewCalls
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
-#: How many webhooks that are not enabled are named in the XCom.
+#: Maximum number of webhooks that are not enabled in the XCom.
 _MAX_REPORTED = 20
 
 
@@ -61,7 +62,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
     :param asset: the asset whose events hold the calls, an inlet and outlet of the task. None (default):
         ``webhook_calls_asset(custody_conn_id)``, so it must be given where ``custody_conn_id`` is a template.
-    :param start: where the first run begins: ``now`` (default) or ``beginning``, with the oldest call that the service
+    :param start: start of the first run: ``now`` (default) or ``beginning``, with the oldest call that the service
         still lists. It is ignored once the asset has a cursor, whichever task that is of. (templated)
     :param webhook_ids: only calls to these webhooks; None (default): to all, and so for those below. (templated)
     :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. A call does not say
@@ -69,8 +70,8 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     :param event_ids: only calls of these events. (templated)
     :param statuses: only calls whose delivery has one of these statuses when they are read. (templated)
     :param with_payload: whether the event holds what the calls tell. Default True.
-    :param max_calls: how many calls are read at once, at most; the next run goes on. Default 10000.
-    :param on_gap: what to do if calls may be lost, because the journal was cut off after the last run, the connection
+    :param max_calls: maximum number of calls per reading; the next run goes on. Default 10000.
+    :param on_gap: behaviour if calls may be lost, because the journal was cut off after the last run, the connection
         names another service now, or the asset's cursor is of other filters: ``fail`` (default), or ``continue``: log a
         warning, and say so in the event. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
@@ -160,12 +161,11 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         for gap in gaps:
             self.log.warning("Webhook calls may be lost: %s.", gap)
         data = to_event(replace(new, gap="; ".join(gaps)), with_payload=self.with_payload)
-        if not place.is_moved:
+        if not place.base_url_changed:
             # If the event is deleted or buried one day, its calls come again, and none is lost.
             journal_place.keep(new.known or place.cursor or (new.cursor if is_first else CallCursor(0, {})))
         context["outlet_events"][asset].extra = journal_place.event_extra(data, new.cursor)
-        oldest = min((each.created_at for each in new.calls if each.created_at), default=None)
-        calls_read(self.custody_conn_id, len(new.calls), oldest)
+        calls_read(self.custody_conn_id, len(new.calls))
         self.log.info(
             "%s.%s",
             count(len(new.calls), "new webhook call") if new.calls else "No new webhook calls",
@@ -181,16 +181,16 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         """
         Read on until there is a call that is selected, or no more.
 
-        :return: what is new, with the calls that are selected; the webhooks that are not enabled; and how often more
+        :return: the new calls, only the selected ones; the webhooks that are not enabled; and how often more
             calls were read than a run takes at once.
         """
-        from airflow_custody.client.webhooks.moved import read_moved_calls
+        from airflow_custody.client.webhooks.base_url_change import read_after_base_url_change
 
         cursor, rounds, late, gaps = place.cursor, 0, set[str](), list[str]()
         known: CallCursor | None = None
         while True:
-            if place.is_moved and cursor is not None and rounds == 0:
-                new = read_moved_calls(client, cursor, limit=self.max_calls)
+            if place.base_url_changed and cursor is not None and rounds == 0:
+                new = read_after_base_url_change(client, cursor, limit=self.max_calls)
             else:
                 new = client.read_webhook_calls(cursor, start=start, limit=self.max_calls)  # type: ignore[arg-type]
             rounds += 1

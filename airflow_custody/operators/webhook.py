@@ -126,7 +126,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     Needs the role ``Admin``. The operation is undocumented.
 
     :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``. (templated)
-    :param url: where to deliver, HTTPS. (templated)
+    :param url: the URL to deliver to, HTTPS. (templated)
     :param secret_conn_id: id of a connection of any type whose Password is the secret to use, at most 150 characters.
         (templated)
     :param store_secret: called with the webhook's id and the secret that the service made up, before the task
@@ -264,8 +264,8 @@ class _WebhookCreation:
         ids = {each["id"] for each in filtered}
         listed = list(self._client.list_webhooks())
         candidates = [self._candidate(each, filtered=each["id"] in ids) for each in listed]
-        blind = "" if listed else "it lists no webhook at all, so it may hide them"
-        return Found([each for each in candidates if "type" not in each.differs], blind)
+        inconclusive = "" if listed else "it lists no webhook at all, so it may hide them"
+        return Found([each for each in candidates if "type" not in each.differs], inconclusive)
 
     def get(self, identifier: str) -> Candidate | None:
         found = next((each for each in self._client.list_webhooks() if each["id"] == identifier), None)
@@ -278,10 +278,14 @@ class _WebhookCreation:
             name for name, value in (("type", self._type), ("url", self._url)) if webhook.get(name) != value
         )
         why = ""
-        if differs and self._type == webhook.get("type") and _loosely(self._url) == _loosely(webhook.get("url")):
+        if (
+            differs
+            and self._type == webhook.get("type")
+            and _normalize_url(self._url) == _normalize_url(webhook.get("url"))
+        ):
             why, differs = "its URL is spelled differently", ()
         elif not differs and self._secret is None and not secret_known:
-            # What was created in another try has shown its secret to nobody.
+            # A webhook of another try has shown its secret to nobody.
             why = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
         return Candidate(
             webhook["id"],
@@ -295,5 +299,5 @@ class _WebhookCreation:
         )
 
 
-def _loosely(url: str | None) -> str:
+def _normalize_url(url: str | None) -> str:
     return (url or "").rstrip("/").casefold()

@@ -52,7 +52,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param customer_id: the customer the address belongs to. (templated)
     :param exchange_account_id: the account at the exchange. (templated)
     :param visibility_group_id: group of users who see the address. (templated)
-    :param on_clear: what happens when a person clears the task after it has created its request. ``reuse``
+    :param on_clear: behaviour when a person clears the task after it has created its request. ``reuse``
         (default): the same request is used again if it still exists. ``create``: another one is created. If the
         outcome of the earlier try is unknown, it is determined first in both cases.
     :param look_before_create: whether to look, before the first send, which requests for the same address exist
@@ -151,7 +151,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
             lookup_wait=self.lookup_wait,
         )
         self._linked_ids = (request_id,)
-        # What was asked for, so that whoever approves can compare it with what the service shows.
+        # The request, so that the approving task can compare it with what the service shows.
         context["ti"].xcom_push(key="request", value={"id": request_id, **request.model_dump(exclude_none=True)})
         return request_id
 

@@ -9,6 +9,7 @@ from airflow_custody._base import request_ids_or_skip
 from airflow_custody.client.arguments import check_names, check_settings, check_text
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, has_status
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -47,7 +48,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     connection's user. Killing the task does not take an approval back. The operation is undocumented.
 
     :param request_ids: one id or several, each once; any number. (templated)
-    :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
+    :param expected: the expected requests, as the create task pushed them to XCom under the key ``request``
         (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
         needs the key ``id``. ``None`` must be written explicitly, and signs whatever the requests ask for; a template
         or upstream task without a value is refused, and so is a None in ``expand``. (templated)
@@ -57,7 +58,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         ``["tnParticipantID"]``. A link is compared by its id; a key that links are not known to have is named with the
         link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving
         does that this package does not know is accepted. Default: none. (templated)
-    :param comment: what the requests' history will say. (templated)
+    :param comment: comment for the requests' history. (templated)
     :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
         right before. Default 30.
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list: nothing was created, say.
@@ -133,7 +134,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     :param request_ids: one id or several, each once; any number. (templated)
     :param comment: why; not empty. (templated)
     :param rejected_statuses: status words, compared without case, that say that a request is rejected. Default
-        ``rejected``: the service's words are not published. (templated)
+        ``rejected`` and four more, as for plans: the service's words are not published. (templated)
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the ids.
@@ -151,7 +152,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         *,
         request_ids: str | Iterable[str],
         comment: str,
-        rejected_statuses: Iterable[str] = ("rejected",),
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
@@ -182,15 +183,15 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     def _reject_batch(
         self, client: CustodyClient, ids: list[str], comment: str, words: list[str], *, later_try: bool
     ) -> None:
-        from airflow_custody.client.whitelist.progress import has_status
-
         try:
             client.reject_whitelist_requests(ids, comment, rejected_statuses=words)
         except CustodyError as error:
             if error.retryable or not error.from_service or not later_try:
                 raise
             try:
-                rejected = {each.id for each in client.find_whitelist_requests(ids=ids) if has_status(each, words)}
+                rejected = {
+                    each.id for each in client.find_whitelist_requests(ids=ids) if has_status(each.status, words)
+                }
             except CustodyError as failure:
                 if failure.retryable:
                     raise

@@ -15,7 +15,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator
 from airflow_custody.operators._base_plan import WhitelistFileTask
@@ -293,7 +293,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        # What an earlier run creates must be seen by the next.
+        # The next run must see what an earlier one creates.
         if kwargs.get("max_active_tis_per_dag") is None:
             kwargs["max_active_tis_per_dag"] = 1
         super().__init__(
@@ -365,7 +365,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     def _push_applied(self, context: Context, plan_hash: str, applied: Applied) -> dict[str, Any]:
         """Push to XCom what was created, whatever the task ends with."""
         result = to_result(plan_hash, applied)
-        # What was asked for, so that whoever approves can compare it with what the service shows.
+        # The requests, so that the approving task can compare them with what the service shows.
         requests = [
             {"id": request_id, **applied.requests[key].model_dump(exclude_none=True)}
             for key, request_id in applied.outcome.created.items()

@@ -36,14 +36,14 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
 
     It does not call the service, and needs no role. It needs Airflow 3.1 or later with
     ``apache-airflow-providers-standard``; without, importing it raises ``AirflowOptionalProviderFeatureException``.
-    What is not named here is given to Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
+    Other parameters are those of Airflow's ``ApprovalOperator``, such as ``assigned_users``, ``response_timeout``
     and ``notifiers``.
 
     :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
-    :param body: what is shown, in Markdown, with the hash in it: the plan's report, ``plan.output["report"]``.
+    :param body: the text to show, in Markdown, with the hash in it: the plan's report, ``plan.output["report"]``.
         (templated)
     :param subject: the headline. Default: the question, with the beginning of the hash. (templated)
-    :param defaults: what no response in time means, ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
+    :param defaults: meaning of no response in time, ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
     :param ignore_downstream_trigger_rules: whether a rejection skips all that follows, whatever its trigger rule is.
         Default True.
     :return: as ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others. If the

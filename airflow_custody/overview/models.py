@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from airflow_custody.client.approvals.models import PendingApprovals
-    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.verification.trust import RequestState, TrustState
 
 T = TypeVar("T")
-
-#: Whether signatures were verified with pinned keys: all that are there are valid, and what is in effect has enough of
-#: them; they were not; there are none yet; or nothing was checked, as no keys are pinned or the request was rejected.
-Trust = Literal["verified", "unverified", "unsigned", "not checked"]
-#: Whether a request is in effect; ``unknown``: it is not pending, and its status does not say, or cannot be found out.
-State = Literal["pending", "effective", "rejected", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +116,7 @@ class RequestRow:
     :param created_at: when its first trail entry was made; None: not given.
     :param changed_at: when its last trail entry was made; None: not given.
     :param paths: the ways to approve it, any of which is enough; each with all of its groups.
-    :param trust: whether its signatures were verified with pinned keys: see :data:`Trust`.
+    :param trust: what its signatures prove with pinned keys.
     :param problem: why it is unverified, or cannot be read, or how its status contradicts where it is listed; empty
         otherwise.
     :param state: how far it has come.
@@ -143,9 +136,9 @@ class RequestRow:
     created_at: datetime | None = None
     changed_at: datetime | None = None
     paths: tuple[tuple[GroupSignatures, ...], ...] = ()
-    trust: Trust = "not checked"
+    trust: TrustState = "not checked"
     problem: str = ""
-    state: State = "unknown"
+    state: RequestState = "unknown"
     signatures: int = 0
     action: str = ""
     legacy: str = ""
@@ -230,10 +223,6 @@ class RequestView:
     :param trails: its history, in the service's order; of a long one, the last 200 entries.
     :param signatures: its signatures, at most 200.
     :param verification: in words, what is proved of it, or why nothing is.
-    :param payload: the text that is signed, as it is, for whoever compares it; of a request that is in effect and
-        verified, what its signatures cover of it. None: it cannot be used.
-    :param envelope: the request, as the service shows it, likewise.
-    :param base_url: base URL of the service; empty: not known.
     """
 
     row: RequestRow
@@ -246,9 +235,6 @@ class RequestView:
     trails: tuple[TrailRow, ...] = ()
     signatures: tuple[SignatureRow, ...] = ()
     verification: str = ""
-    payload: Mapping[str, Any] | None = field(default=None, repr=False)
-    envelope: WhitelistEnvelope | None = field(default=None, repr=False, compare=False)
-    base_url: str = ""
 
 
 @dataclass(frozen=True)

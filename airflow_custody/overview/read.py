@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.health.criteria import HealthCriteria
 from airflow_custody.client.health.verdict import MAX_REASON, judge
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState
 from airflow_custody.client.webhooks.state import cooling_until, has_status
 from airflow_custody.client.webhooks.urls import without_secrets
 from airflow_custody.client.whitelist.listing import Listing, fetch_for_approval, fetch_listing
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES
-from airflow_custody.overview.budget import Budget
+from airflow_custody.overview.budget import Budget, Describe, describe_problem, read_section
 from airflow_custody.overview.models import (
     CheckRow,
     GroupHealth,
@@ -27,7 +27,6 @@ from airflow_custody.overview.models import (
     RequestRow,
     RequestsView,
     Section,
-    State,
     WebhookRow,
 )
 from airflow_custody.overview.rows import MAX_TEXT, MAX_WORD, bound, make_row
@@ -35,7 +34,6 @@ from airflow_custody.overview.rows import MAX_TEXT, MAX_WORD, bound, make_row
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.health.models import HealthCheck
-    from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.webhooks.models import WireWebhook
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
@@ -49,13 +47,17 @@ MAX_UNKNOWN = 50
 MAX_WEBHOOKS = 200
 #: How many requests are read, in a call for each hundred.
 MAX_LISTED = 5_000
-_MAX_ROWS: dict[State, int] = {"pending": MAX_PENDING, "effective": MAX_RECENT, "unknown": MAX_UNKNOWN}
+_MAX_ROWS: dict[RequestState, int] = {"pending": MAX_PENDING, "effective": MAX_RECENT, "unknown": MAX_UNKNOWN}
 _NEVER = datetime.max.replace(tzinfo=timezone.utc)
 _EVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
 def read_overview(
-    client: CustodyClient, *, deadline: float = DEFAULT_DEADLINE, max_listed: int = MAX_LISTED
+    client: CustodyClient,
+    *,
+    deadline: float = DEFAULT_DEADLINE,
+    max_listed: int = MAX_LISTED,
+    describe: Describe = describe_problem,
 ) -> Overview:
     """
     Read what a person sees of a service at a glance, one section after another. It changes nothing.
@@ -70,29 +72,31 @@ def read_overview(
     :param max_listed: how many whitelisting requests are read, in a call for each hundred: the service cannot be asked
         for those that are pending, or latest, only. Of a larger whitelist, only the pending ones are shown that the
         client's user may approve, and the other sections of requests have a ``problem``. Default 5,000.
+    :param describe: returns in words why a section could not be read. Default: as the error says it.
     :return: the overview.
     """
     budget = Budget(deadline)
-    client = budget.client(client)
+    section = partial(read_section, describe=describe)
     now = datetime.now(timezone.utc)
-    health = budget.section(lambda: _health(client.list_health_checks(), now))
-    requests = _requests(client, budget, max_listed)
-    approvals = budget.section(client.get_pending_approvals)
-    webhooks = budget.section(lambda: _webhooks(client.list_webhooks(), now))
+    with client.check_calls(lambda operation: budget.check()):
+        health = section(lambda: _health(client.list_health_checks(), now))
+        requests = section(lambda: _requests(client, budget, max_listed, describe))
+        approvals = section(client.get_pending_approvals)
+        webhooks = section(lambda: _webhooks(client.list_webhooks(), now))
+        journal = section(lambda: _journal(client))
+    # They are of one listing.
+    unread = dict.fromkeys(("pending", "recent", "unknown"), requests)
     left_out = (webhooks.value or ())[MAX_WEBHOOKS:]
     return Overview(
         read_at=now,
         base_url=client.settings.base_url,
         health=health,
-        pending=requests.pending,
-        recent=requests.recent,
-        unknown=requests.unknown,
-        rejected=requests.rejected,
         approvals=approvals,
         webhooks=replace(webhooks, value=webhooks.value[:MAX_WEBHOOKS]) if webhooks.value else webhooks,
         more_webhooks=len(left_out),
         more_faulty_webhooks=sum(each.is_faulty for each in left_out),
-        journal=budget.section(lambda: _journal(client)),
+        journal=journal,
+        **(unread if requests.value is None else requests.value),
     )
 
 
@@ -133,65 +137,41 @@ def _check_row(check: HealthCheck, problem: str) -> CheckRow:
 # --- whitelisting requests ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Requests:
-    """The sections of an overview that are about requests."""
-
-    pending: Section[RequestsView]
-    recent: Section[RequestsView]
-    unknown: Section[RequestsView]
-    rejected: int | None = None
-
-
-def _requests(client: CustodyClient, budget: Budget, max_listed: int) -> _Requests:
-    """Return all that is listed, by state: it is of one listing."""
-    found = budget.section(lambda: _all(client, budget, max_listed))
-    if found.value is None:
-        failed: Section[RequestsView] = Section(
-            problem=found.problem, not_offered=found.not_offered, not_permitted=found.not_permitted
-        )
-        return _Requests(failed, failed, failed)
-    return found.value
-
-
-def _all(client: CustodyClient, budget: Budget, max_listed: int) -> _Requests:
+def _requests(client: CustodyClient, budget: Budget, max_listed: int, describe: Describe) -> dict[str, Any]:
+    """Return all that an overview has of requests, by the names of its attributes."""
     total = client.count_whitelist_requests()
     if total is not None and total > max_listed:
-        return _of_large(client, budget, total)
+        return _of_large(client, budget, total, describe)
     listing = fetch_listing(client, sleep=budget.sleep)
     found: dict[str, list[WhitelistEnvelope]] = {"pending": [], "unchanged": [], "differs": [], "rejected": []}
     for each in listing.envelopes:
         found[listing.state_of(each, EFFECTIVE_STATUSES, REJECTED_STATUSES)].append(each)
-    view = partial(_view, listing=listing, check=budget.check)
-    return _Requests(
-        Section(view([*found["pending"], *listing.deletions], "pending")),
-        Section(view(found["unchanged"], "effective")),
-        Section(view(found["differs"], "unknown")),
-        rejected=len(found["rejected"]),
-    )
+    view = partial(_view, listing=listing, budget=budget)
+    return {
+        "pending": Section(view([*found["pending"], *listing.deletions], "pending")),
+        "recent": Section(view(found["unchanged"], "effective")),
+        "unknown": Section(view(found["differs"], "unknown")),
+        "rejected": len(found["rejected"]),
+    }
 
 
-def _of_large(client: CustodyClient, budget: Budget, listed: int) -> _Requests:
+def _of_large(client: CustodyClient, budget: Budget, listed: int, describe: Describe) -> dict[str, Any]:
     """Return what can be said without reading all of a large whitelist."""
     too_many = f"The service lists {listed} requests, too many to read here"
     unread: Section[RequestsView] = Section(problem=f"{too_many}. Use 'custody status --max-listed {listed}'.")
 
     def pending() -> RequestsView:
         listing = fetch_for_approval(client)
-        view = _view([*listing.envelopes, *listing.deletions], "pending", listing=listing, check=budget.check)
+        view = _view([*listing.envelopes, *listing.deletions], "pending", listing=listing, budget=budget)
         # How many others may approve is not known.
         note = f"{too_many}: only those are shown that the connection's user may approve."
         return replace(view, total=None, note=note, oldest_at=None)
 
-    return _Requests(budget.section(pending), unread, unread)
+    return {"pending": read_section(pending, describe), "recent": unread, "unknown": unread}
 
 
 def _view(
-    envelopes: Iterable[WhitelistEnvelope],
-    state: State,
-    *,
-    listing: Listing,
-    check: Callable[[], None],
+    envelopes: Iterable[WhitelistEnvelope], state: RequestState, *, listing: Listing, budget: Budget
 ) -> RequestsView:
     """
     Return requests of one state: of all, those first that cannot be verified or read, whatever their dates say.
@@ -199,19 +179,20 @@ def _view(
     :param envelopes: the requests.
     :param state: how far they have come.
     :param listing: the listing that they are of.
-    :param check: raises an error if the time is over.
+    :param budget: the time that there is.
     """
     deleted = {each.id for each in listing.deletions}
 
     def row_of(envelope: WhitelistEnvelope, with_paths: bool) -> RequestRow:
         doubt = listing.doubt(envelope, EFFECTIVE_STATUSES, REJECTED_STATUSES) if state == "pending" else ""
-        verifier: Verifier | None = listing.verifier  # type: ignore[assignment]
         is_deleted = envelope.id in deleted
-        return make_row(envelope, state, verifier, doubt=doubt, with_paths=with_paths, deletion_pending=is_deleted)
+        return make_row(
+            envelope, state, listing.verifier, doubt=doubt, with_paths=with_paths, deletion_pending=is_deleted
+        )
 
     found = []
     for envelope in sorted(envelopes, key=_age_order if state == "pending" else _last_change):
-        check()
+        budget.check()
         found.append((row_of(envelope, False), envelope))
     if state != "pending":
         found.reverse()

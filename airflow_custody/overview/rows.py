@@ -6,14 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyError, CustodyVerificationError
-from airflow_custody.client.text import as_name, read_number, sanitize
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import as_name, read_number
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.verification.trust_texts import describe_legacy
+from airflow_custody.client.verification.trust import RequestState, TrustState, decide_trust, describe_legacy
 from airflow_custody.client.whitelist.listed_requests import read_payload
 from airflow_custody.client.whitelist.review import is_creation
-from airflow_custody.overview.models import GroupSignatures, RequestRow, State, Trust
+from airflow_custody.overview.models import GroupSignatures, RequestRow
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
@@ -46,7 +45,7 @@ def bound(value: object, limit: int = MAX_TEXT) -> str:
 
 def make_row(
     envelope: WhitelistEnvelope,
-    state: State,
+    state: RequestState,
     verifier: Verifier | None,
     *,
     doubt: str = "",
@@ -61,7 +60,7 @@ def make_row(
     :param state: how far it has come.
     :param verifier: what verifies it; None: no keys are pinned.
     :param doubt: how its status contradicts where it is listed, in words. Default empty: it does not.
-    :param with_paths: whether the ways to approve it are worth their time, if it is pending. Default True.
+    :param with_paths: whether the ways to approve it are worth their time. Default True.
     :param deletion_pending: whether it is in effect, and its deletion is pending. Default False.
     """
     dates = [each for each in (parse_timestamp(trail.get("date")) for trail in envelope.trails) if each is not None]
@@ -80,14 +79,14 @@ def make_row(
     try:
         payload = read_payload(envelope)
     except CustodyError as error:
-        trust: Trust = "not checked" if verifier is None else "unverified"
+        trust: TrustState = "not checked" if verifier is None else "unverified"
         return RequestRow(**facts, trust=trust, problem=_problem(error))
     chain = bound(payload.get("currency"), MAX_WORD)
     facts |= {
         "chain": f"{chain} {_network(payload, envelope, verifier)}".rstrip(),
         "address": bound(payload.get("address"), _MAX_ADDRESS),
         "label": bound(payload.get("label")),
-        "paths": paths_of(envelope, verifier) if with_paths and state == "pending" else (),
+        "paths": paths_of(envelope, verifier) if with_paths else (),
     }
     trust, problem, legacy = judge_trust(envelope, state, verifier)
     if doubt and not problem:
@@ -103,31 +102,29 @@ def _network(payload: Mapping[str, Any], envelope: WhitelistEnvelope, verifier: 
     return f"({shown}: not signed)" if shown and verifier is not None else shown
 
 
-def judge_trust(envelope: WhitelistEnvelope, state: State, verifier: Verifier | None) -> tuple[Trust, str, str]:
+def judge_trust(
+    envelope: WhitelistEnvelope, state: RequestState, verifier: Verifier | None
+) -> tuple[TrustState, str, str]:
     """
     Return what signatures prove of a request, why they prove nothing if they do not, and that they cover a legacy form.
-
-    What is not pending must be signed as the rules ask; of what is pending, each signature that is there must be valid.
 
     :param envelope: the request.
     :param state: how far it has come.
     :param verifier: what verifies it; None: no keys are pinned.
     """
-    if verifier is None or state == "rejected":
-        return "not checked", "", ""
     try:
-        if read_number(envelope.id, MAX_ID) is None:
-            raise CustodyVerificationError(f"its id {sanitize(envelope.id, 40)!r} is no number", code="not-verified")
-        if state == "pending":
-            is_signed = bool(verifier.verify_signatures(envelope.wire).user_ids)
-            # What is still needed has to cover all of the text.
-            is_legacy = any(envelope.hash not in each.hashes for each in envelope.signings)
-            legacy = "some of its signatures cover a legacy form of its text" if is_signed and is_legacy else ""
-            return ("verified" if is_signed else "unsigned"), "", legacy
-        verified = verifier.verify(envelope.wire)
+        trust = decide_trust(envelope.wire, state, verifier)
     except CustodyError as error:
         return "unverified", _problem(error), ""
-    return "verified", "", describe_legacy(verified.omitted) if verified.legacy else ""
+    if trust.error is not None:
+        return trust.state, _problem(trust.error), ""
+    legacy = ""
+    if trust.address is not None and trust.address.legacy:
+        legacy = describe_legacy(trust.address.omitted)
+    # Of a pending one, what is still needed has to cover all of the text.
+    elif state == "pending" and any(envelope.hash not in each.hashes for each in envelope.signings):
+        legacy = "some of its signatures cover a legacy form of its text" if trust.state == "verified" else ""
+    return trust.state, "", legacy
 
 
 def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Paths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -79,7 +80,7 @@ def to_json(overview: Overview) -> dict[str, Any]:
     """
     verdict = judge_overview(overview)
     found = {"ok": verdict.ok, "wrong": verdict.wrong, "unread": verdict.unread, **asdict(overview)}
-    plain: dict[str, Any] = _plain(found)
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=datetime.isoformat))
     return plain
 
 
@@ -151,11 +152,3 @@ def _unread(overview: Overview) -> Iterator[str]:
         if name not in ("recent", "unknown") or problem not in said:
             yield f"{SECTIONS[name]}: {problem}"
         said.add(problem)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return value.isoformat() if isinstance(value, datetime) else value

@@ -17,9 +17,9 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from airflow_custody.plugin import overview_page, request_page
-from airflow_custody.plugin.cache import Readings
 from airflow_custody.plugin.lazy import App, Receive, Send
 from airflow_custody.plugin.paths import ROOT as PATH
+from airflow_custody.plugin.readings import Readings
 from airflow_custody.plugin.rendering import ROOT, page
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ def create_app() -> App:
     app.include_router(overview_page.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _not_found)
+    app.add_exception_handler(RequestValidationError, _http_error)
     app.add_exception_handler(Exception, _unexpected)
     return _with_headers(app)
 
@@ -81,23 +81,19 @@ def _with_headers(app: App) -> App:
     return with_headers
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    return await _error_page(request, error.status_code if isinstance(error, HTTPException) else 500)
+def _http_error(request: Request, error: Exception) -> Response:
+    return _error_page(request, error.status_code if isinstance(error, HTTPException) else 404)
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
-    return await _error_page(request, 404)
-
-
-async def _unexpected(request: Request, error: Exception) -> Response:
+def _unexpected(request: Request, error: Exception) -> Response:
     # Starlette raises it again after this response, so it is in the log.
-    return await _error_page(request, 500)
+    return _error_page(request, 500)
 
 
-async def _error_page(request: Request, status: int) -> Response:
+def _error_page(request: Request, status: int) -> Response:
     title, text = _ERRORS.get(status, ("Not possible", "This request cannot be served."))
     login = _login_url(request) if status in (401, 403) else ""
-    return await page(request, "error.html", status=status, title=title, text=text, login=login)
+    return page(request, "error.html", status=status, title=title, text=text, login=login)
 
 
 def _own_url(request: Request) -> str:

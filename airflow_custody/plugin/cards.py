@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.text import count
 from airflow_custody.overview.verdict import (
@@ -19,17 +20,17 @@ from airflow_custody.overview.verdict import (
 
 if TYPE_CHECKING:
     from airflow_custody.overview.models import HealthView, Overview, RequestsView, Section
-    from airflow_custody.plugin.cache import Reading
-    from airflow_custody.plugin.positions import ReadPosition
+    from airflow_custody.plugin.readings import Reading
 
 Level = Literal["bad", "unknown", "warning", "good"]
 
 #: The levels, worst first, and the words that stand next to their colours.
 WORDS: dict[Level, str] = {"bad": "Trouble", "unknown": "No response", "warning": "Attention", "good": "Healthy"}
 _WORST_FIRST = list(WORDS)
-#: From when on a webhook call that Airflow has not read is worth a word.
-UNREAD_FOR = timedelta(hours=1)
+#: Seconds from which on a service that is being read again does not respond.
+SLOW_AFTER = 10.0
 
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _MAX_NAMED = 2
 _MAX_LINKS = 3
 _UNREADABLE = {
@@ -66,13 +67,13 @@ class Card:
     :param conn_id: id of the connection.
     :param overview: what was read; None if nothing was.
     :param findings: what there is to know about it, the worst first. Never empty.
-    :param position: how far Airflow has read its journal; None: not known.
+    :param is_being_read: whether a new overview is awaited.
     """
 
     conn_id: str
     overview: Overview | None
     findings: tuple[Finding, ...]
-    position: ReadPosition | None = None
+    is_being_read: bool = False
 
     @property
     def level(self) -> Level:
@@ -94,64 +95,37 @@ class Card:
         """Where the card comes on the page: trouble first."""
         return _WORST_FIRST.index(self.level), self.conn_id
 
-    @property
-    def can_be_read(self) -> bool:
-        """Whether there is anything to show of the service."""
-        return self.overview is not None and _can_be_read(self.overview)
-
-    @property
-    def is_all_read(self) -> bool:
-        """Whether Airflow has read the newest call of the journal."""
-        journal = self.overview.journal.value if self.overview else None
-        return bool(journal and self.position and self.position.knows(journal.newest_id, journal.newest_at))
-
-    @property
-    def may_have_more_webhooks(self) -> bool:
-        """Whether the webhooks are the first ones of more: what is wrong comes first."""
-        return self.overview is not None and self.overview.more_webhooks > 0
-
     def level_of(self, part: str) -> Level | None:
         """Return how a section of the overview is; None if there is nothing to praise and nothing to complain of."""
         found = next((each.level for each in self.findings if each.part == part), None)
-        return found or ("good" if self._is_right(part) else None)
-
-    def _is_right(self, part: str) -> bool:
-        """Tell whether something is known to be right with a section, of which nothing is known to be wrong."""
-        if self.overview is None:
-            return False
-        if part == "recent":
-            recent = self.overview.recent.value
-            return bool(recent and recent.rows and all(each.trust == "verified" for each in recent.rows))
-        return bool(self.overview.webhooks.value) if part == "webhooks" else part == "journal" and self.is_all_read
+        if found or self.overview is None:
+            return found
+        recent = self.overview.recent.value
+        is_right = {
+            "recent": recent and recent.rows and all(each.trust == "verified" for each in recent.rows),
+            "webhooks": self.overview.webhooks.value,
+        }
+        return "good" if is_right.get(part) else None
 
 
-def make_card(conn_id: str, reading: Reading[Overview], position: ReadPosition | None, now: datetime) -> Card:
+def make_card(conn_id: str, reading: Reading[Overview], now: datetime) -> Card:
     """
     Return the card of a connection.
 
     :param conn_id: id of the connection.
     :param reading: what was read of its service.
-    :param position: how far Airflow has read its journal; None: not known.
     :param now: the time.
     """
-    found = sorted(_findings(reading, position, now), key=lambda each: _WORST_FIRST.index(each.level))
-    return Card(conn_id, reading.value, tuple(found), position)
+    found = sorted(_findings(reading, now), key=lambda each: _WORST_FIRST.index(each.level))
+    return Card(conn_id, reading.value, tuple(found), reading.awaited_for is not None)
 
 
-def _findings(reading: Reading[Overview], position: ReadPosition | None, now: datetime) -> Iterator[Finding]:
-    overview = reading.value
-    if overview is None:
-        if reading.late:
-            text = reading.problem or "The service has not responded yet. Refresh this page in a moment."
-            yield Finding("unknown", "", text)
-        else:
-            yield Finding("bad", "", reading.problem)
-        return
-    if reading.late:
-        why = reading.problem or "The service has not responded yet to a new reading."
-        yield Finding("unknown", "", f"{why} What is shown is older.")
-    if not _can_be_read(overview):
-        yield Finding("bad", "", f"Nothing of the service can be read: {overview.health.problem}")
+def _findings(reading: Reading[Overview], now: datetime) -> Iterator[Finding]:
+    if reading.problem:
+        yield Finding("bad", "", describe_problem(reading, now))
+    elif reading.value is None or (reading.awaited_for or 0) > SLOW_AFTER:
+        yield Finding("unknown", "", describe_awaited(reading, now))
+    if (overview := reading.value) is None:
         return
     # Nothing is worse than an address in effect that nobody signed.
     yield from _of_requests(overview.recent, "recent", "in effect")
@@ -177,11 +151,42 @@ def _findings(reading: Reading[Overview], position: ReadPosition | None, now: da
         others = len(wrong) - 1 + overview.more_faulty_webhooks
         more = f" (and {others} more)" if others else ""
         yield Finding("warning", "webhooks", f"Webhook {wrong[0].id}: {wrong[0].problem}{more}")
-    yield from _of_journal(overview, position, now)
 
 
-def _can_be_read(overview: Overview) -> bool:
-    return any(getattr(overview, name).value is not None for name in SECTIONS)
+def duration(seconds: float) -> str:
+    """Return a time span in words, such as ``2 h 5 min``: its largest unit, and the next one if it is small."""
+    rest = max(0, int(seconds))
+    for (size, unit), (next_size, next_unit) in pairwise(_UNITS):
+        if rest >= size:
+            amount, smaller = rest // size, rest % size // next_size
+            return f"{amount} {unit} {smaller} {next_unit}" if smaller and amount < 10 else f"{amount} {unit}"
+    return f"{rest} s"
+
+
+def describe_problem(reading: Reading[Any], now: datetime) -> str:
+    """
+    Return why the last read brought nothing, and how old what is shown is; empty if it brought what there is.
+
+    :param reading: the latest reading.
+    :param now: the time.
+    """
+    return f"{reading.problem} What is shown is {_age(reading, now)} old." if reading.value else reading.problem
+
+
+def describe_awaited(reading: Reading[Any], now: datetime) -> str:
+    """
+    Return in words that a service has not responded yet, and how old what is shown is.
+
+    :param reading: the latest reading.
+    :param now: the time.
+    """
+    if reading.value is None:
+        return "The service is being read, and has not responded yet. Refresh this page in a moment."
+    return f"The service has not responded yet to a new reading: what is shown is {_age(reading, now)} old."
+
+
+def _age(reading: Reading[Any], now: datetime) -> str:
+    return duration((now - (reading.read_at or now)).total_seconds())
 
 
 def _of_health(section: Section[HealthView]) -> Iterator[Finding]:
@@ -217,14 +222,3 @@ def _of_requests(section: Section[RequestsView], part: str, which: str) -> Itera
     else:
         text = f"{count(view.faulty, 'request')} {which} cannot be read as a whole, or contradict themselves."
         yield Finding("warning", part, text, ids)
-
-
-def _of_journal(overview: Overview, position: ReadPosition | None, now: datetime) -> Iterator[Finding]:
-    journal = overview.journal.value
-    if journal is None or position is None or journal.newest_at is None:
-        return
-    if position.knows(journal.newest_id, journal.newest_at):
-        return
-    unread_for = max(now - journal.newest_at, journal.newest_at - position.read_until)
-    if unread_for > UNREAD_FOR and (position.read_at is None or now - position.read_at > UNREAD_FOR):
-        yield Finding("warning", "journal", "Airflow has not read the newest webhook calls.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
 
 # Airflow has pages of plugins, and takes links from XCom, from there on.
-_HAS_PAGE = tuple(int(part) for part in version.split(".")[:2]) >= (3, 1)
+_HAS_PAGES = tuple(int(part) for part in version.split(".")[:2]) >= (3, 1)
 
 
 class CustodyRequestLink(BaseOperatorLink):
@@ -36,8 +36,11 @@ class CustodyRequestLink(BaseOperatorLink):
 
         :param operator: the task's operator, after it ran.
         :param ti_key: not used.
-        :return: the URL; only its path where ``[api] base_url`` is not set. Empty if no request is known.
+        :return: the URL; only its path where ``[api] base_url`` is not set. Empty if no request is known, or
+            if the page is switched off.
         """
+        if not conf.getboolean("custody", "page", fallback=True):
+            return ""
         try:
             request_ids = operator.linked_request_ids()
         except Exception:
@@ -52,4 +55,4 @@ class CustodyRequestLink(BaseOperatorLink):
 
 
 #: The links of the operators and sensors that are about whitelisting requests; none where there is no page.
-REQUEST_LINKS: tuple[BaseOperatorLink, ...] = (CustodyRequestLink(),) if _HAS_PAGE else ()
+REQUEST_LINKS: tuple[BaseOperatorLink, ...] = (CustodyRequestLink(),) if _HAS_PAGES else ()

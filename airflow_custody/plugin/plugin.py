@@ -23,21 +23,24 @@ class CustodyPlugin(AirflowPlugin):
     """
     The page **Custody** in the navigation of Airflow 3.
 
-    Airflow 2 does not know these attributes, and shows nothing.
+    Airflow 2 does not know these attributes, and shows nothing; nor is there anything if ``[custody] page`` is False.
     """
 
     name = "custody"
-    fastapi_apps: list[Any] = [  # noqa: RUF012 - as in Airflow's own class
-        {"name": "Custody", "url_prefix": PATH, "app": LazyApp("airflow_custody.plugin.app", "create_app")}
-    ]
-    external_views: list[Any] = [  # noqa: RUF012
-        {
-            "name": "Custody",
-            "href": f"{base_path()}{PATH}/",
-            "destination": "nav",
-            "nav_top_level": True,
-            "url_route": "custody",
-            "icon": f"{base_path()}{PATH}/static/custody.svg",
-            "icon_dark_mode": f"{base_path()}{PATH}/static/custody-dark.svg",
-        }
-    ]
+    fastapi_apps: list[Any] = []  # noqa: RUF012 - as in Airflow's own class
+    external_views: list[Any] = []  # noqa: RUF012
+    if conf.getboolean("custody", "page", fallback=True):
+        fastapi_apps = [
+            {"name": "Custody", "url_prefix": PATH, "app": LazyApp("airflow_custody.plugin.app", "create_app")}
+        ]
+        external_views = [
+            {
+                "name": "Custody",
+                "href": f"{base_path()}{PATH}/",
+                "destination": "nav",
+                "nav_top_level": True,
+                "url_route": "custody",
+                "icon": f"{base_path()}{PATH}/static/custody.svg",
+                "icon_dark_mode": f"{base_path()}{PATH}/static/custody-dark.svg",
+            }
+        ]

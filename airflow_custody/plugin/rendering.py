@@ -1,23 +1,19 @@
 """
 Pages made of templates. Whatever comes from elsewhere is escaped, and what cannot be seen is made visible.
 
-A service decides how much there is to show. So a page, each part of it and each text have a maximum size, and pages are
-made in threads: the event loop that waits for them serves all of Airflow.
+A service decides how much there is to show, so a page, each part of it and each text have a maximum size.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import cache
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request
@@ -27,9 +23,9 @@ from markupsafe import Markup
 from markupsafe import escape as escape_markup
 
 from airflow_custody.client.text import has_unprintable
+from airflow_custody.plugin.cards import duration
+from airflow_custody.plugin.failures import BROKEN
 from airflow_custody.plugin.paths import ROOT as PATH
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -40,19 +36,14 @@ MAX_TEXT = 300
 #: How many of a text's hidden characters are named one by one, and how many marks may stand on one character.
 MAX_HIDDEN = 10
 MAX_MARKS = 3
-#: How many groups of signatures a row shows.
-MAX_GROUPS = 10
 #: How long a page is, in characters; and how much of it is left for what is not a part.
 MAX_PAGE = 2_000_000
 _FRAME = 100_000
-_THREADS = 2
 
 _TOO_LARGE = "What the service responded is too large to show."
-_NOT_SHOWN = "Something unexpected went wrong. The log of the API server says what."
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-async def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """
     Return a page. One that is too large says so instead.
 
@@ -72,25 +63,17 @@ async def page(request: Request, template: str, *, status: int = 200, **values: 
         "refresh": quote(request.scope["path"]),
         **values,
     }
-    text = await asyncio.get_running_loop().run_in_executor(_threads(), _render_page, template, values)
+    try:
+        text = _render(template, MAX_PAGE, values)
+    except _TooLargeError:
+        text = _render(
+            "error.html", MAX_PAGE, {**values, "title": "Too large to show", "text": _TOO_LARGE, "login": ""}
+        )
     return HTMLResponse(text, status_code=status)
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="custody-page-making")
 
 
 class _TooLargeError(Exception):
     """A page, or a part of it, is larger than it may be."""
-
-
-def _render_page(template: str, values: dict[str, Any]) -> str:
-    try:
-        return _render(template, MAX_PAGE, values)
-    except _TooLargeError:
-        error = {**values, "title": "Too large to show", "text": _TOO_LARGE, "login": ""}
-        return _render("error.html", MAX_PAGE, error)
 
 
 def _render(template: str, limit: int, values: dict[str, Any]) -> str:
@@ -118,23 +101,8 @@ def part(template: str, of: int, **values: Any) -> Markup:
         reason = f"{_TOO_LARGE} 'custody status' shows it."
     except Exception:
         log.exception("A part of a page cannot be shown")
-        reason = _NOT_SHOWN
+        reason = BROKEN
     return Markup(_render("unshown.html", MAX_PAGE, {**values, "reason": reason}))  # noqa: S704 - likewise
-
-
-def few(paths: Sequence[Sequence[T]]) -> list[Sequence[T]]:
-    """Return the first groups of the ways to approve a request: at most 10 in all."""
-    found, left = [], MAX_GROUPS
-    for path in paths:
-        if left > 0:
-            found.append(path[:left])
-            left -= len(path)
-    return found
-
-
-def left_out(paths: Sequence[Sequence[object]]) -> int:
-    """Return how many groups :func:`few` leaves out."""
-    return max(0, sum(map(len, paths)) - MAX_GROUPS)
 
 
 def visible(text: object, limit: int = MAX_TEXT) -> Markup:
@@ -142,73 +110,43 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
     Return text of other people as markup that shows all of it.
 
     Its characters that cannot be seen, or change the direction of what follows, or pile up, are shown as their numbers,
-    and so are blanks at its ends: the first 10 of them, and how many there are more. It is isolated from the text
-    around it.
+    and so are blanks at its ends: the first 10 of them. It is isolated from the text around it.
 
     :param text: the text.
     :param limit: how many of its characters are shown. Default 300.
     """
-    shown = str(text)
-    cut = len(shown) > limit
-    shown = shown[:limit]
-    is_plain = shown.isascii() and shown.isprintable() and shown == shown.strip()
-    markup = escape_markup(shown) if is_plain else Markup().join(_spell(shown))
-    return Markup('<bdi class="text">{}{}</bdi>').format(markup, "…" if cut else "")
+    shown = str(text)[:limit]
+    ellipsis = "…" if len(str(text)) > limit else ""
+    if shown.isascii() and shown.isprintable() and shown == shown.strip():
+        return Markup('<bdi class="text">{}{}</bdi>').format(shown, ellipsis)
+    return Markup('<bdi class="text">{}{}</bdi>').format(Markup().join(_spell(shown)), ellipsis)
 
 
 def _spell(text: str) -> Iterator[Markup]:
-    end, left, more, tail = 0, MAX_HIDDEN, 0, []
-    for match in _HIDDEN.finditer(text.translate(_KINDS)):
-        run = text[match.start() : match.end()]
-        if left:
-            yield escape_markup(text[end : match.start()])
-            yield _hidden(" ".join(f"U+{ord(each):04X}" for each in run[:left]))
-        else:
-            tail.append(text[end : match.start()])
-        if len(run) > left:
-            tail.append("\ufffd")
-        more += max(0, len(run) - left)
-        left = max(0, left - len(run))
-        end = match.end()
-    yield escape_markup("".join([*tail, text[end:]]))
-    if more:
-        yield _hidden(f"\ufffd: {more} more")
+    left = MAX_HIDDEN
+    for is_hidden, run in groupby(zip(_are_hidden(text), text, strict=True), key=lambda each: each[0]):
+        characters = [character for _, character in run]
+        if not is_hidden:
+            yield escape_markup("".join(characters))
+            continue
+        numbers = " ".join(f"U+{ord(each):04X}" for each in characters[:left])
+        if numbers:
+            yield Markup('<span class="hidden" title="cannot be seen">{}</span>').format(numbers)
+        if len(characters) > left:
+            yield Markup("\ufffd")
+        left = max(0, left - len(characters))
 
 
-def _hidden(text: str) -> Markup:
-    return Markup(f'<span class="hidden" title="cannot be seen">{escape_markup(text)}</span>')  # noqa: S704 - escaped
-
-
-class _Kinds(dict[int, str]):
-    """
-    The kinds of characters, for ``str.translate``: ``h`` is hidden, ``m`` stands on another, ``b`` is blank, ``v`` is
-    visible.
-    """
-
-    def __missing__(self, number: int) -> str:
-        character = chr(number)
-        is_mark = unicodedata.category(character) in ("Mn", "Me")
-        kind = "h" if has_unprintable(character) else "m" if is_mark else "b" if character == " " else "v"
-        if len(self) < _MAX_KINDS:
-            self[number] = kind
-        return kind
-
-
-_MAX_KINDS = 10_000
-_KINDS = _Kinds()
-# What is hidden, with the marks on it; marks that stand on nothing; those above the number that may stand on one; and
-# blanks at the ends.
-_HIDDEN = re.compile(rf"(?:h|^m)[hm]*|(?<=m{{{MAX_MARKS}}})[hm]+|^b+|(?<!b)b+$")
-
-
-def duration(seconds: float) -> str:
-    """Return a time span in words, such as ``2 h 5 min``: its largest unit, and the next one if it is small."""
-    rest = max(0, int(seconds))
-    for (size, unit), (next_size, next_unit) in pairwise(_UNITS):
-        if rest >= size:
-            amount, smaller = rest // size, rest % size // next_size
-            return f"{amount} {unit} {smaller} {next_unit}" if smaller and amount < 10 else f"{amount} {unit}"
-    return f"{rest} s"
+def _are_hidden(text: str) -> Iterator[bool]:
+    """Yield of each character whether it is shown as its number."""
+    begin, end = len(text) - len(text.lstrip(" ")), len(text.rstrip(" "))
+    # A mark at the beginning stands on nothing.
+    marks, is_hidden = 0, True
+    for place, character in enumerate(text):
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        stands_on_hidden = bool(marks) and (is_hidden or marks > MAX_MARKS)
+        is_hidden = stands_on_hidden or has_unprintable(character) or not begin <= place < end
+        yield is_hidden
 
 
 def when(moment: datetime | None, now: datetime) -> Markup:
@@ -253,7 +191,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"visible": visible, "duration": duration, "segment": segment, "reason": reason}
-    environment.filters |= {"when": when, "few": few, "left_out": left_out}
+    environment.filters |= {"visible": visible, "segment": segment, "reason": reason, "when": when}
     environment.globals["part"] = part
     return environment

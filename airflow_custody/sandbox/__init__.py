@@ -16,23 +16,36 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_custody.sandbox.connections import connection_variables
-    from airflow_custody.sandbox.control.client import SandboxControl
+    from airflow_custody.sandbox.control import SandboxControl
     from airflow_custody.sandbox.errors import SandboxError
-    from airflow_custody.sandbox.health.entries import health_entry
+    from airflow_custody.sandbox.health.store import health_entry
     from airflow_custody.sandbox.request_log import fingerprint
-    from airflow_custody.sandbox.server import Sandbox
+    from airflow_custody.sandbox.server import Sandbox, connection_variables
+    from airflow_custody.sandbox.settings import CallSettings, ListingSettings, Settings
 
-__all__ = ["Sandbox", "SandboxControl", "SandboxError", "connection_variables", "fingerprint", "health_entry"]
+__all__ = [
+    "Sandbox",
+    "SandboxControl",
+    "SandboxError",
+    "Settings",
+    "CallSettings",
+    "ListingSettings",
+    "connection_variables",
+    "fingerprint",
+    "health_entry",
+]
 
 # Imported on first use, so that importing this package is cheap and works without the extra `sandbox`.
 _MODULES = {
     "Sandbox": "server",
-    "SandboxControl": "control.client",
+    "SandboxControl": "control",
     "SandboxError": "errors",
-    "connection_variables": "connections",
+    "Settings": "settings",
+    "CallSettings": "settings",
+    "ListingSettings": "settings",
+    "connection_variables": "server",
     "fingerprint": "request_log",
-    "health_entry": "health.entries",
+    "health_entry": "health.store",
 }
 
 

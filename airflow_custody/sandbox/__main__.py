@@ -36,27 +36,19 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     try:
-        sandbox = package.Sandbox(host=options.host, port=options.port, token=options.token, state=options.state)
-        sandbox.start()
-        sandbox.control.set_whitelist_events(options.events)
+        with package.Sandbox(host=options.host, port=options.port, token=options.token, state=options.state) as sandbox:
+            sandbox.control.configure(whitelist_events=options.events)
+            _print_instructions(sandbox, options)
+            interrupted.wait()
     except ModuleNotFoundError as error:
         print(error, file=sys.stderr)
-        return 1
-    except package.SandboxError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    try:
-        _print_instructions(sandbox, options)
-        interrupted.wait()
     except OSError as error:
         print(f"error: cannot write the keys: {error}", file=sys.stderr)
-        return 1
     except package.SandboxError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
-    finally:
-        sandbox.stop()
-    return 0
+    else:
+        return 0
+    return 1
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

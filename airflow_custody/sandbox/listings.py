@@ -1,78 +1,108 @@
-"""What a listing may do that the interface leaves open: rows that move between pages, odd totals, ignored filters."""
+"""Listings: what a test may have them do that the interface leaves open, and pages with a cursor."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from airflow_custody.sandbox.errors import invalid
+from airflow_custody.sandbox.settings import ListingName, ListingSettings
 from airflow_custody.sandbox.state import State
+from airflow_custody.sandbox.wire import is_decimal, omit_empty
 
 Row = TypeVar("Row")
+Query = TypeVar("Query", bound=BaseModel)
 
-
-class ListingOddities(BaseModel):
-    """How a listing behaves; by default, as it should."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    page_size: Annotated[int, Field(ge=1)] | None = None
-    totals: list[str | int | None] = []
-    ignored: list[str] = []
-    orders: list[list[str]] = []
+DEFAULT_PAGE_SIZE = 20
+MAX_PAGE_SIZE = 100
 
 
 class Listing:
     """
-    The oddities of one listing.
+    How one listing behaves: by default, as it should.
 
     :param state: the sandbox's state.
     :param name: name of the listing.
     """
 
-    def __init__(self, state: State, name: str) -> None:
+    def __init__(self, state: State, name: ListingName) -> None:
         self._state = state
-        self._setting = f"listing {name}"
+        self._name = name
 
-    def set(self, oddities: ListingOddities) -> None:
-        """Set how the listing behaves."""
-        self._state.set_setting(self._setting, oddities.model_dump())
+    @property
+    def _settings(self) -> ListingSettings:
+        return self._state.settings.listings.get(self._name) or ListingSettings()
 
-    def understood(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return the query parameters without those that are ignored."""
-        ignored = self._get().ignored
-        return {name: value for name, value in parameters.items() if name not in ignored}
+    def understood(self, query: Query) -> Query:
+        """Return a query without the parameters that are ignored."""
+        given, ignored = query.model_dump(by_alias=True, exclude_unset=True), {*self._settings.ignored}
+        kept = {name: value for name, value in given.items() if not ignored & {name, name.partition(".")[0]}}
+        return type(query).model_validate(kept)
 
     def page_size(self, size: int) -> int:
         """Return how many rows a page has, of those that it was to have."""
-        return min(size, self._get().page_size or size)
+        return min(size, self._settings.page_size or size)
 
     @property
     def is_arranged(self) -> bool:
         """Whether the rows are listed in an order of the test's."""
-        return bool(self._get().orders)
+        return bool(self._settings.orders)
 
     def arrange(self, rows: list[Row], identify: Callable[[Row], str]) -> list[Row]:
         """Return the rows as this call lists them; each call uses up an order, but for the last."""
-        order = self._take("orders", None)
-        if order is None:
+        if not self.is_arranged:
             return rows
         by_id = {identify(row): row for row in rows}
-        return [by_id[each] for each in order if each in by_id]
+        return [by_id[each] for each in _take(self._settings.orders) if each in by_id]
 
     def total(self, number: int) -> str | int | None:
         """Return the total as this call gives it; each call uses up a value, but for the last."""
-        total: str | int | None = self._take("totals", str(number) if number else None)
-        return total
+        if self._settings.totals:
+            return _take(self._settings.totals)
+        return str(number) if number else None
 
-    def _take(self, field: str, default: Any) -> Any:
-        values = getattr(self._get(), field)
-        if not values:
-            return default
-        if len(values) > 1:
-            self.set(self._get().model_copy(update={field: values[1:]}))
-        return values[0]
 
-    def _get(self) -> ListingOddities:
-        return ListingOddities.model_validate(self._state.get_setting(self._setting, {}))
+class Paging(BaseModel):
+    """Which page of a listing to return."""
+
+    request: Literal["FIRST", "NEXT", "PREVIOUS", "LAST"] = Field(default="FIRST", alias="cursor.pageRequest")
+    size: int = Field(default=0, alias="cursor.pageSize", ge=0, le=MAX_PAGE_SIZE)
+    current: str | None = Field(default=None, alias="cursor.currentPage")
+
+    def cut(self, rows: list[dict[str, Any]], listing: Listing) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Return the rows of the page, and its cursor."""
+        rows = listing.arrange(rows, lambda row: str(row.get("id")))
+        size = listing.page_size(self.size or DEFAULT_PAGE_SIZE)
+        start, cursor = self.place(size, len(rows))
+        return rows[start : start + size], cursor
+
+    def place(self, size: int, total: int) -> tuple[int, dict[str, Any]]:
+        """
+        Return the place of the page's first row, and the page's cursor.
+
+        The content of `currentPage` is an assumption: clients are not meant to read it.
+        """
+        start = 0
+        if self.request == "LAST":
+            start = max(0, (total - 1) // size * size)
+        elif self.request != "FIRST":
+            start = max(0, self._current_start() + (size if self.request == "NEXT" else -size))
+        page = base64.urlsafe_b64encode(str(start).encode()).decode()
+        return start, omit_empty(currentPage=page, hasPrevious=start > 0, hasNext=start + size < total)
+
+    def _current_start(self) -> int:
+        try:
+            start = base64.urlsafe_b64decode(self.current or "").decode("ascii")
+        except (binascii.Error, ValueError):
+            start = ""
+        if not is_decimal(start) or len(start) > 12:
+            raise invalid("cursor.currentPage: not a page of this listing")
+        return int(start)
+
+
+def _take(values: list[Row]) -> Row:
+    return values.pop(0) if len(values) > 1 else values[0]

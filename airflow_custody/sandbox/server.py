@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import os
 import socket
 import ssl
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, closing, suppress
 from types import TracebackType
 
 import uvicorn
+from fastapi import FastAPI
 
-from airflow_custody.sandbox.app import build_app
-from airflow_custody.sandbox.control.client import SandboxControl
+from airflow_custody.sandbox import control
+from airflow_custody.sandbox.control import SandboxControl
 from airflow_custody.sandbox.errors import SandboxError
 from airflow_custody.sandbox.faults.middleware import FaultMiddleware
+from airflow_custody.sandbox.health import routes as health
+from airflow_custody.sandbox.rules import routes as rules
 from airflow_custody.sandbox.service import Service
 from airflow_custody.sandbox.state import State
+from airflow_custody.sandbox.users import routes as users
+from airflow_custody.sandbox.web import add_error_handlers
+from airflow_custody.sandbox.webhooks import routes as webhooks
+from airflow_custody.sandbox.whitelist import routes as whitelist
+from airflow_custody.sandbox.wire import ROOT
 
 _Path = str | os.PathLike[str]
 
@@ -63,10 +72,7 @@ class Sandbox:
         self._client_ca = client_ca
         self._control: SandboxControl | None = None
         self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = asyncio.Event()
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
+        self._servers: list[_Server] = []
 
     @property
     def control(self) -> SandboxControl:
@@ -88,41 +94,29 @@ class Sandbox:
         """Start the sandbox; when this returns, it accepts calls."""
         if self._thread is not None:
             raise SandboxError("the sandbox is already running")
-        self._stopping, self._ready, self._failure = asyncio.Event(), threading.Event(), None
-        state = State(self._state_path)
-        sockets: list[socket.socket] = []
-        try:
+        with ExitStack() as opened:
+            state = opened.enter_context(closing(State(self._state_path)))
             service = Service(state)
             self.token = service.tokens.set_main(self.token or None)
-            app = FaultMiddleware(build_app(service), service)
-            sockets.append(_listen(self.host, self.port))
-            servers = [self._server(app, service, encrypted=self._certfile is not None)]
+            sockets = [opened.enter_context(_listen(self.host, self.port))]
+            servers = [self._server(service, encrypted=self._certfile is not None)]
             if self._certfile is not None:
                 # Without encryption, so that the control needs no certificates.
-                sockets.append(_listen("127.0.0.1", 0))
-                servers.append(self._server(app, service, encrypted=False))
-            self._thread = threading.Thread(
-                target=self._run,
-                args=(servers, sockets, state),
-                name="custody-sandbox",
-                daemon=True,
-            )
-            self._thread.start()
-        except BaseException:
-            self._thread = None
-            for listener in sockets:
-                listener.close()
-            state.close()
-            raise
-        self._ready.wait()
-        if self._failure is not None:
-            self.stop()
-            raise SandboxError(f"the sandbox did not start: {self._failure}") from self._failure
-        self.port = sockets[0].getsockname()[1]
+                sockets.append(opened.enter_context(_listen("127.0.0.1", 0)))
+                servers.append(self._server(service, encrypted=False))
+            # From here on, the thread closes what is open.
+            arguments = (servers, sockets, opened.pop_all())
+            thread = threading.Thread(target=_run, args=arguments, name="custody-sandbox", daemon=True)
+        self._thread, self._servers = thread, servers
+        thread.start()
+        self.port, control_port = sockets[0].getsockname()[1], sockets[-1].getsockname()[1]
+        while not all(server.started for server in servers):
+            if not thread.is_alive():
+                self.stop()
+                raise SandboxError("the sandbox did not start")
+            time.sleep(0.001)
         self.url = f"{'http' if self._certfile is None else 'https'}://{_url_host(self.host)}:{self.port}"
-        self._control = SandboxControl(
-            self.url if self._certfile is None else f"http://127.0.0.1:{sockets[1].getsockname()[1]}"
-        )
+        self._control = SandboxControl(self.url if self._certfile is None else f"http://127.0.0.1:{control_port}")
         return self
 
     def stop(self) -> None:
@@ -130,10 +124,8 @@ class Sandbox:
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        if self._loop is not None:
-            # After a failure the loop is already closed.
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._stopping.set)
+        for server in self._servers:
+            server.should_exit = True
         thread.join()
         if self._control is not None:
             self._control.close()
@@ -147,9 +139,9 @@ class Sandbox:
     ) -> None:
         self.stop()
 
-    def _server(self, app: FaultMiddleware, service: Service, *, encrypted: bool) -> _Server:
+    def _server(self, service: Service, *, encrypted: bool) -> _Server:
         config = uvicorn.Config(
-            app,
+            FaultMiddleware(build_app(service), service),
             http=service.connections.protocol(),
             ws="none",
             lifespan="off",
@@ -160,62 +152,53 @@ class Sandbox:
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            ssl_certfile=self._certfile if encrypted else None,
+            ssl_keyfile=self._keyfile if encrypted else None,
+            ssl_ca_certs=self._client_ca if encrypted else None,
+            ssl_cert_reqs=ssl.CERT_REQUIRED if self._client_ca else ssl.CERT_NONE,
         )
-        if encrypted:
-            config.ssl_certfile = self._certfile
-            config.ssl_keyfile = self._keyfile
-            if self._client_ca is not None:
-                config.ssl_ca_certs = self._client_ca
-                config.ssl_cert_reqs = ssl.CERT_REQUIRED
         try:
             # Here and not on the thread, so that the caller gets the error if a file is wrong.
             config.load()
         except (OSError, ssl.SSLError) as error:
             raise SandboxError(f"cannot use the certificate files: {error}") from error
-        return _Server(config, service, self._stopping)
+        return _Server(config, service)
 
-    def _run(self, servers: list[_Server], sockets: list[socket.socket], state: State) -> None:
-        try:
-            asyncio.run(self._serve(servers, sockets))
-        except BaseException as error:
-            if self._ready.is_set():
-                raise
-            self._failure = error
-        finally:
-            for listener in sockets:
-                listener.close()
-            state.close()
-            self._ready.set()
 
-    async def _serve(self, servers: list[_Server], sockets: list[socket.socket]) -> None:
-        self._loop = asyncio.get_running_loop()
-        serving = [
-            asyncio.create_task(server.serve(sockets=[listener]))
-            for server, listener in zip(servers, sockets, strict=True)
-        ]
-        while not all(server.started for server in servers) and not any(task.done() for task in serving):
-            await asyncio.sleep(0.001)
-        self._ready.set()
-        await self._stopping.wait()
-        for server in servers:
-            server.should_exit = True
-        await asyncio.gather(*serving)
+def connection_variables(connection: str, approvers: Iterable[Mapping[str, str]] = ()) -> dict[str, str]:
+    """
+    Return the connections that the example DAGs need.
+
+    :param connection: ``custody_default``, as JSON.
+    :param approvers: approvers as the control returns them. For each there is also a connection to the service, such as
+        ``custody_first_approver``, and one with the key, such as ``custody_first_key``.
+    """
+    variables = {"AIRFLOW_CONN_CUSTODY_DEFAULT": connection}
+    for each in approvers:
+        prefix = f"AIRFLOW_CONN_CUSTODY_{each['group'].upper()}"
+        variables[f"{prefix}_APPROVER"] = json.dumps({**json.loads(connection), "password": each["token"]})
+        key = {"conn_type": "generic", "extra": {"private_key": each["private_key"]}}
+        variables[f"{prefix}_KEY"] = json.dumps(key)
+    return variables
+
+
+def build_app(service: Service) -> FastAPI:
+    """Return the application that serves a service, and controls it."""
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.service = service
+    for subject in (health, whitelist, rules, webhooks, users):
+        app.include_router(subject.router, prefix=ROOT)
+    app.include_router(control.router, prefix="/sandbox")
+    add_error_handlers(app)
+    return app
 
 
 class _Server(uvicorn.Server):
-    """A server that stops at once, where uvicorn polls ten times a second and waits for calls to end."""
+    """A server that stops at once, where uvicorn waits for calls to end."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, stopping: asyncio.Event) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
-        self._stopping = stopping
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), 1.0)
-            if self._stopping.is_set():
-                return
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # Stop accepting, and let asyncio take over the connections it has just accepted before the listener closes.
@@ -228,29 +211,31 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(0)
         for server in self.servers:
             server.close()
-        self._service.delays.close()
-        self._service.connections.abort_all()
+        self._service.connections.close()
         if self.server_state.tasks:
             await asyncio.wait(list(self.server_state.tasks), timeout=1.0)
 
 
+def _run(servers: list[_Server], sockets: list[socket.socket], opened: ExitStack) -> None:
+    """Serve until all servers are to exit, and close what is open."""
+
+    async def serve() -> None:
+        await asyncio.gather(*(each.serve([listener]) for each, listener in zip(servers, sockets, strict=True)))
+
+    with opened:
+        asyncio.run(serve())
+
+
 def _listen(host: str, port: int) -> socket.socket:
-    if not 0 <= port <= 65_535:
-        # The system would accept it, modulo 65536.
-        raise SandboxError(f"cannot listen on {host} port {port}: no such port")
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    except (OSError, ValueError) as error:
-        raise SandboxError(f"cannot listen on {host} port {port}: {error}") from error
+    # The protocol tells asyncio that it is TCP: otherwise each response would wait for an acknowledgement.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # Allows a port that was in use a moment ago; one that is in use now is still refused.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
+        listener.bind((host, port))
         listener.listen(2048)
-    except OSError as error:
+    except (OSError, OverflowError, ValueError) as error:
         listener.close()
         raise SandboxError(f"cannot listen on {host} port {port}: {error}") from error
     return listener
@@ -258,10 +243,5 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _url_host(host: str) -> str:
     """Return the host for a URL; for an address that stands for all addresses, the loopback address."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "[::1]"
-    return host if address.version == 4 else f"[{host}]"
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+    return loopback.get(host, f"[{host}]" if ":" in host else host)

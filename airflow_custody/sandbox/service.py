@@ -2,63 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_custody.sandbox.faults.connections import Connections
-from airflow_custody.sandbox.faults.delays import Delays
 from airflow_custody.sandbox.faults.store import FaultStore
 from airflow_custody.sandbox.health.store import HealthStore
 from airflow_custody.sandbox.request_log import RequestLog
 from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
-from airflow_custody.sandbox.users.api_keys import ApiKeyStore
-from airflow_custody.sandbox.users.approvers import ApproverStore
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import TokenStore
 from airflow_custody.sandbox.webhooks.calls import CallStore
 from airflow_custody.sandbox.webhooks.store import WebhookStore
 from airflow_custody.sandbox.whitelist.approvals import Approvals
-from airflow_custody.sandbox.whitelist.attacks.store import Attacks
-from airflow_custody.sandbox.whitelist.signers import Signers
+from airflow_custody.sandbox.whitelist.signers import SignerStore
 from airflow_custody.sandbox.whitelist.store import WhitelistStore
-
-# Any version from 3.14 on has the same operations here.
-DEFAULT_VERSION = "3.20"
 
 
 class Service:
-    """The stores of the service, and what injects faults into it."""
+    """The stores of the service, and the faults that are injected into it."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.users = UserStore(state)
-        self.tokens = TokenStore(state)
-        self.api_keys = ApiKeyStore(state)
+        self.tokens = TokenStore(state, self.users)
         self.health = HealthStore(state)
         self.rules = RuleStore(state, self.users)
-        self.approvers = ApproverStore(state, self.users, self.tokens, self.rules)
         self.whitelist = WhitelistStore(state, self.users, self.rules)
-        self.approvals = Approvals(self.users, self.whitelist)
-        self.signers = Signers(state, self.users, self.whitelist)
-        self.attacks = Attacks(state, self.rules, self.whitelist, self.signers)
+        self.approvals = Approvals(state, self.users, self.whitelist)
+        self.signers = SignerStore(state, self.users, self.tokens, self.rules, self.whitelist)
         self.webhooks = WebhookStore(state)
         self.webhook_calls = CallStore(state)
         self.faults = FaultStore()
-        self.delays = Delays()
         self.connections = Connections()
-        self.request_log = RequestLog(lambda: [*self.tokens.all(), *self.users.passwords()])
+        self.request_log = RequestLog(self.tokens.secrets)
 
-    @property
-    def version(self) -> tuple[int, ...]:
-        """The version of the service that the sandbox imitates."""
-        return tuple(int(part) for part in self.state.get_setting("version", DEFAULT_VERSION).split("."))
+    def about(self) -> dict[str, Any]:
+        """Return whether this is a sandbox, and which version of the service it imitates."""
+        return {"sandbox": True, "version": self.state.settings.version}
 
     def reset(self) -> None:
         """
-        Go back to the state of a fresh sandbox; only the main token and the super-administrators' keys stay.
+        Go back to the state of a fresh sandbox, without faults and logged requests; only the main token and the
+        super-administrators' keys stay.
 
-        Calls that a fault still delays are cut off, or they would do their work in the next test.
+        Calls that a fault still delays are cut off, and do no more work.
         """
         self.state.clear()
-        self.health.load()
-        self.faults.clear()
-        self.delays.cancel()
-        self.request_log.clear()
+        self.health.reload()
+        self.faults.clear_faults()
+        self.connections.cut_off_delays()
+        self.request_log.clear_request_log()

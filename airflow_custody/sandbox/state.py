@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from airflow_custody.sandbox.errors import SandboxError
+from airflow_custody.sandbox.settings import Settings
 
 # Marks a file as the sandbox's ("CuSb"), so that it never writes to the database of another program.
 _APPLICATION_ID = 0x43755362
@@ -17,7 +18,7 @@ _APPLICATION_ID = 0x43755362
 # What is deleted of these tables: what connections are made of stays.
 _KEPT = {"tokens": "WHERE NOT is_main", "superadmins": "WHERE FALSE"}
 
-_TABLES = "CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
+_TABLES = "CREATE TABLE IF NOT EXISTS saved (name TEXT PRIMARY KEY, value TEXT NOT NULL);"
 
 
 class State:
@@ -47,6 +48,7 @@ class State:
         except SandboxError:
             self.close()
             raise
+        self._settings = Settings.model_validate(self.load("settings", {}))
 
     def _prepare(self, name: str) -> None:
         # What was committed must survive the death of the process, not of the machine: do not wait for the disk.
@@ -93,14 +95,29 @@ class State:
         with self._lock:
             return self._database.execute(sql, values).lastrowid or 0
 
-    def get_setting(self, name: str, default: Any) -> Any:
-        """Return a setting."""
-        found = self.rows("SELECT value FROM settings WHERE name = ?", name)
+    @property
+    def settings(self) -> Settings:
+        """The settings; what is changed in them is not kept over a restart."""
+        return self._settings
+
+    def configure(self, /, **settings: Any) -> None:
+        """
+        Change settings of the sandbox; those that are not given stay as they are.
+
+        :param settings: the settings, by the names of the fields of :class:`Settings`.
+        """
+        changed = Settings.model_validate({**self._settings.model_dump(), **settings})
+        self.save("settings", changed.model_dump())
+        self._settings = changed
+
+    def load(self, name: str, default: Any) -> Any:
+        """Return a value that was saved under a name."""
+        found = self.rows("SELECT value FROM saved WHERE name = ?", name)
         return json.loads(found[0]["value"]) if found else default
 
-    def set_setting(self, name: str, value: Any) -> None:
-        """Change a setting."""
-        self.write("INSERT OR REPLACE INTO settings VALUES (?, ?)", name, json.dumps(value))
+    def save(self, name: str, value: Any) -> None:
+        """Save a value under a name."""
+        self.write("INSERT OR REPLACE INTO saved VALUES (?, ?)", name, json.dumps(value))
 
     def clear(self) -> None:
         """Delete everything but the main token and the super-administrators' keys."""
@@ -110,6 +127,7 @@ class State:
                 condition = _KEPT.get(row["name"], "")
                 self._database.execute(f"DELETE FROM {row['name']} {condition}")
             self._database.execute("COMMIT")
+        self._settings = Settings()
 
     def close(self) -> None:
         """Close the database."""

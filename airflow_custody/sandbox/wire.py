@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+#: The path below which the service's operations are.
+ROOT = "/api/rest/v1"
+
 
 def dumps(value: Any) -> str:
     """Return compact JSON with non-ASCII characters unescaped, as a server written in Go writes it."""
@@ -44,3 +47,13 @@ def is_decimal(text: str) -> bool:
 def equal_ignoring_case(left: str, right: str) -> bool:
     """Return whether two texts are equal, whatever their case."""
     return left.casefold() == right.casefold()
+
+
+def is_below(path: str, prefix: str | None) -> bool:
+    """Return whether a path is at or below a prefix; both may leave out the service's root."""
+    prefix = _without_root("/" + (prefix or "").strip("/"))
+    return f"{_without_root(path)}/".startswith(prefix.rstrip("/") + "/")
+
+
+def _without_root(path: str) -> str:
+    return path.removeprefix(ROOT) or "/" if f"{path}/".startswith(f"{ROOT}/") else path

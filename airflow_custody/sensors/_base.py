@@ -1,4 +1,4 @@
-"""What all sensors share: waiting in a worker or in the triggerer, and ending the same way in both."""
+"""The base of all sensors: waiting in a worker or in the triggerer, and ending the same way in both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # Airflow's own time-out of a deferral is a backstop for a triggerer that is down. It must not come before the
 # trigger's, which knows the last result.
 _BACKSTOP = timedelta(minutes=5)
-# What Airflow 2 and 3 report when a deferral timed out.
+# Reports of Airflow 2 and 3 when a deferral timed out.
 _DEFERRAL_TIMEOUTS = ("Trigger/execution timeout", "Trigger timeout")
 
 
@@ -70,12 +70,12 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """Return the result of polling once more in the worker, or None if what the trigger found is enough."""
         return None
 
-    def _doubt(self) -> CustodyError | None:
-        """Return the error that a wait which is over ends with instead of a time-out; None: a time-out."""
+    def _unverified_error(self) -> CustodyError | None:
+        """Return the error that replaces a time-out, if something is unverified; None: nothing is."""
         return None
 
     @property
-    def _is_in_doubt(self) -> bool:
+    def _has_unverified(self) -> bool:
         """Whether a time-out would be an error."""
         return False
 
@@ -105,7 +105,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 raise
             self._last_result = error.text
             self.log.warning("Not yet: %s", error)
-        if self.mode == "reschedule" and self._is_in_doubt:
+        if self.mode == "reschedule" and self._has_unverified:
             # The process of the next poke would know nothing of it.
             self.log.info("Polling on in this process until it is decided.")
             self.mode = "poke"
@@ -159,7 +159,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         )
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Come back from the triggerer; a deferral that Airflow itself timed out is a time-out like any other."""
+        """Resume after a deferral; one that Airflow itself timed out is a time-out like any other."""
         with self._ending_task():
             # The trigger may have been the first to see the values.
             self._check_given()
@@ -173,7 +173,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         End the task the same way in every mode.
 
         Airflow's own handling of ``soft_fail`` differs between them: it skips on failures in poke mode, and on
-        every error after a deferral. So the setting is hidden from it. A time-out with a doubt is an error.
+        every error after a deferral. So the setting is hidden from it. A time-out while something is unverified is an
+        error.
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
@@ -181,8 +182,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 try:
                     yield
                 except (AirflowSensorTimeout, AirflowTaskTimeout):
-                    if (doubt := self._doubt()) is not None:
-                        raise doubt from None
+                    if (error := self._unverified_error()) is not None:
+                        raise error from None
                     raise
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)

@@ -15,12 +15,11 @@ from airflow_custody.client.arguments import check_names, check_settings
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count_of
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
     describe_verified,
-    doubts_to_json,
+    unverified_to_json,
 )
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -29,7 +28,7 @@ from airflow_custody.sensors._base import CustodySensor
 if TYPE_CHECKING:
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.whitelist.group_progress import GroupProgress
-    from airflow_custody.client.whitelist.progress import LagJudge, ListedRequest, Progress
+    from airflow_custody.client.whitelist.progress import GracePeriod, ListedRequest, Progress
     from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 # Seconds between look-ups of a request that is not listed or not verified; the last one again and again.
@@ -61,13 +60,13 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     If the connection has pinned keys, "in effect" means verified: enough people, under rules that super-administrators
     signed, have signed the request. One that the service shows as in effect and whose signatures do not prove it is
     looked up once more after 5 seconds, as a listing may lag; then the sensor fails without retries, and says why. One
-    that is shown otherwise by then stays in doubt until it is verified: a time-out before that is an error, whatever
+    that is shown otherwise by then stays unverified until it is verified: a time-out before that is an error, whatever
     ``soft_fail`` says, and in ``reschedule`` mode the sensor keeps its worker until then. Without pinned keys, what is
     in effect is the service's word. No signature covers a request's id: a service that lies may show under it another
     request that was signed. ``expected`` finds that out.
 
     :param request_id: the request's id, or a list of ids; one that is repeated is taken once. (templated)
-    :param expected: what the requests must ask for: what the create task pushed to XCom under the key ``request``
+    :param expected: the expected requests, as the create task pushed them to XCom under the key ``request``
         (``create.output["request"]``), a list of these, or the same fields by hand; in a list of several each entry
         needs the key ``id``. Compared once a request is in effect: the text that was signed, if the connection has
         pinned keys, or else the payload that has the hash that the service gives. Whatever does not match fails at
@@ -138,7 +137,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         self._unknown_statuses: set[str | None] = set()
         self._unsigned: set[str] = set()
         self._polling_again = False
-        self._lag: LagJudge | None = None
+        self._lag: GracePeriod | None = None
 
     def _poll(self) -> PokeReturnValue | bool:
         ids = self._request_ids
@@ -147,11 +146,10 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         return self._poll_one(ids) if isinstance(ids, str) else self._poll_group()
 
     def _poll_one(self, request_id: str) -> PokeReturnValue | bool:
-        from airflow_custody.client.whitelist.progress import LagJudge, find_listed, judge_progress
-        from airflow_custody.metrics import pending_polled
+        from airflow_custody.client.whitelist.progress import GracePeriod, find_listed, judge_progress
 
         words = self._status_words()
-        self._lag = lag = self._lag or LagJudge(self.gone_after, self.unverified_after)
+        self._lag = lag = self._lag or GracePeriod(self.gone_after, self.unverified_after)
         # Nobody knows what was listed since the last poke.
         lag.reset()
         give_up = self._first_poll + self.timeout
@@ -159,17 +157,16 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             listed = find_listed(self.hook.get_conn(), [request_id])[request_id]
             progress = lag.judge(judge_progress(listed, **words))
             self._last_result = progress.summary(request_id)
-            # What is unverified fails the task, and must not become a time-out before.
-            left = max(give_up - time.monotonic(), lag.doubt_patience)
+            # An unverified request fails the task, and must not become a time-out before.
+            left = max(give_up - time.monotonic(), lag.unverified_patience)
             if progress.patience <= 0 or self._trigger_follows:
                 break
             if left <= 0:
-                if lag.doubt is not None:
-                    raise lag.doubt.failure(request_id)
+                if lag.unverified is not None:
+                    raise lag.unverified.failure(request_id)
                 break
             self.log.info("Not yet: %s", self._last_result)
             time.sleep(min(pause, progress.patience, left))
-        pending_polled(self.custody_conn_id, self, [progress])
         if progress.state == "effective":
             self._compare({request_id: listed})
             self.log.info("Custody: %s.%s", self._last_result, _whose_word(progress.verified is not None))
@@ -183,7 +180,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         return False
 
     def _poll_group(self) -> PokeReturnValue | bool:
-        from airflow_custody.metrics import pending_polled
 
         group = self._group
         # Nobody knows what was listed since the last poke.
@@ -195,7 +191,6 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             self._look_up(group, group.to_poll)
             self._look_up_lagging(group)
         self._last_result = group.summary()
-        pending_polled(self.custody_conn_id, self, group.progress)
         if failure := group.failure():
             raise failure
         if group.is_done:
@@ -215,11 +210,11 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         give_up = self._first_poll + self.timeout
         for pause in chain(_PAUSES, repeat(_PAUSES[-1])):
             patience = group.patience
-            left = max(give_up - time.monotonic(), group.doubt_patience)
+            left = max(give_up - time.monotonic(), group.unverified_patience)
             if patience <= 0 or group.failure() or self._trigger_follows:
                 return
             if left <= 0:
-                group.confirm_doubts()
+                group.confirm_unverified()
                 return
             self.log.info("Not yet: %s", group.summary())
             time.sleep(min(pause, patience, left))
@@ -262,21 +257,21 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         if errors:
             raise errors[0]
 
-    def _doubt(self) -> CustodyError | None:
+    def _unverified_error(self) -> CustodyError | None:
         if self._lag is not None:
-            return None if self._lag.doubt is None else self._lag.doubt.failure(str(self._request_ids))
-        return self._group.doubt() if "_group" in self.__dict__ else None
+            return None if self._lag.unverified is None else self._lag.unverified.failure(str(self._request_ids))
+        return self._group.unverified_error() if "_group" in self.__dict__ else None
 
     @property
-    def _doubts(self) -> dict[str, Progress]:
-        """What this process saw in effect and not verified, and not verified since, by id."""
+    def _unverified(self) -> dict[str, Progress]:
+        """The requests that this process saw in effect and unverified, and not verified since, by id."""
         if self._lag is not None:
-            return {} if self._lag.doubt is None else {str(self._request_ids): self._lag.doubt}
-        return self._group.doubts() if "_group" in self.__dict__ else {}
+            return {} if self._lag.unverified is None else {str(self._request_ids): self._lag.unverified}
+        return self._group.unverified() if "_group" in self.__dict__ else {}
 
     @property
-    def _is_in_doubt(self) -> bool:
-        return bool(self._doubts)
+    def _has_unverified(self) -> bool:
+        return bool(self._unverified)
 
     @property
     def _trigger_follows(self) -> bool:
@@ -307,8 +302,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             if time.monotonic() >= give_up:
                 break
             time.sleep(pause)
-        if (doubt := self._doubt()) is not None:
-            raise doubt
+        if (error := self._unverified_error()) is not None:
+            raise error
         raise CustodyError(
             f"the triggerer saw it in effect, and this worker does not: {self._last_result}",
             code="listing-changed",
@@ -331,7 +326,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _group(self) -> GroupProgress:
-        """How far the requests have come in this process."""
+        """The progress of the requests in this process."""
         from airflow_custody.client.whitelist.group_progress import GroupProgress
 
         return GroupProgress(
@@ -343,7 +338,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _expected(self) -> dict[str, WhitelistRequest] | None:
-        """What is expected of each request; None: nothing is."""
+        """The expected content of each request; None: anything."""
         if self.expected is None:
             return None
         from airflow_custody.client.whitelist.batches import name_some
@@ -363,7 +358,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _first_poll(self) -> float:
-        """When this process polled first, by its monotonic clock."""
+        """Time of this process's first poll, by its monotonic clock."""
         return time.monotonic()
 
     def _status_words(self) -> dict[str, Any]:
@@ -394,13 +389,13 @@ class CustodyWhitelistRequestSensor(CustodySensor):
             custody_conn_id=self.custody_conn_id,
             poke_interval=self.poke_interval,
             deadline=deadline,
-            doubts=doubts_to_json(self._doubts),
+            unverified=unverified_to_json(self._unverified),
             **self._backoff(),
         )
 
 
 def _whose_word(verified: bool) -> str:
     """Return what the log says after a success, if it is not verified: no keys are pinned."""
-    from airflow_custody.client.verification.trust_texts import NOT_PINNED
+    from airflow_custody.client.verification.trust import NOT_PINNED
 
     return "" if verified else f" {NOT_PINNED}"

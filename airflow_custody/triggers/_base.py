@@ -1,4 +1,4 @@
-"""What all triggers share: one supervised poll for all that wait for the same thing, and what ends a wait."""
+"""The base of all triggers: one supervised poll for all that wait for the same thing, and the end of a wait."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 # While the service fails, polls become rarer up to this many seconds (or the interval, if that is longer).
 MAX_BACKOFF = 300.0
 MAX_RETRY_AFTER = 3600.0
-#: How many polls of one connection run at once, and how many more whose last one failed.
+#: Maximum number of concurrent polls of one connection, and of as many more whose last one failed.
 MAX_CONCURRENT_POLLS = 8
 # Triggers that start together are served by one poll.
 _GATHERING_DELAY = 0.1
@@ -110,7 +110,7 @@ def wrap_unexpected(exception: BaseException, operation: str) -> CustodyError:
 @dataclass(frozen=True)
 class PollSchedule:
     """
-    How often to poll.
+    The schedule of a poll.
 
     :param interval: seconds between two polls when all is well.
     :param exponential_backoff: whether the interval doubles with each poll. Default False.
@@ -128,7 +128,7 @@ class PollSchedule:
         Return the seconds until the next poll.
 
         :param polls: the number of polls so far.
-        :param failures: how many of the last ones brought nothing but errors.
+        :param failures: number of the last polls in a row that brought nothing but errors.
         :param error: an error that the last one brought; None if there was none.
         """
         seconds = self.interval
@@ -153,17 +153,17 @@ class PollSchedule:
 @dataclass(frozen=True)
 class PollResult(Generic[T]):
     """
-    What one poll brought for one subject.
+    The result of one poll for one subject.
 
-    :param value: what was fetched; None if nothing was.
-    :param error: what the poll, or a part of it, failed with; None if it did not.
+    :param value: the fetched value; None if there is none.
+    :param error: the error of the poll, or of a part of it; None: there was none.
     """
 
     value: T | None = None
     error: CustodyError | None = None
 
 
-#: Fetches the state of several subjects, in a thread. What it raises is the result of each of them; a subject that it
+#: Fetches the state of several subjects, in a thread. Its error is the result of each of them; a subject that it
 #: leaves out has none.
 Fetch = Callable[["CustodyClient", Sequence[S]], Mapping[S, PollResult[T]]]
 
@@ -178,7 +178,7 @@ class SharedPoll(Generic[S, T]):
     :param key: names the poll: triggers with the same key share it.
     :param custody_conn_id: id of the Airflow connection; it is read again at each poll.
     :param fetch: fetches the state of all subjects that somebody waits for.
-    :param schedule: how often to poll.
+    :param schedule: the schedule.
     """
 
     _running: ClassVar[dict[tuple[asyncio.AbstractEventLoop, Hashable], SharedPoll[Any, Any]]] = {}
@@ -247,13 +247,13 @@ class SharedPoll(Generic[S, T]):
                 polls += 1
                 # The trouble of one subject is no reason to ask less often for the others.
                 failures = failures + 1 if results and all(each.value is None for each in results) else 0
-                # What asks for the longest pause counts.
+                # The longest pause asked for counts.
                 error = max(errors, key=lambda each: each.retry_after or 0.0, default=None)
                 delay = self._schedule.next_delay(polls, failures, error)
                 asked_to_wait = error is not None and error.retry_after
                 first = delay if asked_to_wait else min(delay, self._schedule.interval)
                 await asyncio.sleep(first)
-                # Whoever joins does not wait for the end of a back-off that began before.
+                # A new subscriber does not wait for the end of a back-off that began before.
                 with suppress(asyncio.TimeoutError):
                     await within(delay - first, self._joined.wait())
 

@@ -27,7 +27,7 @@ class CursorError(Exception):
 
 class CursorStore:
     """
-    Where a watcher's cursor is kept: the state store of the asset that it watches for.
+    The store of a watcher's cursor: the state store of the asset that it watches for.
 
     :param store: Airflow's state store; None: there is none.
     :param name: the cursor's name.
@@ -89,7 +89,7 @@ class CursorStore:
         """
         Save the cursor, and the service whose journal it was read from.
 
-        What is stored is read before: a triggerer that is about to end can still write and no longer read, and the
+        The stored value is read before: a triggerer that is about to end can still write and no longer read, and the
         events of its last moments are lost to it.
 
         :return: whether it was what this watcher had stored or loaded.

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from airflow.triggers.shared_stream import AdvanceItem
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
+    from airflow_custody.client.webhooks.results import NewCalls
 
 #: Maximum number of calls that one poll reads, and so what a watcher takes of a backlog at each poll.
 MAX_CALLS_PER_POLL = 10_000
@@ -54,7 +55,7 @@ class Webhooks:
         self.listed: tuple[WireWebhook, ...] = ()
         self._lock = threading.Lock()
         self._listed_at = float("-inf")
-        # Those that a listing did not show, although the journal had shown a call to them.
+        # Webhooks that a listing did not show, although the journal had shown a call to them.
         self._gone: set[str] = set()
 
     def refresh(self, client: CustodyClient) -> None:
@@ -89,7 +90,7 @@ class Webhooks:
 
 
 class Backlogs:
-    """What watchers read by themselves on one occasion: those with the same cursor, after a restart say, read once."""
+    """Readings that watchers make by themselves: those with the same cursor, after a restart say, read once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,27 +103,27 @@ class Backlogs:
         cursor: CallCursor | None,
         start: Literal["now", "beginning"],
         *,
-        is_moved: bool = False,
+        base_url_changed: bool = False,
     ) -> NewCalls:
         """
         Read what is new after a cursor, in a thread, or return what another watcher has read.
 
         :param client: reads it.
-        :param cursor: what is known; None: nothing.
-        :param start: where to begin without a cursor.
-        :param is_moved: whether the cursor is of a journal that had another base URL.
+        :param cursor: the cursor; None: there is none.
+        :param start: start without a cursor.
+        :param base_url_changed: whether the cursor is of a journal that had another base URL.
         :raises CustodyError: if it cannot be read.
         """
-        from airflow_custody.client.webhooks.moved import read_moved_calls
+        from airflow_custody.client.webhooks.base_url_change import read_after_base_url_change
 
-        key = json.dumps([is_moved, None if cursor is None else cursor.to_json()])
+        key = json.dumps([base_url_changed, None if cursor is None else cursor.to_json()])
         with self._lock:
             reading = self._reading.setdefault(key, threading.Lock())
         with reading:
             if key not in self._read:
                 try:
-                    if cursor is not None and is_moved:
-                        self._read[key] = read_moved_calls(client, cursor, limit=MAX_CALLS_PER_POLL)
+                    if cursor is not None and base_url_changed:
+                        self._read[key] = read_after_base_url_change(client, cursor, limit=MAX_CALLS_PER_POLL)
                     else:
                         self._read[key] = client.read_webhook_calls(cursor, start=start, limit=MAX_CALLS_PER_POLL)
                 except CustodyError as error:
@@ -136,14 +137,14 @@ class Backlogs:
 @dataclass(eq=False)
 class SharedReading:
     """
-    What one poll found in the journal, for all watchers.
+    The result of one poll of the journal, for all watchers.
 
     :param number: its number, from 1 on.
     :param service: names the service whose journal it is.
-    :param known: what the poll knew before; None: nothing, it is the first.
-    :param new: what was new to it.
+    :param known: the poll's cursor before; None: it is the first.
+    :param new: the calls that were new to it.
     :param webhooks: the connection's webhooks.
-    :param backlogs: what watchers read beyond it.
+    :param backlogs: further readings of the watchers.
     :param savers: for each watcher that has handed over all its events, what saves its cursor.
     """
 
@@ -170,15 +171,14 @@ class JournalPoll:
         self._webhooks = Webhooks()
         self._service = ""
         self._cursor: CallCursor | None = None
-        #: How many readings were given out.
+        #: Number of readings that were given out.
         self.number = 0
 
     async def readings(self) -> AsyncIterator[SharedReading]:
         """
         Yield what each poll finds, also if that is nothing new.
 
-        What fails is logged and waited out, also if waiting alone will not help: whoever restarts a trigger does so
-        each second.
+        A failure is logged and waited out, also if waiting alone will not help: Airflow restarts a trigger each second.
         """
         while True:
             poll: SharedPoll[str, tuple[str, NewCalls]] = SharedPoll(
@@ -272,7 +272,7 @@ class JournalProducer(SharedStreamProducer):
 
 
 def service_of(client: CustodyClient) -> str:
-    """Return what names a client's service."""
-    from airflow_custody.client.webhooks.moved import name_service
+    """Return the name of a client's service, as it is stored."""
+    from airflow_custody.client.webhooks.base_url_change import name_service
 
     return name_service(client.settings.base_url)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.whitelist.progress import ListedRequest
 
-#: How many look-ups one poll makes at most to find the requests that make a look-up of many fail.
+#: Maximum number of look-ups in one poll to find the requests that make a look-up of many fail.
 MAX_ISOLATING_LOOKUPS = 48
 # Statuses with which a service may refuse a whole look-up because of one request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)

@@ -19,7 +19,7 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
     An awaitable that swallows its cancellation is waited for, however long it takes: give it none that does. A thread
     (``asyncio.to_thread``) cannot be ended: it goes on, and what it returns is dropped.
 
-    :param seconds: how long it may take; None: no limit.
+    :param seconds: time limit; None: no limit.
     :raises asyncio.TimeoutError: if it takes longer.
     """
     task = asyncio.ensure_future(awaitable)

@@ -23,8 +23,9 @@ from airflow_custody.triggers._journal import (
 
 if TYPE_CHECKING:
     from airflow_custody.client.webhooks.call_events import CallFilter
-    from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WebhookCall
+    from airflow_custody.client.webhooks.results import NewCalls
 
 MAX_CALLS_PER_EVENT = 100
 MAX_BYTES_PER_EVENT = 65_536
@@ -36,7 +37,7 @@ COMPLAIN_EVERY = 600.0
 GAP_REPEATED_EVERY = 3600.0
 #: Seconds after which a cursor is saved although no call was new.
 SAVE_EVERY = 600.0
-# What an event holds besides its calls.
+# Size of an event without its calls.
 _ENVELOPE_BYTES = 1024
 
 StartAt = Literal["now", "beginning"]
@@ -45,10 +46,10 @@ StartAt = Literal["now", "beginning"]
 @dataclass(frozen=True)
 class Portion:
     """
-    What a watcher fires at one poll.
+    The events that a watcher fires at one poll.
 
     :param events: the payloads of its events.
-    :param cursor: what is known after them.
+    :param cursor: the cursor after them.
     :param is_news: whether the cursor is worth saving at once.
     :param repeats_gap: whether the events say a gap that the next reading finds again.
     """
@@ -65,10 +66,10 @@ class CallWatcher:
 
     :param custody_conn_id: id of the Airflow connection.
     :param call_filter: which calls it fires for.
-    :param start: where it starts if it has no cursor yet.
+    :param start: start without a cursor.
     :param with_payload: whether the events hold the calls' payloads.
     :param patience: seconds that it may hold up a shared reading.
-    :param cursors: where its cursor is kept.
+    :param cursors: the store of its cursor.
     :param log: the trigger's log.
     """
 
@@ -93,11 +94,11 @@ class CallWatcher:
         self._service: str | None = None
         self._cursor: CallCursor | None = None
         # Whether the cursor is of a journal that had another base URL.
-        self._is_moved = False
+        self._base_url_changed = False
         self._unsaved = False
         self._saved_at = time.monotonic()
         self._work: asyncio.Future[list[Portion]] | None = None
-        # What is left of what was found last, and what is being handed over.
+        # The portions left of the last reading, and the one that is being handed over.
         self._portions: deque[Portion] = deque()
         self._current: Portion | None = None
         self._complaints: dict[str, float] = {}
@@ -110,7 +111,7 @@ class CallWatcher:
 
         It waits for no more than its patience: what takes longer comes with a later reading.
 
-        :param reading: what the shared poll found.
+        :param reading: the result of the shared poll.
         :param connection: to read with what the shared poll does not have.
         """
         self._current = None
@@ -132,8 +133,8 @@ class CallWatcher:
                 self._gap_said_at = time.monotonic()
             self._current = None
         is_due = self._unsaved or time.monotonic() - self._saved_at >= SAVE_EVERY
-        # One that has not been read on with here is none of this base URL yet.
-        if is_due and self._cursor is not None and self._service == reading.service and not self._is_moved:
+        # A cursor that was not read on with here is none of this base URL yet.
+        if is_due and self._cursor is not None and self._service == reading.service and not self._base_url_changed:
             cursor, service = self._cursor, reading.service
             reading.savers[self] = lambda: self._save(cursor, service)
 
@@ -141,7 +142,7 @@ class CallWatcher:
         """Stop reading, and leave the cursor to the next watcher."""
         if self._work is not None:
             self._work.cancel()
-        # What was not saved until now may be of events that Airflow dropped.
+        # A cursor that is not saved by now may be of events that Airflow dropped.
         self._service = None
         self._cursors.release()
 
@@ -151,7 +152,7 @@ class CallWatcher:
         """Load the cursor if that was not done yet, and tell whether there is one to go on from."""
         if self._service != reading.service:
             self._service, self._cursor, self._gap_said_at = None, None, float("-inf")
-            # What was found is of another base URL.
+            # The portions are of another base URL.
             self._portions.clear()
             if self._work is not None:
                 self._work.cancel()
@@ -162,7 +163,7 @@ class CallWatcher:
                 self._complain(f"no webhook calls are handed on: {error}", error=True)
                 return False
             self._service = reading.service
-            self._is_moved = self._cursor is not None and service != reading.service
+            self._base_url_changed = self._cursor is not None and service != reading.service
             self._unsaved = False
             self._complaints.clear()
         if self._cursor is None and self._start == "now":
@@ -198,7 +199,7 @@ class CallWatcher:
     async def _find_new(self, reading: SharedReading, connection: _Connection) -> list[Portion]:
         """Return what is new; nothing if that takes longer than the watcher's patience, or fails."""
         if self._work is None:
-            shared = None if self._is_moved else share(self._cursor, reading)
+            shared = None if self._base_url_changed else share(self._cursor, reading)
             if shared is not None and not shared.calls and not shared.gap:
                 return [Portion([], shared.cursor, is_news=False)]
             self._work = self._in_pool(self._find, connection, reading, self._cursor, shared)
@@ -208,7 +209,7 @@ class CallWatcher:
             return []
         work, self._work = self._work, None
         try:
-            portions, self._is_moved = work.result(), False
+            portions, self._base_url_changed = work.result(), False
             return portions
         except Exception as exception:
             error = (
@@ -240,7 +241,7 @@ class CallWatcher:
             raise CustodyResponseError("the connection's base URL has just changed", code="unexpected", retryable=True)
         new = shared
         if new is None:
-            new = reading.backlogs.read(client, cursor, self._start, is_moved=self._is_moved)
+            new = reading.backlogs.read(client, cursor, self._start, base_url_changed=self._base_url_changed)
         new = self._say_rarely(new)
         types: dict[str, str] = {}
         if self._filter.needs_types and new.calls:
@@ -250,13 +251,12 @@ class CallWatcher:
         if new.calls and new.warning:
             self._complain(new.warning)
         selected = self._filter.select(new.calls, types)
-        oldest = min((call.created_at for call in selected if call.created_at), default=None)
-        calls_read(self._custody_conn_id, len(selected), oldest)
+        calls_read(self._custody_conn_id, len(selected))
         portions = make_portions(cursor, new, selected, with_payload=self._with_payload)
         if new.gap and new.cursor.is_set_back:
             # The first event says it.
             portions[0] = replace(portions[0], repeats_gap=True)
-        if self._is_moved:
+        if self._base_url_changed:
             # The place is one of this base URL from now on.
             portions[-1] = replace(portions[-1], is_news=True)
         return portions
@@ -296,8 +296,8 @@ def share(cursor: CallCursor | None, reading: SharedReading) -> NewCalls | None:
     """
     Return what is new in a reading after a cursor; None: the reading does not go on from there.
 
-    What is missing is judged for the cursor itself, never taken over from another one's: how old its last reading is,
-    and whether its newest call is listed. A gap is only believed of a reading that began with the cursor.
+    Gaps are judged for the cursor itself, never taken over from another one's: how old its last reading is,
+    and whether its newest call is listed. A gap only counts in a reading that began with the cursor.
     """
     found = reading.new.reading
     if cursor is None or reading.known is None:
@@ -306,14 +306,14 @@ def share(cursor: CallCursor | None, reading: SharedReading) -> NewCalls | None:
         return reading.new
     if found is None or not cursor.covers(reading.known):
         return None
-    if not found.believes(cursor) or reading.new.cursor.floor < reading.known.floor:
+    if not found.is_consistent_with(cursor) or reading.new.cursor.floor < reading.known.floor:
         # The service's clock was set back: below this cursor's floor there may be calls that it does not know.
         return None
     # Beyond the shared cursor's floor there may be calls that neither knows.
     new = found.result_for(cursor, not_beyond=reading.new.cursor.floor)
     if new.gap:
         return None
-    if reading.new.cursor.covers(new.cursor) and reading.new.cursor.judges_like(new.cursor):
+    if reading.new.cursor.covers(new.cursor) and reading.new.cursor.detects_gaps_like(new.cursor):
         # From here on the two are one.
         new = replace(new, cursor=reading.new.cursor)
     return new
@@ -325,8 +325,8 @@ def make_portions(
     """
     Return what to fire for new calls, poll by poll, none of the events large.
 
-    :param cursor: what was known before; None: nothing.
-    :param new: what is new; a gap in it makes an event also without a call.
+    :param cursor: the cursor before; None: there was none.
+    :param new: the new calls; a gap in them makes an event also without a call.
     :param selected: those of its calls that the events are for.
     :param with_payload: whether they hold the calls' payloads.
     """

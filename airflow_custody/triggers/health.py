@@ -233,7 +233,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
     # --- watching for an asset -------------------------------------------------------------------------------
 
     async def _watch(self, criteria: HealthCriteria) -> AsyncIterator[TriggerEvent]:
-        """Fire whenever the service changes the way that is asked for."""
+        """Fire on each change of state that ``fire_on`` asks for."""
         before = await self._load_state()
         while True:
             with self._poll().subscribe(criteria) as results:

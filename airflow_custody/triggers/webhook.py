@@ -69,7 +69,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
     :param event_ids: only calls about these events. None (default): about all.
     :param statuses: only calls with one of these statuses when they are read. A later change of status is no new call.
         None (default): with any.
-    :param start: where to start when there is no cursor yet: ``"now"`` (default), when the journal can be
+    :param start: start without a cursor: ``"now"`` (default), when the journal can be
         read for the first time, or ``"beginning"``.
     :param with_payload: whether events hold the calls' payloads, which are then in Airflow's database, and in the
         triggerer's log, to which Airflow writes every event. Default True.
@@ -161,7 +161,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             yield error_event(self._refusal("a task cannot wait for it"))
             return
         if getattr(self, "asset_state_store", None) is None:
-            # One that ends is started again, each second.
+            # A trigger that ends is started again, each second.
             while True:
                 self.log.error("%s", self._refusal("this Airflow gives it no state store"))
                 await asyncio.sleep(max(float(self.poke_interval), 600.0))

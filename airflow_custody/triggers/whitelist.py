@@ -13,12 +13,11 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_custody.client.arguments import check_names, check_seconds, check_text, check_time, plain_names
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    LagJudge,
-    doubts_from_json,
+    GracePeriod,
+    unverified_from_json,
 )
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import PollResult, PollSchedule, SharedPoll, error_event, event, poll_until
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.group_progress import GroupProgress
     from airflow_custody.client.whitelist.progress import ListedRequest, Progress
 
-    #: What a poll brings for one trigger, by id.
+    #: The result of a poll for one trigger, by id.
     Found = Mapping[str, PollResult[Progress]]
 
-# What makes a trigger poll once more, at once or soon; they do not leave the trigger.
+# Events that make a trigger poll once more, at once or soon; they do not leave the trigger.
 _CONFIRM = event("confirm")
 _VERIFY_AGAIN = event("verify again")
-# What ends a poll that was made for such a reason, and changes nothing.
+# The event that ends such a poll, and changes nothing.
 _GO_ON = event("go on")
 # Seconds that such a poll may take, at most, when the deadline is over.
 _MAX_PATIENCE = 60.0
@@ -44,7 +43,7 @@ _MAX_PATIENCE = 60.0
 @dataclass(frozen=True, eq=False)
 class _Wanted:
     """
-    What one trigger waits for.
+    The subject of one trigger's wait.
 
     :param ids: returns the ids that are to be looked up in a poll.
     :param judge: judges where one is listed, in the thread that polls.
@@ -65,7 +64,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
     If the connection has pinned keys, what the service shows as in effect is verified, in the thread that polls. What
     does not verify is looked up once more after 5 seconds, in a poll that all of the connection share, and then ends
-    the wait with an error. What is shown otherwise by then stays in doubt until it is verified: then there is no
+    the wait with an error. What is shown otherwise by then stays unverified until it is verified: then there is no
     time-out, but that error.
 
     All triggers of one connection and interval in a triggerer share one poll, unless they back off exponentially: two
@@ -82,8 +81,8 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     :param exponential_backoff: whether polls become rarer while the request is pending; such a trigger does not share
         its polls. Default False.
     :param max_wait: maximum number of seconds between two polls then; None (default): no limit but the deadline.
-    :param doubts: what the sensor saw in effect and not verified before it deferred, as
-        :func:`~airflow_custody.client.whitelist.progress.doubts_to_json` returns it. Default None: nothing.
+    :param unverified: the requests that the sensor saw in effect and unverified before it deferred, as
+        :func:`~airflow_custody.client.whitelist.progress.unverified_to_json` returns it. Default None: nothing.
     """
 
     #: As the sensor's.
@@ -101,7 +100,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         deadline: float | None = None,
         exponential_backoff: bool = False,
         max_wait: float | None = None,
-        doubts: Mapping[str, Any] | None = None,
+        unverified: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.request_id = plain_names(request_id)
@@ -112,10 +111,10 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
         self.poke_interval = poke_interval
         self.deadline = deadline
         self._unknown_statuses: set[str | None] = set()
-        self._lag = LagJudge(self.gone_after, self.unverified_after)
+        self._lag = GracePeriod(self.gone_after, self.unverified_after)
         self.exponential_backoff = exponential_backoff
         self.max_wait = max_wait
-        self.doubts = dict(doubts or {})
+        self.unverified = dict(unverified or {})
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments, all plain JSON data."""
@@ -130,7 +129,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
                 "deadline": self.deadline,
                 "exponential_backoff": self.exponential_backoff,
                 "max_wait": self.max_wait,
-                "doubts": self.doubts,
+                "unverified": self.unverified,
             },
         )
 
@@ -168,9 +167,9 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
                 was_late = self._is_late
                 await asyncio.sleep(self.unverified_after)
                 fired = await self._poll_again(waiting)
-        if fired.payload["status"] == "timeout" and (doubt := waiting.doubt()) is not None:
+        if fired.payload["status"] == "timeout" and (failure := waiting.unverified_error()) is not None:
             # However slow the service is: what is not verified is no time-out, which could be skipped.
-            fired = error_event(doubt)
+            fired = error_event(failure)
         yield fired
 
     async def _poll(
@@ -200,7 +199,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             judged = waiting.judge(found)
             return judged if isinstance(judged, TriggerEvent) or self._is_late else _GO_ON
 
-        # Whoever joins while it polls waits for the next one.
+        # A trigger that joins while it polls waits for the next one.
         patience = self.unverified_after + min(float(self.poke_interval), _MAX_PATIENCE)
         key = ("whitelist again", self.custody_conn_id, waiting.is_large)
         return await self._poll(replace(waiting, judge=judge), key, PollSchedule(self.unverified_after), patience)
@@ -218,8 +217,8 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     def _wait_for_one(self, request_id: str) -> _Waiting:
         from airflow_custody.client.whitelist.progress import judge_progress
 
-        if doubt := doubts_from_json(self.doubts).get(request_id):
-            self._lag.take_over(doubt)
+        if seen := unverified_from_json(self.unverified).get(request_id):
+            self._lag.take_over(seen)
 
         def judge(listed: ListedRequest) -> Progress:
             return judge_progress(
@@ -230,7 +229,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             _Wanted(lambda: (request_id,), judge),
             lambda found: self._judge(found[request_id].value),  # type: ignore[arg-type] # an error alone is no value
             self._lag.reset,
-            lambda: None if self._lag.doubt is None else self._lag.doubt.failure(request_id),
+            lambda: None if self._lag.unverified is None else self._lag.unverified.failure(request_id),
         )
 
     def _wait_for_all(self, ids: list[str]) -> _Waiting:
@@ -243,12 +242,12 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             gone_after=self.gone_after,
             unverified_after=self.unverified_after,
         )
-        group.take_over(doubts_from_json(self.doubts))
+        group.take_over(unverified_from_json(self.unverified))
         return _Waiting(
             _Wanted(lambda: group.to_poll, group.judge),
             lambda found: self._judge_group(group, found),
             group.forget_lagging,
-            group.doubt,
+            group.unverified_error,
             is_large=len(ids) > MAX_PAGE_SIZE,
         )
 
@@ -260,15 +259,14 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     def _judge(self, judged: Progress) -> TriggerEvent | str:
         """Return the event that ends the wait, or in words why the request is not in effect yet."""
         progress = self._lag.judge(judged)
-        self._measure([progress])
         summary = progress.summary(self.request_id)
         if progress.state == "effective":
             return event("effective", result=progress.to_json(self.request_id))
         if progress.ended:
             return error_event(progress.failure(self.request_id))
-        if self._lag.doubt is not None and self._is_late and self._lag.doubt_patience <= 0:
-            return error_event(self._lag.doubt.failure(self.request_id))
-        if self._lag.doubt is not None and progress.state in ("unverified", "missing"):
+        if self._lag.unverified is not None and self._is_late and self._lag.unverified_patience <= 0:
+            return error_event(self._lag.unverified.failure(self.request_id))
+        if self._lag.unverified is not None and progress.state in ("unverified", "missing"):
             self.log.warning("Polling once more: %s.", summary)
             return _VERIFY_AGAIN
         if progress.state == "unknown" and progress.status not in self._unknown_statuses:
@@ -276,27 +274,20 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
             self.log.warning("%s.", summary)
         return summary
 
-    def _measure(self, progress: Iterable[Progress]) -> None:
-        from airflow_custody.metrics import pending_polled
-
-        # The triggerer gives a deferred task's trigger its task instance.
-        pending_polled(self.custody_conn_id, getattr(self, "task_instance", None), progress)
-
     def _judge_group(self, group: GroupProgress, found: Found) -> TriggerEvent | str:
         """Return the event that ends the wait, or in words why not all requests are in effect yet."""
         errors = {each: result.error for each, result in found.items() if result.error is not None}
         group.begin_poll()
         group.update({each: result.value for each, result in found.items() if result.value is not None})
         group.forget_lagging(errors)
-        self._measure(group.progress)
         if self._is_late:
-            group.confirm_doubts()
+            group.confirm_unverified()
         if failure := group.failure():
             return error_event(failure)
         for each, error in errors.items():
             if not error.transient:
                 return error_event(_naming(each, error))
-        if {*group.doubted}.intersection(group.lagging).difference(errors):
+        if {*group.unverified_ids}.intersection(group.lagging).difference(errors):
             self.log.warning("Polling once more: %s.", group.summary())
             return _VERIFY_AGAIN
         if group.is_done:
@@ -315,19 +306,19 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 @dataclass(frozen=True)
 class _Waiting:
     """
-    How a trigger waits.
+    The parts of a trigger's wait.
 
-    :param wanted: what its poll looks up.
+    :param wanted: the subject of its poll.
     :param judge: judges what a poll brought.
     :param forget_lagging: called when a poll brought nothing.
-    :param doubt: returns the error for what was unverified at the last poll; None: nothing was.
+    :param unverified_error: returns the error for what was unverified at the last poll; None: nothing was.
     :param is_large: whether it fills batches of its own.
     """
 
     wanted: _Wanted
     judge: Callable[[Found], TriggerEvent | str]
     forget_lagging: Callable[[], object]
-    doubt: Callable[[], CustodyError | None]
+    unverified_error: Callable[[], CustodyError | None]
     is_large: bool = False
 
 
@@ -349,7 +340,7 @@ def _result_of(wanted: _Wanted, listed: Mapping[str, PollResult[ListedRequest]])
         for each, result in listed.items()
     }
     errors = [result.error for result in found.values() if result.error is not None]
-    # What ends the wait counts first, and then what asks for the longest pause.
+    # The end of the wait counts first, and then the longest pause asked for.
     error = next((each for each in errors if not each.transient), None)
     error = error or max(errors, key=lambda each: each.retry_after or 0.0, default=None)
     return PollResult(None if errors and len(errors) == len(found) else found, error)

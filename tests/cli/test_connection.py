@@ -78,7 +78,7 @@ def test_a_token_from_standard_input(custody: Run, sandbox: Sandbox, monkeypatch
     assert custody("health").code == 1
     ran = custody("health", "--token-stdin")
     assert ran.code == 1
-    assert "standard input is empty" in ran.err
+    assert "standard input is closed or empty" in ran.err
 
 
 class Terminal(io.StringIO):

@@ -30,8 +30,9 @@ def test_each_has_a_name_and_a_sentence(plain: Run) -> None:
 
 
 def test_the_table_has_all_of_them(plain: Run) -> None:
-    lines = plain("examples").out.splitlines()
-    assert [line for line in lines if not line.startswith(" ")] == NAMES
+    header, *lines = plain("examples").out.splitlines()
+    assert header.split() == ["NAME", "SUMMARY"]
+    assert [line.split()[0] for line in lines] == NAMES
 
 
 def test_all_are_copied_with_the_file_that_they_read(plain: Run, tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_what_is_the_same_is_skipped(plain: Run, tmp_path: Path) -> None:
     (tmp_path / "custody_first_dag.py").unlink()
     code, out, err = plain("examples", "--to", str(tmp_path))
     assert (code, out) == (1, "")
-    assert f"nothing was copied: {same} exists already, with other content" in err
+    assert f"nothing was copied: these exist already, with other content: {same}. " in err
     assert not (tmp_path / "custody_first_dag.py").exists()
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -42,7 +42,8 @@ def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Creat
 def test_help_for_a_reader_that_has_gone() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    ended = subprocess.run([*CUSTODY, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run([*CUSTODY, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False, env=env)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -88,8 +89,9 @@ def test_what_nobody_expected_is_told_without_secrets(
     monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
     ran = custody("health", *(["--debug"] if debug else []))
     assert (ran.code, ran.out) == (1, "")
-    assert "RuntimeError: not expected: ***" in ran.err
+    assert ("RuntimeError: not expected: ***" in ran.err) is debug
     assert ("Traceback" in ran.err) is debug
+    assert "unexpected error: RuntimeError" in ran.err or debug
     assert sandbox.token not in ran.err
     assert "\x1b" not in ran.err
 
@@ -149,8 +151,7 @@ def run_in_shell(command: str, end: str) -> subprocess.CompletedProcess[str]:
     [
         ("whitelist schema", ">&-", "standard output cannot be written: it is closed"),
         ("whitelist schema", ">/dev/full", "standard output cannot be written: No space left on device"),
-        ("--help", ">/dev/full", "standard output cannot be written: No space left on device"),
-        ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&-", "standard input is closed"),
+        ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&-", "standard input is closed or empty"),
         ("whitelist nothing", "2>&-", ""),
     ],
 )
@@ -161,16 +162,48 @@ def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(comman
     assert ran.stderr.count("\n") == bool(message)
 
 
-@pytest.mark.parametrize("long", ["", "lists"])
-def test_json_has_no_infinite_numbers(long: str, capsys: pytest.CaptureFixture[str]) -> None:
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+VIEW = [
+    "WRONG: [red]a[/red] :smile:",
+    {"rows": [{"id": "1", "memo": None, "label": "x" * 300 + "\x1b[2J\n"}], "no": ""},
+]
+
+
+def test_what_is_piped_has_no_colours_and_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
     stream = io.StringIO()
-    data = {"a": [1.5, float("inf"), {"b": float("nan")}], "lists": {"c": [{"d": 1}, {"d": 2}], "e": []}}
-    Output("json", stream).data(data, (), long=long)
+    Output("table", stream).data({}, VIEW)
+    assert stream.getvalue().splitlines() == [
+        "WRONG: [red]a[/red] :smile:",
+        "rows:",
+        "  ID  LABEL",
+        "  1   " + "x" * 300 + r"\u001b[2J\u000a",
+    ]
 
-    def refuse(name: str) -> None:
-        raise AssertionError(name)
 
-    found = json.loads(stream.getvalue(), parse_constant=refuse)
-    assert found == {**data, "a": [1.5, None, {"b": None}]}
-    assert "null stands for a number that JSON does not have" in capsys.readouterr().err
-    assert ('      {"d": 1},\n' in stream.getvalue()) == bool(long)
+def test_on_a_terminal_only_colours_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    piped, terminal = io.StringIO(), Terminal()
+    for stream in (piped, terminal):
+        Output("table", stream).data({}, VIEW)
+    assert terminal.getvalue().startswith("\x1b[1;31mWRONG\x1b[0m: ")
+    assert re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()) == piped.getvalue()
+
+
+def test_rich_is_loaded_for_people_only(sandbox: Sandbox) -> None:
+    script = (
+        "import sys\n"
+        "from airflow_custody.cli.main import main\n"
+        f"base = ['--base-url', {sandbox.url!r}]\n"
+        "assert main(['check', '-o', 'json', *base]) == main(['whitelist', 'dump', *base]) == 0\n"
+        "assert 'rich' not in sys.modules\n"
+    )
+    environment = {**os.environ, "CUSTODY_TOKEN": sandbox.token}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

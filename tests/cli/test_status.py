@@ -1,16 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from datetime import datetime, timedelta, timezone
 
 import pytest
 from cli_runs import Create, Run, read
 from connections import connection_json
 
 from airflow_custody.cli import status
-from airflow_custody.cli.status import status_lines
-from airflow_custody.overview.models import Overview, RequestRow, RequestsView, Section
 from airflow_custody.overview.read import DEFAULT_DEADLINE, MAX_LISTED
 from airflow_custody.sandbox import Sandbox
 
@@ -23,18 +21,21 @@ def test_all_well_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
     ran = custody("status")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"all well at {sandbox.url}, at ")
-    titles = [line for line in ran.out.splitlines() if line and not line.startswith(" ")][1:]
+    titles = [line for line in ran.out.splitlines() if not line.startswith(" ")][1:]
     assert titles == [
-        "HEALTH",
-        "PENDING",
-        "LATEST IN EFFECT",
-        "PENDING THIS USER'S APPROVAL",
-        "WEBHOOKS",
-        "NEWEST WEBHOOK CALL",
+        "HEALTH:",
+        "PENDING:",
+        "STATUS NOT KNOWN:",
+        "LATEST IN EFFECT:",
+        "PENDING THIS USER'S APPROVAL:",
+        "WEBHOOKS:",
+        "NEWEST WEBHOOK CALL: none",
     ]
-    assert "  healthy: 9 checks; the oldest result is " in ran.out
-    assert f"  {pending}  2 h  ETH    0x{2:040x}  L2     0/1 approvers  not checked\n" in ran.out
-    assert "  the service counts 1 whitelisted address\n" in ran.out
+    assert "  the service is healthy: 9 of 9 checks are healthy\n" in ran.out
+    assert re.search(
+        rf"  {pending}  pending  not checked  0/1 approvers  20[-0-9T: ]+  ETH    0x{2:040x}  L2\n", ran.out
+    )
+    assert "  whitelisted_addresses: 1\n" in ran.out
     assert "It is disabled: nothing is delivered." in ran.out
     assert "s3cret" not in ran.out
 
@@ -48,7 +49,6 @@ def test_what_is_wrong_comes_first_and_is_2(custody: Run, sandbox: Sandbox) -> N
     assert first.startswith("WRONG: the service is not healthy (3 of 9 checks unhealthy): hsm / ")
     assert second.startswith("WRONG: webhook ")
     assert third.startswith("not all well at ")
-    assert "\n  NOT HEALTHY: 3 of 9 checks are not healthy; the oldest result is " in ran.out
     assert "\x1b" not in ran.out
 
 
@@ -57,7 +57,7 @@ def test_an_unverified_request_is_2(custody: Run, create: Create, pins: list[str
     ran = custody("status", *pins)
     assert ran.code == 2
     assert ran.out.startswith(f"WRONG: whitelisting request {identifier} (in effect): is not verified: ")
-    assert "UNVERIFIED" in ran.out
+    assert "  unverified  " in ran.out
     assert custody("status").code == 0
 
 
@@ -66,17 +66,17 @@ def test_a_verified_one_is_0(custody: Run, create: Create, sandbox: Sandbox, pin
     create(2, status="pending")
     ran = custody("status", *pins)
     assert ran.code == 0, ran
-    assert "  verified\n" in ran.out
-    assert "0/1 approvers  no signatures\n" in ran.out
+    assert "  verified  " in ran.out
+    assert "  unsigned  0/1 approvers  " in ran.out
 
 
 def test_what_a_user_may_not_see_is_no_error(custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"]))
     ran = custody("status")
     assert ran.code == 0
-    assert "WEBHOOKS\n  not permitted: list webhooks failed: " in ran.out
+    assert "WEBHOOKS: not permitted: list webhooks failed: " in ran.out
     # What is missing is a role, and nothing else.
-    words = "E900-403). The user needs the role Admin or AdminReadOnly. [custody/role-missing]"
+    words = "status 403). The user needs the role Admin or AdminReadOnly. [custody/role-missing]"
     assert ran.out.rstrip().endswith(words)
     assert "not offered" not in ran.out
 
@@ -86,7 +86,7 @@ def test_a_part_that_cannot_be_read_is_1(custody: Run, sandbox: Sandbox) -> None
     ran = custody("status")
     assert (ran.code, ran.err) == (1, "")
     assert ran.out.startswith("NOT READ: pending approvals: get pending approvals failed: ")
-    assert "\nHEALTH\n  healthy: " in ran.out
+    assert "\nHEALTH:\n  the service is healthy: " in ran.out
 
 
 @pytest.mark.parametrize("path", ["/health", "/whitelists/addresses"])
@@ -106,8 +106,8 @@ def test_a_status_that_is_not_known_is_2(custody: Run, create: Create, sandbox: 
     ran = custody("status")
     assert ran.code == 2
     assert ran.out.startswith("WRONG: the status of 1 whitelisting request is not known ('WEIRD'): ")
-    assert f"\nSTATUS NOT KNOWN\n  ID {' ' * (len(identifier) - 2)} STATUS" in ran.out
-    assert "\n  1 rejected request not shown\n" in ran.out
+    assert "\nSTATUS NOT KNOWN:\n  1\n  ID " in ran.out
+    assert ran.out.endswith("\nrejected: 1\n")
 
 
 @pytest.mark.parametrize("from_airflow", [False, True])
@@ -133,7 +133,7 @@ def test_what_takes_too_long_is_said_once(custody: Run, sandbox: Sandbox) -> Non
     sandbox.control.add_fault(path="/health", delay=1.2)
     ran = custody("status", "--deadline", "1")
     assert ran.code == 1
-    assert "\n  not read: the 1 s that there are for all of this were over. " in ran.out
+    assert "not read: the 1 s that there are for all of this were over. " in ran.out
 
 
 def test_how_much_is_read(custody: Run, create: Create) -> None:
@@ -141,10 +141,10 @@ def test_how_much_is_read(custody: Run, create: Create) -> None:
     create(2, status="pending")
     ran = custody("status", "--max-listed", "1")
     assert ran.code == 1
-    assert "  at least 1 pending approval\n" in ran.out
+    assert "PENDING:\n  at least 1\n" in ran.out
     assert "NOT READ: latest requests in effect: The service lists 2 requests, too many to read here. Use " in ran.out
     assert ran.out.count("NOT READ") == 1
-    assert "\nLATEST IN EFFECT\n  not read: The service lists 2 requests, " in ran.out
+    assert "\nLATEST IN EFFECT: not read: The service lists 2 requests, " in ran.out
     assert custody("status", "--max-listed", "2").code == 0
     for wrong in ("0", "-1", "many", "1000001"):
         assert custody("status", "--max-listed", wrong).code == 1
@@ -182,42 +182,21 @@ def test_data_for_programs(custody: Run, create: Create) -> None:
     assert json.dumps(data["approvals"]["value"])
 
 
-def test_many_rows_are_cut_and_that_is_said(custody: Run, sandbox: Sandbox) -> None:
+def test_many_rows(custody: Run, sandbox: Sandbox) -> None:
     rows = [{"label": f"L{n}", "address": f"0x{n:040x}", "blockchain": "ETH"} for n in range(60)]
     sandbox.control.add_whitelist_requests(rows, status="pending")
     out = custody("status").out
-    assert "  60 pending approval\n" in out
-    assert "  and 10 more rows: -o json has more\n" in out
+    assert "PENDING:\n  60\n" in out
+    assert out.count("pending  not checked") == 60
 
 
 def test_what_else_there_is_to_say(custody: Run, sandbox: Sandbox) -> None:
     sandbox.control.set_health([])
     sandbox.control.add_webhook_call(id="7", webhookId="w", createdAt="2020-01-02T03:04:05Z")
     out = custody("status").out
-    assert "\n  NOT HEALTHY: 0 checks\n  the service lists no health checks\n" in out
-    assert "\nNEWEST WEBHOOK CALL\n  7, " in out
-    assert " d ago\n" in out
-
-
-def test_a_note_and_ages() -> None:
-    now = datetime(2026, 6, 1, tzinfo=timezone.utc)
-    ages = (None, 0, 59, 61, 7200, 90_000)
-    rows = tuple(
-        RequestRow(str(number), "pending", created_at=None if age is None else now - timedelta(seconds=age))
-        for number, age in enumerate(ages)
-    )
-    view = Section(RequestsView(rows, total=None, note="There are more."))
-    lines = list(status_lines(Overview(now, "https://custody.example.com", pending=view)))
-    assert "  at least 6 pending approval" in lines
-    assert "  There are more." in lines
-    shown = [line.split()[1:3] for line in lines if line.startswith("  ") and line.split()[0].isdigit()]
-    assert [words[0] for words in shown] == ["unknown", "0", "59", "1", "2", "1"]
+    assert "\n  the service is not healthy: the service lists no health checks\n" in out
+    assert out.endswith("  newest_at: 2020-01-02T03:04:05+00:00\n  newest_id: 7\n")
 
 
 def test_the_defaults_are_those_of_the_overview() -> None:
     assert (status.DEFAULT_MAX_LISTED, status.DEFAULT_DEADLINE) == (MAX_LISTED, DEFAULT_DEADLINE)
-
-
-def test_the_newest_webhook_call_has_no_readable_date(custody: Run, sandbox: Sandbox) -> None:
-    sandbox.control.add_webhook_call(id="7", webhookId="w", createdAt="soon")
-    assert custody("status").out.endswith("NEWEST WEBHOOK CALL\n  7, without a date\n")

@@ -5,25 +5,23 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stderr
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from cli_runs import Run
+from cli_runs import Run, all_commands, options_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody import __version__
 from airflow_custody.cli import main as cli
-from airflow_custody.cli.commands import Command, Group, Parser, fill_parser
 from airflow_custody.cli.connection import SETTINGS
 from airflow_custody.cli.whitelist import LIMITS
 from airflow_custody.client import ClientSettings
 from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.plan import PlanLimits
-from airflow_custody.client.whitelist.progress import REJECTED_STATUSES
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -33,23 +31,7 @@ else:
 PROJECT = Path(__file__).parents[2]
 
 
-def all_commands() -> Iterator[tuple[str, Command]]:
-    for each in cli.COMMANDS:
-        if isinstance(each, Group):
-            yield from ((f"{each.name} {command.name}", command) for command in each.commands)
-        else:
-            yield each.name, each
-
-
-COMMANDS = dict(all_commands())
-
-
-def options_of(command: Command) -> set[str]:
-    names = set()
-    for each in command.options:
-        flag = each.flags[-1].removeprefix("--").replace("-", "_")
-        names.add(str(each.keywords.get("dest", flag)))
-    return names
+COMMANDS = all_commands()
 
 
 def test_the_console_script_is_this_one() -> None:
@@ -79,7 +61,7 @@ def test_each_command_says_what_it_does_and_its_exit_codes(plain: Run, name: str
     ran = plain(*name.split(), "--help")
     assert (ran.code, ran.err) == (0, "")
     assert "Exit codes: 0 " in ran.out
-    assert ("JSON: " in ran.out) is bool(COMMANDS[name].outputs)
+    assert ("JSON: " in ran.out) is ("--output" in options_of(COMMANDS[name]))
     assert ("CUSTODY_TOKEN" in ran.out) is ("--base-url" in ran.out)
 
 
@@ -90,9 +72,7 @@ def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run
     examples = re.findall(r"custody ((?:check|health|whitelist).*?)(?:  |>|$)", ran.out, re.MULTILINE)
     assert len(examples) == 6
     for example in examples:
-        parser = Parser()
-        fill_parser(parser, cli.COMMANDS)
-        assert parser.parse_args(example.split()).custody_run
+        assert cli.make_parser().parse_args(example.split()).custody_run
 
 
 def test_it_tells_its_version(plain: Run) -> None:
@@ -169,8 +149,7 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=6))
 def test_no_usage_whatever_exits_with_2(words: list[str]) -> None:
-    parser = Parser()
-    fill_parser(parser, cli.COMMANDS)
+    parser = cli.make_parser()
     code: object = None
     with redirect_stderr(io.StringIO()) as printed:
         try:
@@ -196,8 +175,9 @@ def test_each_criterion_of_health_is_an_option() -> None:
 
 
 def test_each_limit_of_a_plan_is_an_option() -> None:
-    assert {each.name for each in fields(PlanLimits)} == set(LIMITS)
-    assert set(LIMITS) <= options_of(COMMANDS["whitelist plan"])
+    assert (
+        {each.name for each in fields(PlanLimits)} == {*LIMITS, "must_keep"} <= options_of(COMMANDS["whitelist plan"])
+    )
 
 
 def test_the_words_of_rejected_requests_are_those_that_count(plain: Run) -> None:

@@ -49,7 +49,7 @@ def test_what_can_still_be_approved_was_not_rejected(
     audit: Audit, create: Create, sandbox: Sandbox, named: bool
 ) -> None:
     identifier = create(1, status="pending")
-    sandbox.control.set_status_words(pending="EXPIRED")
+    sandbox.control.configure(status_words={"pending": "EXPIRED"})
     (row,) = read(audit("-o", "json", *(["--id", identifier] if named else [])))["rows"]
     assert (row["id"], row["state"]) == (identifier, "pending")
 
@@ -61,8 +61,8 @@ def test_what_an_auditor_keeps(audit: Audit, signed: Create, sandbox: Sandbox) -
     assert data["service"] == {"base_url": sandbox.url, "tenant_id": "1"}
     assert data["verified_at"].endswith("Z")
     assert data["pins"] == {
-        "superadmin_keys": list(pins.superadmin_keys),
-        "fingerprints": list(pins.fingerprints),
+        "superadmin_keys": [key for _, key in sorted(zip(pins.fingerprints, pins.superadmin_keys, strict=True))],
+        "fingerprints": sorted(pins.fingerprints),
         "superadmin_minimum": 2,
         "networks": None,
         "allow_legacy_signatures": False,
@@ -75,7 +75,7 @@ def test_what_an_auditor_keeps(audit: Audit, signed: Create, sandbox: Sandbox) -
     (applied,) = row["applied"]
     assert set(applied) == {"currency", "network", "wallet_path", "path"}
     assert applied["path"] == [{"group_id": "approvers", "minimum": 1, "user_ids": ["signer-1@example.test"]}]
-    assert row["rules"]["signed_by"] == list(pins.fingerprints)
+    assert row["rules"]["signed_by"] == sorted(pins.fingerprints)
     assert row["rules"]["date"].startswith("20")
     with CustodyClient(sandbox.url, sandbox.token) as client:
         text = client.get_whitelist_request(identifier).wire["metadata"]
@@ -130,7 +130,7 @@ def test_pending_requests_that_are_shown_without_rules(
     tmp_path: Path,
     by_id: bool,
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(rules_on_pending=False)
+    sandbox.control.configure(rules_on_pending=False)
     sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
     pending = create(2, status="pending")
     person = Person(sandbox, "ann", "approvers")
@@ -140,7 +140,7 @@ def test_pending_requests_that_are_shown_without_rules(
         client.approve_whitelist_requests([pending], base64.b64encode(signature).decode(), "yes")
     arguments = ("--id", pending) if by_id else ()
     shown = custody("whitelist", "show", pending, *pins).out
-    assert f"NO: pending, validly signed by {person.external_id}, under rules of " in shown
+    assert f"NO: pending, validly signed by {person.external_id}\n" in shown
     assert f"request {pending}: pending, validly signed by {person.external_id}\n" in audit(*arguments).out
     # The rules are kept, too.
     file = tmp_path / "audit.json"
@@ -160,7 +160,7 @@ def test_some_by_their_ids(audit: Audit, create: Create, signed: Create) -> None
     assert audit("--id", forged).code == 2
     ran = audit("--id", good, "--id", "99999")
     assert ran.code == 2
-    assert "request 99999: ABSENT: the service does not list it\n" in ran.out
+    assert "request 99999: ABSENT: it is not listed\n" in ran.out
     for junk in ("x", "-1", "1,2"):
         ran = audit(f"--id={junk}")
         assert (ran.code, ran.out) == (1, "")
@@ -332,10 +332,8 @@ def test_a_file_that_was_changed_proves_nothing_more(plain: Run, kept: Path, pin
         '{"evidence": {"rules": [], "rows": [{"id": "1", "listed": "verified"}]}}',
         '{"evidence": {"rules": [], "rows": [{"id": "1", "listed": ["settled"]}]}}',
         '{"evidence": {"rules": [], "rows": [{"id": "1", "listed": "settled", "rules": 0}]}}',
-        '{"evidence": {"rules": [{}], "rows": [{"id": "1", "listed": "settled", "rules": -1}]}}',
-        '{"evidence": {"rules": [{}], "rows": [{"id": "1", "listed": "settled", "rules": true}]}}',
         '{"evidence": {"rules": [5], "rows": [{"id": "1", "listed": "settled", "rules": 0}]}}',
-        '{"evidence": {"rules": [], "rows": [{"id": "1", "listed": "settled"}, {"id": "1", "listed": "pending"}]}}',
+        '{"evidence": {"rules": [], "rows": [], "rules_in_force": [5]}}',
         "[" * 100_000,
     ],
 )
@@ -348,6 +346,15 @@ def test_another_file_is_refused(plain: Run, pins: list[str], tmp_path: Path, te
     assert "--evidence -o json" in ran.err
 
 
+def test_a_request_that_is_there_twice_is_refused(plain: Run, kept: Path, pins: list[str]) -> None:
+    data = json.loads(kept.read_text())
+    data["evidence"]["rows"].append({**data["evidence"]["rows"][0], "listed": "rejected"})
+    kept.write_text(json.dumps(data))
+    ran = plain("whitelist", "verify", "--from", str(kept), *pins)
+    assert (ran.code, ran.out) == (1, "")
+    assert "has evidence of a request twice" in ran.err
+
+
 def test_a_file_that_is_not_there(plain: Run, pins: list[str], tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "no.json"):
         ran = plain("whitelist", "verify", "--from", str(path), *pins)
@@ -358,7 +365,10 @@ def test_a_file_that_is_not_there(plain: Run, pins: list[str], tmp_path: Path) -
 @pytest.mark.parametrize("row", [{}, {"metadata": 5}, {"signedAddress": [1]}, {"status": 5, "blockchain": {}}])
 def test_junk_in_a_row_is_that_rows_trouble(plain: Run, kept: Path, pins: list[str], row: dict[str, Any]) -> None:
     data = json.loads(kept.read_text())
-    rows = [{"id": "8", "listed": "settled", **row}, {"id": "9", "listed": "pending", **row}]
+    rows = [
+        {"id": "8", "listed": "settled", "rules": None, **row},
+        {"id": "9", "listed": "pending", "rules": None, **row},
+    ]
     data["evidence"]["rows"] += [*rows, {"id": "10", "listed": "settled", "rules": 0, **row}]
     kept.write_text(json.dumps(data))
     ran = plain("whitelist", "verify", "--from", str(kept), *pins)
@@ -366,8 +376,7 @@ def test_junk_in_a_row_is_that_rows_trouble(plain: Run, kept: Path, pins: list[s
     assert "7 requests: 2 verified, 3 unverified, 2 pending" in ran.out
 
 
-@pytest.mark.parametrize("form", ["table", "yaml"])
-def test_evidence_is_json(audit: Audit, form: str) -> None:
-    ran = audit("--evidence", "-o", form)
+def test_evidence_is_json(audit: Audit) -> None:
+    ran = audit("--evidence")
     assert (ran.code, ran.out) == (1, "")
     assert "--evidence needs -o json" in ran.err

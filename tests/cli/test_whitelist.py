@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cli_runs import Create, Run
 
 from airflow_custody.client.whitelist.addresses import MISSING_LIBRARY
@@ -33,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_valid_file(plain: Run, file: Path) -> None:
     ran = plain("whitelist", "validate", str(file))
     assert (ran.code, ran.err) == (0, "")
-    assert "list.json: 2 rows, nothing is wrong (SHA-256 " in ran.out
+    assert "valid: yes\nrows: 2\n" in ran.out
     data = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
     assert (data["valid"], data["rows"], data["faults"], len(data["sha256"])) == (True, 2, [], 64)
 
@@ -52,7 +51,6 @@ def test_addresses_that_could_not_be_verified_are_told(
     file.write_text(json.dumps({"version": 1, "addresses": [row(1), row(2, address="abc", blockchain="XYZ")]}))
     ran = plain("whitelist", "validate", str(file))
     assert (ran.code, ran.err) == (0, f"custody: {text}\n")
-    assert ran.out.endswith(f"); {text}\n")
     assert json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)["unchecked"] == unchecked
     assert plain("whitelist", "validate", str(file), "--no-check-addresses").err == ""
     ran = custody("whitelist", "plan", str(file))
@@ -70,7 +68,6 @@ def test_every_fault_of_a_file_is_printed(plain: Run, tmp_path: Path) -> None:
     assert ran.err == f"custody: {file}: {len(ran.out.splitlines())} faults [custody/file-wrong]\n"
     data = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
     assert (data["valid"], len(data["faults"])) == (False, len(ran.out.splitlines()))
-    assert yaml.safe_load(plain("whitelist", "validate", str(file), "-o", "yaml").out) == data
 
 
 def test_a_file_that_is_not_there(plain: Run, tmp_path: Path) -> None:
@@ -106,7 +103,6 @@ def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandb
     data = json.loads(ran.out)
     assert (data["counts"]["create"], data["counts"]["undeclared"], data["over_limits"]) == (1, 1, [])
     assert (data["service"], data["file"], data["has_changes"]) == (f"{sandbox.url} (tenant 1)", str(file), True)
-    assert yaml.safe_load(custody("whitelist", "plan", str(file), "-o", "yaml").out) == data
     for form in ("table", "markdown"):
         ran = custody("whitelist", "plan", str(file), "--output", form)
         assert ran.code == 2
@@ -229,9 +225,9 @@ def test_a_request_is_shown(custody: Run, create: Create, sandbox: Sandbox) -> N
     identifier = create(1, label="Zürich vault", memo="007")
     ran = custody("whitelist", "show", identifier)
     assert (ran.code, ran.err) == (0, "")
-    assert f"id:                  {identifier}\n" in ran.out
+    assert f"id: {identifier}\n" in ran.out
     assert "  label: Zürich vault\n" in ran.out
-    assert "as its hash says" in ran.out
+    assert "verified: no: nothing is pinned, the payload is what its hash says\n" in ran.out
     data = json.loads(custody("whitelist", "show", identifier, "-o", "json").out)
     assert (data["id"], data["fault"], data["payload"]["memo"], data["signatures"]) == (identifier, None, "007", [])
     assert (data["verified"], data["reason"], data["verification"]) == (None, None, None)

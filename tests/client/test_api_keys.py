@@ -68,7 +68,7 @@ def test_a_repeated_call_is_signed_again(sandbox: Sandbox, key: ApiKey) -> None:
 
 
 def test_a_wrong_key_and_a_wrong_clock_are_reported(sandbox: Sandbox, key: ApiKey) -> None:
-    sandbox.control.set_clock_offset(60)
+    sandbox.control.configure(clock_offset=60)
     with client_of(sandbox, key) as client, pytest.raises(CustodyAuthenticationError, match="clock is wrong"):
         client.list_health_checks()
     wrong = ApiKey("unknown", "ab" * 32, source="the drawer")

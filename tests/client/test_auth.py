@@ -38,8 +38,8 @@ def test_one_token_serves_many_calls(sandbox: Sandbox, client: CustodyClient) ->
 
 
 def test_a_token_is_replaced_before_it_expires(sandbox: Sandbox, ann: str) -> None:
-    sandbox.control.set_token_lifetime(1000)
-    sandbox.control.set_token_claims(has_iat=True)
+    sandbox.control.configure(token_lifetime=1000)
+    sandbox.control.configure(token_has_iat=True)
     later = 0.0
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
         client.list_health_checks()
@@ -51,7 +51,7 @@ def test_a_token_is_replaced_before_it_expires(sandbox: Sandbox, ann: str) -> No
 
 @pytest.mark.parametrize(("lifetime", "margin"), [(1000, 60), (100, 10)])
 def test_a_token_is_not_used_shortly_before_it_expires(sandbox: Sandbox, ann: str, lifetime: int, margin: int) -> None:
-    sandbox.control.set_token_lifetime(lifetime)
+    sandbox.control.configure(token_lifetime=lifetime)
     later = 0.0
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
         client.list_health_checks()
@@ -194,7 +194,7 @@ def test_a_token_of_the_service_is_taken_up_to_a_length(
 def test_a_clock_that_is_wrong_does_not_sign_in_at_every_call(
     sandbox: Sandbox, client: CustodyClient, caplog: pytest.LogCaptureFixture, has_iat: bool, offset: float
 ) -> None:
-    sandbox.control.set_token_claims(clock_offset=offset, has_iat=has_iat)
+    sandbox.control.configure(clock_offset=offset, token_has_iat=has_iat)
     for _ in range(10):
         client.list_health_checks()
     assert sign_ins(sandbox) == 1
@@ -205,7 +205,7 @@ def test_a_clock_that_is_wrong_does_not_sign_in_at_every_call(
 def test_a_token_that_seems_expired_is_used_until_it_is_refused(
     sandbox: Sandbox, client: CustodyClient, ann: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sandbox.control.set_token_claims(clock_offset=-3600)
+    sandbox.control.configure(clock_offset=-3600)
     for tokens in (1, 2, 3):
         client.list_health_checks()
         assert sign_ins(sandbox) == tokens
@@ -215,8 +215,8 @@ def test_a_token_that_seems_expired_is_used_until_it_is_refused(
 
 def test_the_age_of_a_token_is_told_by_its_own_life(sandbox: Sandbox, ann: str) -> None:
     # Ten minutes, whatever anybody's clock says.
-    sandbox.control.set_token_lifetime(600)
-    sandbox.control.set_token_claims(clock_offset=86_400, has_iat=True)
+    sandbox.control.configure(token_lifetime=600)
+    sandbox.control.configure(clock_offset=86_400, token_has_iat=True)
     later = 0.0
     auth = PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later, wall_clock=lambda: 0.0)
     with client_of(sandbox, auth) as client:

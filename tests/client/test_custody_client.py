@@ -453,7 +453,7 @@ class TestDestinations:
         ("setting", "value"),
         [
             ("timeout", 0),
-            ("timeout", "5"),
+            ("timeout", "soon"),
             ("timeout", float("nan")),
             ("timeout", True),
             ("max_retries", -1),

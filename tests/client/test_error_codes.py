@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import re
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
@@ -19,9 +20,11 @@ from airflow_custody.client import (
     WhitelistFileError,
     errors,
 )
+from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import wrap_unexpected
 
+ROOT = Path(__file__).parents[2]
 _CODE = re.compile(r"\[custody/([a-z-]+)\]")
 
 
@@ -141,3 +144,18 @@ def test_the_code_is_kept_where_the_text_is_cut() -> None:
     assert error.shorten(100).endswith("… [custody/file-wrong]")
     assert len(error.shorten(100)) == 100 + len(" [custody/file-wrong]")
     assert "\n" not in error.shorten(1000)
+
+
+def test_each_code_has_one_entry_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "error-codes.md").read_text(encoding="utf-8")
+    entries = re.findall(r"^\(custody-(.+)\)=\n### (.+)$", page, re.MULTILINE)
+    assert [target for target, _ in entries] == [title for _, title in entries]
+    assert sorted(title for _, title in entries) == sorted(get_args(ErrorCode))
+    assert len(re.findall(r"^(?:\(custody-|### )", page, re.MULTILINE)) == 2 * len(entries)
+
+
+def test_each_code_is_in_use() -> None:
+    package = ROOT / "airflow_custody"
+    sources = [each for each in package.rglob("*.py") if each.name != "error_codes.py" and "sandbox" not in each.parts]
+    text = "".join(each.read_text(encoding="utf-8") for each in sources)
+    assert [code for code in get_args(ErrorCode) if f'"{code}"' not in text and f"'{code}'" not in text] == []

@@ -99,18 +99,18 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         assert why in text
     folder = tmp_path / "keys.d"
     folder.mkdir()
-    for each in (str(folder), "/tmp"):
-        assert f"{each}: Is a directory" in str(refusal(superadmin_keys=each, superadmin_minimum=1))
     # Without a dot, too: no key is as short.
-    assert "/no/such/keys: No such file" in str(refusal(superadmin_keys="/no/such/keys", superadmin_minimum=1))
+    for each, why in ((str(folder), "Is a directory"), ("/tmp", "Is a directory"), ("/no/such/keys", "No such file")):
+        text = str(refusal(superadmin_keys=each, superadmin_minimum=1))
+        assert f"is neither a public key in PEM nor a file that can be read: {each}: {why}" in text
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("", "it is empty"),
-        (ONE + "junk", "key 2: there is text outside of the keys"),
-        (ONE + TWO[:50], "key 2: it is truncated"),
+        (ONE + "junk", "there is text outside of the keys"),
+        (ONE + TWO[:50], "it is truncated"),
         ("".join(ONE.splitlines()[1:-1]), "it is base64 without the lines of PEM"),
         ("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", "it is a certificate"),
         (private_pem(1), "there is a private key"),
@@ -196,7 +196,7 @@ def test_what_names_no_networks_is_refused_and_shown(given: Any) -> None:
 
 
 def test_what_was_given_as_networks_is_shown_bounded() -> None:
-    assert refusal(**pinned(1), networks="mainnet,").text.endswith("not 'mainnet, '")
+    assert refusal(**pinned(1), networks="mainnet,").text.endswith("not ('mainnet', '')")
     assert len(str(refusal(**pinned(1), networks="x" * 5000 + ","))) < 200
 
 

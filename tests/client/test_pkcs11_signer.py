@@ -124,8 +124,9 @@ _FORKING_IN_USE = """
 import os, sys, threading
 from airflow_custody.client import pkcs11
 from airflow_custody.client.errors import CustodyConfigurationError
-threading.Thread(target=pkcs11._turns.lock.acquire).start()
-while not pkcs11._turns.lock.locked():
+lock = pkcs11._locks.setdefault(os.getpid(), threading.Lock())
+threading.Thread(target=lock.acquire).start()
+while not lock.locked():
     pass
 child = os.fork()
 if not child:

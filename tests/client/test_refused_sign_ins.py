@@ -22,7 +22,7 @@ from airflow_custody.client import (
     CustodyServerError,
     PasswordSignIn,
 )
-from airflow_custody.client.refusal import Refusal
+from airflow_custody.client.auth import Account
 from airflow_custody.sandbox import Sandbox
 
 
@@ -78,10 +78,10 @@ def test_many_threads_send_wrong_credentials_once(sandbox: Sandbox, ann: str) ->
 
 
 @pytest.fixture
-def in_flight(sandbox: Sandbox, ann: str) -> Iterator[Refusal]:
+def in_flight(sandbox: Sandbox, ann: str) -> Iterator[Account]:
     """Return what is known of a wrong password that is in flight for ten seconds."""
     sandbox.control.add_fault("normal", **SIGN_IN, delay=10.0)
-    shared, errors = Refusal(), []
+    shared, errors = Account(), []
 
     def sign_in() -> None:
         with pytest.raises(CustodyError) as caught, client_of(sandbox, sharing(shared), timeout=600) as client:
@@ -97,13 +97,13 @@ def in_flight(sandbox: Sandbox, ann: str) -> Iterator[Refusal]:
     assert errors == [CustodyAuthenticationError]
 
 
-def sharing(shared: Refusal, password: str = "wrong-password") -> PasswordSignIn:
+def sharing(shared: Account, password: str = "wrong-password") -> PasswordSignIn:
     auth = PasswordSignIn("ann", password)
-    auth.share(shared)
+    auth.account = shared
     return auth
 
 
-def test_who_gets_no_turn_within_the_time_out_sends_nothing(sandbox: Sandbox, in_flight: Refusal) -> None:
+def test_who_cannot_sign_in_within_the_time_out_sends_nothing(sandbox: Sandbox, in_flight: Account) -> None:
     with client_of(sandbox, sharing(in_flight), timeout=0.2) as client, ThreadPoolExecutor(5) as pool:
         for call in [pool.submit(client.list_health_checks) for _ in range(5)]:
             with pytest.raises(
@@ -112,21 +112,11 @@ def test_who_gets_no_turn_within_the_time_out_sends_nothing(sandbox: Sandbox, in
                 call.result()
             assert caught.value.transient
             assert caught.value.nothing_sent
-        while in_flight.error is None:
+        while in_flight.refusal is None:
             time.sleep(0.05)
         with pytest.raises(CustodyAuthenticationError, match="not sent again"):
             client.list_health_checks()
     assert sign_ins(sandbox) == 1
-
-
-def test_a_dead_thread_has_no_turn(sandbox: Sandbox, ann: str) -> None:
-    shared = Refusal()
-    turn = shared.turn.taken(time.monotonic() + 30)
-    thread = threading.Thread(target=turn.__enter__)
-    thread.start()
-    thread.join()
-    with client_of(sandbox, sharing(shared, PASSWORD)) as client:
-        assert client.list_health_checks()
 
 
 def test_a_password_whose_refusal_comes_too_late_is_not_sent_at_every_call(sandbox: Sandbox, ann: str) -> None:
@@ -181,18 +171,6 @@ def test_what_on_token_raises_comes_out_unchanged(sandbox: Sandbox, ann: str) ->
         client.list_health_checks()
 
 
-@pytest.mark.parametrize("when", ["before its turn", "within it"])
-def test_a_thread_that_a_signal_has_ended_in_its_turn_has_another(when: str) -> None:
-    turn = Refusal().turn
-    if when == "before its turn":
-        turn._take()
-    else:
-        with pytest.raises(TimeoutError), turn.taken(time.monotonic() + 30):
-            raise TimeoutError
-    with turn.taken(time.monotonic() + 30) as has_turn:
-        assert has_turn
-
-
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_reads_no_response_of_the_other(sandbox: Sandbox, ann: str) -> None:
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=30) as client:
@@ -209,7 +187,7 @@ def test_a_forked_process_reads_no_response_of_the_other(sandbox: Sandbox, ann: 
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_inherits_no_turn_and_no_lock(sandbox: Sandbox, ann: str) -> None:
+def test_a_forked_process_inherits_no_lock(sandbox: Sandbox, ann: str) -> None:
     sandbox.control.add_fault("normal", **SIGN_IN, delay=2.0)
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=600) as client:
         thread = threading.Thread(target=client.list_health_checks)
@@ -231,7 +209,7 @@ def test_a_forked_process_inherits_no_turn_and_no_lock(sandbox: Sandbox, ann: st
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 423])
 def test_only_a_401_blames_the_name_and_the_password(sandbox: Sandbox, ann: str, status: int) -> None:
     sandbox.control.add_fault("status", **SIGN_IN, status=status)
-    shared = Refusal()
+    shared = Account()
     with client_of(sandbox, sharing(shared, PASSWORD)) as client:
         for _ in range(2):
             with pytest.raises(CustodyError, match="not sent again with the same settings") as caught:
@@ -342,7 +320,7 @@ def test_a_sign_in_waits_as_long_as_the_service_asks(
 
 
 def test_an_old_token_that_is_accepted_does_not_end_the_pauses(sandbox: Sandbox, ann: str) -> None:
-    sandbox.control.set_token_lifetime(1000)
+    sandbox.control.configure(token_lifetime=1000)
     later = 0.0
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
         client.list_health_checks()
@@ -362,7 +340,6 @@ def test_a_sign_in_that_was_not_sent_is_tried_again_at_once(sandbox: Sandbox, an
         for _ in range(5):
             with pytest.raises(CustodyConnectionError, match="nothing was sent"):
                 client.list_health_checks()
-    assert not auth.has_failed
     with client_of(sandbox, auth) as client:
         assert client.list_health_checks()
 

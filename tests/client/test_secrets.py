@@ -185,7 +185,7 @@ def read(server: Hostile, auth: Authentication, **settings: Any) -> str:
         return texts_of(client.list_health_checks)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(token=marked(tokens), way=ways)
 def test_a_token(hostile: Hostile, token: str, way: tuple[str, str, int]) -> None:
     place, form, status = way
@@ -194,7 +194,7 @@ def test_a_token(hostile: Hostile, token: str, way: tuple[str, str, int]) -> Non
     assert not seen(token, texts)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(password=marked(secrets), way=ways)
 def test_a_password(hostile: Hostile, password: str, way: tuple[str, str, int]) -> None:
     place, form, status = way
@@ -298,13 +298,6 @@ def test_another_body_is_described_and_its_first_words_are_quoted(hostile: Hosti
     texts = read(hostile, BearerToken("t0ken"))
     assert f"content type text/x-test, {len(hostile.body)} bytes, beginning {body!r}"[:-1] in texts
     assert WORD not in texts
-
-
-@pytest.mark.parametrize("token", ["a", "abc"])
-def test_nothing_is_quoted_if_a_secret_is_too_short_to_be_found(hostile: Hostile, token: str) -> None:
-    for place in PLACES:
-        echo(hostile, place, WORD, 400)
-        assert WORD not in read(hostile, BearerToken(token))
 
 
 def test_the_last_hundred_tokens_are_redacted(hostile: Hostile) -> None:

@@ -277,12 +277,12 @@ def test_all_of_a_batch_must_be_rejected(sandbox: Sandbox, client: CustodyClient
         respond(sandbox, write, body, work=False)
         with pytest.raises(CustodyResponseError, match=f"whitelisting request {two} has status 'pending'"):
             write.call()
-    sandbox.control.set_whitelist_status(two, "Declined")
+    sandbox.control.set_whitelist_status(two, "Refused")
     respond(sandbox, write, {"rejected": 2}, work=False)
-    with pytest.raises(CustodyResponseError, match="'Declined'"):
+    with pytest.raises(CustodyResponseError, match="'Refused'"):
         write.call()
     respond(sandbox, write, {"rejected": 2}, work=False)
-    client.reject_whitelist_requests([one, two], "no", rejected_statuses=["rejected", "DECLINED"])
+    client.reject_whitelist_requests([one, two], "no", rejected_statuses=["rejected", "REFUSED"])
 
 
 # --- 404 ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from custody_docs.rest import code, escape, table
 from custody_docs.sources import find_source, line_of
 from floors import modules_of
 
-from airflow_custody import metrics_catalogue
+from airflow_custody import metrics
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
@@ -198,7 +198,7 @@ def test_a_type_is_spelled_without_its_checks(value: Any, text: str) -> None:
 def test_the_command_line_has_every_command_option_and_exit_code(made: dict[str, str]) -> None:
     plan = made["reference/command-line/whitelist-plan"]
     assert ".. program:: custody whitelist plan\n" in plan
-    assert ".. option:: -o {table,json,yaml,markdown}, --output {table,json,yaml,markdown}\n" in plan
+    assert ".. option:: -o {table,json,markdown}, --output {table,json,markdown}\n" in plan
     assert ".. option:: FILE\n" in plan
     assert "CUSTODY\\_TOKEN" in plan
     overview = made["reference/command-line"]
@@ -214,7 +214,7 @@ def test_settings_and_metrics_are_all_there(made: dict[str, str]) -> None:
         assert f"``{name}``" in made["reference/connection"]
     assert "number, from 1 to 86400" in made["reference/connection"]
     assert "AIRFLOW__CUSTODY__PAGE_CONNECTIONS" in made["reference/configuration"]
-    for metric in metrics_catalogue.METRICS:
+    for metric in metrics.METRICS:
         assert f"``{metric.name}``" in made["reference/metrics"]
 
 
@@ -243,7 +243,7 @@ def test_a_name_is_found_by_its_last_parts() -> None:
     assert find_documented("airflow_custody.client.client.CustodyClient", documented) == documented[0]
     assert find_documented("CustodyClient.close", documented) == documented[1]
     assert find_documented("close", documented) is None
-    journal = ["airflow_custody.client.webhooks.journal.NewCalls"]
+    journal = ["airflow_custody.client.webhooks.results.NewCalls"]
     assert find_documented("NewCalls.gap", journal) == journal[0]
     assert find_documented("NewCalls.no_such_field", journal) is None
     assert exists("OVERLAP_SECONDS", ["airflow_custody.client.webhooks.journal"], [])

@@ -146,7 +146,7 @@ def cut_off(airflow: Components, journal: Journal) -> None:
     control = journal.service.control
     control.add_fault(kind="status", status=503, path=JOURNAL_PATH, times=None)
     journal.write(CUT_OFF, ROWS[CUT_OFF])
-    control.set_call_behaviour(max_number=CUT_OFF_KEPT)
+    control.configure(calls={"max_number": CUT_OFF_KEPT})
     control.clear_faults()
 
     def is_reported() -> bool:

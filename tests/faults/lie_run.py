@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,11 @@ from airflow_custody.client import CustodyClient
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist.approval import Approver
 from airflow_custody.sandbox import SandboxControl
+
+# This is run by a script, which sees the modules of its own folder only.
+sys.path.append(str(Path(__file__).parent.parent))
+
+from attacks import attack
 
 #: The tasks that meet the addresses.
 TASKS = ("approve", "wait", "reconcile")
@@ -42,10 +48,11 @@ class Lied(NamedTuple):
     effective: str
 
 
-def prepare(url: str, token: str, attack: str, folder: Path, name: str) -> tuple[Lied, dict[str, dict[str, Any]]]:
+def prepare(url: str, token: str, lie: str, folder: Path, name: str) -> tuple[Lied, dict[str, dict[str, Any]]]:
     """
-    Have people sign at a service, and order it to lie.
+    Have people sign at a service, and let it lie.
 
+    :param lie: name of the attack; empty: it does not lie.
     :return: the requests, and the Airflow connections that the DAG needs, by id.
     """
     control = SandboxControl(url)
@@ -64,8 +71,8 @@ def prepare(url: str, token: str, attack: str, folder: Path, name: str) -> tuple
     lines = ["label,address,blockchain,network,memo,linked_wallet_ids"]
     lines += [f"{row['label']},{row['address']},ETH,mainnet,4242,7" for row in rows]
     (folder / f"{name}.csv").write_text("\n".join(lines))
-    for request_id in (pending, effective):
-        control.attack(request_id, attack or None)
+    for request_id in (pending, effective) if lie else ():
+        attack(control, token, request_id, lie)
     extra = json.dumps({**control.pins(), "networks": ["mainnet"], "max_retries": 0})
     connection = {"conn_type": "custody", "host": url, "extra": extra}
     connections = {

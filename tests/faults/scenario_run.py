@@ -134,8 +134,8 @@ class ScenarioRun:
                 self.service.control.set_whitelist_status(request_id, "APPROVED")
                 self.service.control.set_whitelist_age(request_id, 30 * 86400)
         self.service.control.clear_request_log()
-        self.service.control.set_whitelist_lag(self.scenario.lag)
-        self.service.control.set_whitelist_behaviour(**self.scenario.behaviour)
+        self.service.control.configure(whitelist_lag=self.scenario.lag)
+        self.service.control.configure(**self.scenario.behaviour)
         for fault in self.scenario.sandbox_faults:
             self.service.control.add_fault(**fault)
         self.existing = set(self._requests())

@@ -50,7 +50,7 @@ def test_airflow_knows_the_connection_type() -> None:
     hook = manager.hooks["custody"]
     assert hook is not None
     assert hook.hook_class_name == TYPE["hook-class-name"]
-    assert CustodyHook.conn_type == TYPE["setting-wrong"]
+    assert CustodyHook.conn_type == TYPE["connection-type"]
     assert CustodyHook.hook_name == TYPE["hook-name"]
 
 
@@ -123,6 +123,6 @@ def test_the_client_takes_every_setting_as_an_argument() -> None:
     assert set(arguments) - {"token", "auth"} == set(settings)
     for name in set(settings) - {"base_url"}:
         assert arguments[name].default == settings[name]
-    for name in settings:
+    for name, field in ClientSettings.__pydantic_fields__.items():  # type: ignore[attr-defined]
         assert f":param {name}:" in (CustodyClient.__doc__ or "")
-        assert f":param {name}:" in (ClientSettings.__doc__ or "")
+        assert field.description

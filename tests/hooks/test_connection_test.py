@@ -8,7 +8,7 @@ import re
 import pytest
 from connections import connection_json
 
-from airflow_custody.cli.check import _operations
+from airflow_custody.cli.check import all_operations
 from airflow_custody.cli.main import main
 from airflow_custody.client import CustodyConfigurationError
 from airflow_custody.hooks._connection_test import _ROLES, describe_unknown
@@ -29,7 +29,7 @@ def define(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, **extra: object) -
 
 
 def test_all_roles_that_operations_need_are_known() -> None:
-    assert {role for each in _operations() for role in each.roles} == set(_ROLES)
+    assert {role for each in all_operations() for role in each.roles} == set(_ROLES)
 
 
 @pytest.mark.parametrize("user", [{"id": "7"}, {"id": "7", "roles": None}])
@@ -65,12 +65,15 @@ def test_a_user_without_roles_lacks_them_all(sandbox: Sandbox, monkeypatch: pyte
     [
         ({"regoin": "eu"}, "the extra 'regoin' is not known and has no effect. There are: auth, api_key_id, timeout"),
         ({"timeuot": 5, "retries": 5}, "the extras 'retries', 'timeuot' are not known"),
-        ({"timeout": -1}, "Timeout (timeout): must be a number from 0.001 to 86400, not -1"),
+        ({"timeout": -1}, "Timeout (timeout): must be greater than or equal to 0.001, not -1"),
         ({"verify": "/no/such.pem"}, "TLS verification (verify): names no usable CA bundle: /no/such.pem"),
         ({"client_cert": "/no/such.pem"}, "Client certificate (client_cert): cannot be used: /no/such.pem"),
         ({"auth": "api_key"}, "Authentication method (auth): is api_key, which needs an API key ID"),
         ({"superadmin_keys": "/no/such.pem", "superadmin_minimum": 1}, "neither a public key in PEM nor a file"),
-        ({"superadmin_keys": BAD_PEM, "superadmin_minimum": 1}, "(superadmin_keys): cannot be used: key 1"),
+        (
+            {"superadmin_keys": BAD_PEM, "superadmin_minimum": 1},
+            "(superadmin_keys): cannot be used: what stands in the PEM is not base64",
+        ),
         ({"superadmin_minimum": 1}, "(superadmin_minimum): needs 'superadmin_keys'"),
     ],
     ids=str,
@@ -97,10 +100,8 @@ def test_a_wrong_setting_fails(
 
 
 def test_only_some_unknown_extras_are_named_and_none_can_forge_a_line() -> None:
-    names = [f"x{number}" for number in range(12)]
-    assert "'x9' and 2 more are not known" in describe_unknown(names, ["auth"])
+    assert len(describe_unknown([f"x{number}" for number in range(1000)], ["auth"])) < 400
     assert "\n" not in describe_unknown(["a\nb" * 100], ["auth"])
-    assert len(describe_unknown(["a\nb" * 100], ["auth"])) < 200
 
 
 @pytest.mark.parametrize(

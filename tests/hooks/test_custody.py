@@ -130,8 +130,8 @@ def test_extras_given_as_text_are_parsed(monkeypatch: pytest.MonkeyPatch) -> Non
         assert client.settings.verify is False
 
 
-@pytest.mark.parametrize("size", [1_000_000.0, "1e6", 1.5])
-def test_a_size_may_be_any_number(monkeypatch: pytest.MonkeyPatch, size: object) -> None:
+@pytest.mark.parametrize("size", [1_000_000.0, "1000000"])
+def test_a_size_may_be_any_whole_number(monkeypatch: pytest.MonkeyPatch, size: object) -> None:
     with define(monkeypatch, {**BASE, "extra": {"max_response_bytes": size}}).get_conn() as client:
         assert client.settings.max_response_bytes == int(float(str(size)))
 
@@ -206,7 +206,6 @@ class TestTestConnection:
         good, text = define(monkeypatch, connection).test_connection()
         assert good
         assert not {"\x1b", "\u202e"} & set(text)
-        assert "and 473 more" in text
         assert len(text) < 2000
         long = describe_user({"id": "7\x1b" + "7" * 500, "roles": None}, sanitize)
         assert len(long) < 700
@@ -241,7 +240,7 @@ class TestTestConnection:
     def test_an_older_service_is_not_a_success_but_its_user_is_named(
         self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
     ) -> None:
-        sandbox.control.set_version("3.13")
+        sandbox.control.configure(version="3.13")
         good, text = define(monkeypatch, connection_json(sandbox)).test_connection()
         assert not good
         assert "3.14" in text

@@ -103,19 +103,6 @@ def test_a_misspelt_name_is_not_ignored(
     assert "a-value" not in str(caught.value)
 
 
-def test_the_other_unknown_names_are_told_with_a_misspelt_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    extras = {"timeuot": 5, "superadmin_key": "a-value", "regoin": "b-value"}
-    with pytest.raises(CustodyConfigurationError, match="superadmin_key: is not a setting") as caught:
-        define(monkeypatch, {**BASE, "extra": extras}).get_conn()
-    assert "; not known either: 'regoin', 'timeuot'. Rename it to 'superadmin_keys', or remove it. Correct" in str(
-        caught.value
-    )
-    assert "-value" not in str(caught.value)
-    many = {f"unknown_{number:02}": 1 for number in range(30)}
-    with pytest.raises(CustodyConfigurationError, match=r"'unknown_09' and 20 more\. Rename it"):
-        define(monkeypatch, {**BASE, "extra": {**many, "superadmin_key": 1}}).get_conn()
-
-
 # With all that a connection knows: none is close to another.
 @pytest.mark.parametrize(
     "name", ["timeuot", "allow_htp", "verfiy", "api_key", "region", "proxies", "max_retry", "keys"]
@@ -176,10 +163,9 @@ def test_a_relative_path_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CustodyConfigurationError) as caught:
         define(monkeypatch, {**BASE, "extra": {"superadmin_keys": keys, "superadmin_minimum": 1}}).get_conn()
-    shown = keys if isinstance(keys, str) else keys[-1]
     assert (
         "Super-administrators' public keys (superadmin_keys): must be public keys in PEM, or the absolute path of a "
-        f"file with them, not {shown}"
+        "file with them"
     ) in str(caught.value)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from apply_tries import ROWS, ApplyTask, QuickApply, address, check_all, check_exactly, plan
+from checksums import eip55
 from task_log import TaskLog
 from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates, variable_in
 
@@ -19,7 +20,6 @@ from airflow_custody.client import (
     CustodyPermissionError,
     WhitelistRequest,
 )
-from airflow_custody.client.whitelist.address_codecs import eip55
 from airflow_custody.idempotency import create_rows
 from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.sandbox import Sandbox
@@ -210,7 +210,7 @@ def mixed(path: str) -> None:
 def test_another_spelling_is_recognized(sandbox: Sandbox, path: str, form: str) -> None:
     mixed(path)
     task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-    sandbox.control.set_whitelist_behaviour(address_form=form)
+    sandbox.control.configure(address_form=form)
     sandbox.control.add_fault("drop", **CREATE, work=True, times=3)
     task.attempt()
     made = {each["id"]: each["label"] for each in sandbox.control.whitelist_requests()}
@@ -225,7 +225,7 @@ def test_another_spelling_is_recognized(sandbox: Sandbox, path: str, form: str) 
 def test_what_the_service_changes_is_a_reason_to_ask(
     sandbox: Sandbox, task: ApplyTask, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(**change)
+    sandbox.control.configure(**change)
     sandbox.control.add_fault("drop", **CREATE, work=True)
     sandbox.control.add_fault("normal", **CREATE, times=None)
     error = task.fails()
@@ -250,7 +250,7 @@ def test_what_the_service_changes_is_a_reason_to_ask(
 def test_rows_that_the_service_hides_are_left_to_a_person(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(creator_sees_own=False)
+    sandbox.control.configure(creator_sees_own=False)
     sandbox.control.add_fault("drop", **CREATE, work=False)
     error = task.fails()
     assert isinstance(error, CustodyOutcomeUnknownError)
@@ -266,7 +266,7 @@ def test_rows_that_the_service_hides_are_left_to_a_person(
 def test_a_person_says_that_there_is_none_although_there_is_one_like_it(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(clock_offset=-3600)
+    sandbox.control.configure(clock_offset=-3600)
     sandbox.control.add_fault("drop", **CREATE, work=False)
     with CustodyClient(sandbox.url, sandbox.token) as client:
         normal = CustodyClient.create_whitelist_request
@@ -292,7 +292,7 @@ def test_a_person_says_that_there_is_none_although_there_is_one_like_it(
 
 @needs_store
 def test_a_clock_that_is_behind_is_no_obstacle_where_a_row_is_new(sandbox: Sandbox, task: ApplyTask) -> None:
-    sandbox.control.set_whitelist_behaviour(created_at="0001-01-01T00:00:00Z")
+    sandbox.control.configure(created_at="0001-01-01T00:00:00Z")
     sandbox.control.add_fault("drop", **CREATE, work=True, times=3)
     task.attempt()
     check_all(sandbox, task)

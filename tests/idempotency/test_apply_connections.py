@@ -18,9 +18,9 @@ from task_tries import Store, needs_store
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.file import read_whitelist_file
 from airflow_custody.client.whitelist.listing import Listing, service_name
+from airflow_custody.idempotency.apply_lock import ApplyLock
 from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan, PlanSettings
 from airflow_custody.idempotency.create_once import Timing
-from airflow_custody.idempotency.turn import Turn
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = needs_store
@@ -130,7 +130,7 @@ def test_a_task_that_waits_says_that_it_is_still_there(
 ) -> None:
     kept: list[int] = []
     monkeypatch.setattr("airflow_custody.idempotency.create_rows._SECONDS_BETWEEN_CHECKS", 0.05)
-    monkeypatch.setattr(Turn, "keep", lambda _: kept.append(1))
+    monkeypatch.setattr(ApplyLock, "renew", lambda _: kept.append(1))
     lost: list[int] = []
 
     def once(number: int) -> str:

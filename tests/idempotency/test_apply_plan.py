@@ -88,8 +88,8 @@ def test_what_had_no_effect_is_sent_again(sandbox: Sandbox, task: ApplyTask) -> 
 def test_lost_responses_of_a_service_that_lists_late_are_found(
     sandbox: Sandbox, task: ApplyTask, waits: SkippingTime
 ) -> None:
-    sandbox.control.set_whitelist_lag(3600)
-    waits.after(20, lambda: sandbox.control.set_whitelist_lag(0))
+    sandbox.control.configure(whitelist_lag=3600)
+    waits.after(20, lambda: sandbox.control.configure(whitelist_lag=0))
     sandbox.control.add_fault("drop", **CREATE, work=True, times=4)
     task.attempt(lookup_wait=60)
     check_exactly(sandbox, ROWS, task.requests)

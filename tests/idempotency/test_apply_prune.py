@@ -11,8 +11,8 @@ from apply_tries import ApplyTask, address, check_exactly, plan, write_rows
 from task_tries import RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyPermissionError
+from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import Listing
-from airflow_custody.client.whitelist.progress import REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency import create_rows, delete_rows
 from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanSettings
@@ -237,7 +237,7 @@ def test_a_service_that_deletes_nothing_any_more_ends_the_task(
 
 @needs_store
 def test_a_row_that_is_unknown_is_never_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
-    sandbox.control.set_whitelist_behaviour(label_length=3)
+    sandbox.control.configure(label_length=3)
     sandbox.control.add_fault("drop", method="POST", path="/whitelists/addresses", work=True)
     assert "4 created, 7 deleted, 1 unknown" in str(task.fails())
     task.clear()

@@ -28,7 +28,7 @@ from airflow_custody.client import (
 )
 from airflow_custody.idempotency import create_rows
 from airflow_custody.idempotency.create_once import Timing
-from airflow_custody.idempotency.gates import Fence, Pace
+from airflow_custody.idempotency.send_limits import Fence, RateLimiter
 from airflow_custody.sandbox import Sandbox
 
 # Seconds that the service has for a response.
@@ -61,7 +61,7 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nothing of the first window can be told from what the service shows.
-    sandbox.control.set_whitelist_behaviour(label_length=3)
+    sandbox.control.configure(label_length=3)
     task.dies_at(4)
     assert task.store is not None
     first = json.loads(task.store.values["custody_apply"])["window"]["rows"]
@@ -299,7 +299,7 @@ def test_an_interrupted_task_ends_soon_and_sends_nothing_more(
             raise interrupt("enough")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fence, "serve", serve)
+        patch.setattr(Fence, "renew_if_needed", serve)
         with pytest.raises(interrupt):
             task.attempt()
     number = len(sandbox.control.request_log("POST"))
@@ -318,14 +318,14 @@ def test_a_fence_that_cannot_be_renewed_in_time_lets_nothing_pass() -> None:
     now[0] = 2.0
     passed: list[BaseException | None] = []
 
-    def pass_() -> None:
+    def wait_for_record() -> None:
         try:
-            fence.pass_()
+            fence.wait_for_record()
             passed.append(None)
         except BaseException as error:
             passed.append(error)
 
-    thread = threading.Thread(target=pass_)
+    thread = threading.Thread(target=wait_for_record)
     thread.start()
 
     def slow() -> None:
@@ -333,7 +333,7 @@ def test_a_fence_that_cannot_be_renewed_in_time_lets_nothing_pass() -> None:
 
     def serve() -> None:
         while True:
-            fence.serve(slow)
+            fence.renew_if_needed(slow)
             time.sleep(0.01)
 
     with pytest.raises(CustodyError, match="took longer than 1 s, 3 times in a row"):
@@ -348,24 +348,24 @@ def test_a_clock_that_is_set_back_or_ahead_renews_the_fence() -> None:
     fence = Fence(Timing(fence=1.0, clocks=lambda: clocks[-1]))
     fence.start()
     clocks.append((0.5, 10.0))
-    fence.pass_()
+    fence.wait_for_record()
     clocks.append((0.6, 5000.0))
-    thread = threading.Thread(target=fence.pass_)
+    thread = threading.Thread(target=fence.wait_for_record)
     thread.start()
     renewed: list[int] = []
     while thread.is_alive():
-        fence.serve(lambda: renewed.append(1))
+        fence.renew_if_needed(lambda: renewed.append(1))
         time.sleep(0.01)
     assert renewed == [1]
 
 
-def test_a_pace_that_has_stopped_lets_nobody_wait() -> None:
-    pace = Pace()
-    pace.pause(60)
+def test_a_rate_limiter_that_has_stopped_lets_nobody_wait() -> None:
+    limiter = RateLimiter()
+    limiter.pause(60)
     found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(pace.wait()))
+    thread = threading.Thread(target=lambda: found.append(limiter.wait()))
     thread.start()
-    pace.stop()
+    limiter.stop()
     thread.join(600)
     assert found == [False]
 

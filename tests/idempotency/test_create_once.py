@@ -171,8 +171,8 @@ def test_a_request_lost_before_the_work_is_sent_by_the_next_try(
 
 
 def test_a_request_that_is_listed_late_is_found(sandbox: Sandbox, task: Task, waits: SkippingTime) -> None:
-    sandbox.control.set_whitelist_lag(3600)
-    waits.after(20, lambda: sandbox.control.set_whitelist_lag(0))
+    sandbox.control.configure(whitelist_lag=3600)
+    waits.after(20, lambda: sandbox.control.configure(whitelist_lag=0))
     sandbox.control.add_fault("drop", **CREATE, work=True)
     assert task.attempt(lookup_wait=60) == "3711"
 

@@ -128,7 +128,7 @@ def test_the_services_own_refusal_is_recorded_as_one(sandbox: Sandbox, stored: T
 @pytest.mark.parametrize("form", ["lower", "upper", "no prefix"])
 def test_another_spelling_of_the_address_is_found(sandbox: Sandbox, stored: Task, form: str, task_log: TaskLog) -> None:
     # The service filters exactly, so the filter does not find it.
-    sandbox.control.set_whitelist_behaviour(address_form=form)
+    sandbox.control.configure(address_form=form)
     sandbox.control.add_fault(**LOST)
     message = stored.refused("leaves open: address|differs in: address")
     (own,) = made(sandbox)
@@ -151,7 +151,7 @@ CHANGES: list[dict[str, Any]] = [
 def test_a_request_that_the_service_changes_is_a_reason_to_ask(
     sandbox: Sandbox, stored: Task, change: dict[str, Any], look_before_create: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(**change)
+    sandbox.control.configure(**change)
     sandbox.control.add_fault(**LOST)
     stored.arguments.update(linked_wallet_ids=["7"], look_before_create=look_before_create)
     message = stored.refused("differs in|leaves open")
@@ -173,7 +173,7 @@ def test_a_request_that_the_service_changes_is_a_reason_to_ask(
 def test_a_date_never_makes_a_request_somebody_elses(
     sandbox: Sandbox, stored: Task, date: dict[str, Any], look_before_create: bool
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(**date)
+    sandbox.control.configure(**date)
     sandbox.control.add_fault(**LOST)
     stored.arguments["look_before_create"] = look_before_create
     if look_before_create and "created_at" in date:
@@ -187,13 +187,13 @@ def test_a_date_never_makes_a_request_somebody_elses(
 def test_the_absence_of_a_request_counts_only_where_it_would_be_seen(
     sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(creator_sees_own=False)
+    sandbox.control.configure(creator_sees_own=False)
     sandbox.control.add_fault(**LOST)
     message = stored.refused("proves nothing: it lists no request that the connection's user has created")
     stored.clear()
     stored.refused("proves nothing")
     assert len(made(sandbox)) == 1
-    sandbox.control.set_whitelist_behaviour()
+    sandbox.control.configure(creator_sees_own=True)
     monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", made(sandbox)[0])
     assert [stored.attempt()] == made(sandbox)
 
@@ -270,7 +270,7 @@ def test_what_the_users_predecessor_created_is_not_sent_again(
 def test_another_encoding_of_the_address_is_a_reason_to_ask(
     sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(fill_always={"address": "xdc5290840009852788"})
+    sandbox.control.configure(fill_always={"address": "xdc5290840009852788"})
     sandbox.control.add_fault(**LOST)
     message = stored.refused("differs in: address")
     (own,) = made(sandbox)
@@ -285,7 +285,7 @@ def test_another_encoding_of_the_address_is_a_reason_to_ask(
 def test_a_changed_request_is_a_reason_to_ask_whatever_the_services_clock_says(
     sandbox: Sandbox, stored: Task, offset: int
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(label_length=4, clock_offset=offset)
+    sandbox.control.configure(label_length=4, clock_offset=offset)
     sandbox.control.add_fault(**LOST)
     stored.refused("differs in: label")
     stored.refused("differs in: label")
@@ -294,7 +294,7 @@ def test_a_changed_request_is_a_reason_to_ask_whatever_the_services_clock_says(
 
 def test_an_old_request_that_the_filter_does_not_find_is_not_taken(sandbox: Sandbox, stored: Task) -> None:
     # The filter compares with what was sent, and an old request is spelled as it was asked for now.
-    sandbox.control.set_whitelist_behaviour(created_at="0001-01-01T00:00:00Z")
+    sandbox.control.configure(created_at="0001-01-01T00:00:00Z")
     old = somebody_creates(sandbox, address=MIXED_CASE)
     sandbox.control.add_fault("status", method="GET", query={"addresses": MIXED_CASE}, status=200, body={}, times=None)
     sandbox.control.add_fault("drop", **CREATE)
@@ -303,7 +303,7 @@ def test_an_old_request_that_the_filter_does_not_find_is_not_taken(sandbox: Sand
 
 def test_without_proof_that_it_would_be_seen_a_clear_reuses(sandbox: Sandbox, stored: Task) -> None:
     own = stored.attempt()
-    sandbox.control.set_whitelist_behaviour(creator_sees_own=False)
+    sandbox.control.configure(creator_sees_own=False)
     for _ in range(2):
         stored.clear()
         assert stored.attempt() == own
@@ -342,9 +342,9 @@ def test_a_persons_none_is_checked(sandbox: Sandbox, stored: Task, monkeypatch: 
 def test_cleared_soon_after_success_waits_until_the_request_is_listed(
     sandbox: Sandbox, stored: Task, waits: SkippingTime
 ) -> None:
-    sandbox.control.set_whitelist_lag(3600)
+    sandbox.control.configure(whitelist_lag=3600)
     own = stored.attempt()
-    waits.after(20, lambda: sandbox.control.set_whitelist_lag(0))
+    waits.after(20, lambda: sandbox.control.configure(whitelist_lag=0))
     stored.clear()
     assert stored.attempt(lookup_wait=60) == own
     assert made(sandbox) == [own]
@@ -362,9 +362,9 @@ def test_a_clear_creates_another_only_after_the_service_had_time(
 
 
 def test_the_next_worker_waits_by_its_own_clock(sandbox: Sandbox, stored: Task, waits: SkippingTime) -> None:
-    sandbox.control.set_whitelist_lag(3600)
+    sandbox.control.configure(whitelist_lag=3600)
     stored.die_at("created")
-    waits.after(100, lambda: sandbox.control.set_whitelist_lag(0))
+    waits.after(100, lambda: sandbox.control.configure(whitelist_lag=0))
     earlier = datetime.now(timezone.utc) - timedelta(minutes=4)
     stored.store.values[KEY] = json.dumps({**stored.store.record, "at": earlier.isoformat()})
     assert [stored.attempt()] == made(sandbox)
@@ -373,12 +373,12 @@ def test_the_next_worker_waits_by_its_own_clock(sandbox: Sandbox, stored: Task, 
 def test_the_wait_begins_anew_when_the_service_responds_again(
     sandbox: Sandbox, stored: Task, waits: SkippingTime
 ) -> None:
-    sandbox.control.set_whitelist_lag(3600)
+    sandbox.control.configure(whitelist_lag=3600)
     stored.die_at("created")
     # The wait is 120 s. The service responds again after 100, and lists it 200 s after it was sent.
     sandbox.control.add_fault("status", method="GET", status=503, times=None)
     waits.after(100, sandbox.control.clear_faults)
-    waits.after(200, lambda: sandbox.control.set_whitelist_lag(0))
+    waits.after(200, lambda: sandbox.control.configure(whitelist_lag=0))
     assert [stored.attempt()] == made(sandbox)
 
 

@@ -41,7 +41,7 @@ UNTESTED = "imports, not tested"
 TIMEOUT = 3600
 NOTED = ("apache-airflow-providers-common-compat", "pydantic", "requests", "urllib3")
 # Modules that only an extra brings.
-EXTRAS = ("bip_utils", "cryptography", "fastapi", "starlette", "uvicorn")
+EXTRAS = ("bip_utils", "fastapi", "starlette", "uvicorn")
 
 # Runs in the clean environment. The examples are DAG files, not modules to import: tests parse each.
 _IMPORT = f"""
@@ -136,7 +136,7 @@ class Workshop:
                 return Result(UNTESTED, versions=versions)
             # With the same versions of what is there already.
             addresses = interpreter.line not in WITHOUT_ADDRESSES
-            extras = f"{self._wheel}[sandbox,signing{',addresses' if addresses else ''}]"
+            extras = f"{self._wheel}[sandbox{',addresses' if addresses else ''}]"
             group = f"{ROOT / 'pyproject.toml'}:test"
             done = self._uv(log, "pip", "install", "--python", python, *airflow, extras, "--group", group)
             if done.returncode:

@@ -140,7 +140,7 @@ def test_a_journal_that_was_cut_off_fails_or_is_named(sandbox: Sandbox, webhook:
     reader.run()
     sandbox.control.reset()
     webhook = sandbox.control.add_webhook(type=TYPE)["id"]
-    sandbox.control.set_listing("webhook-calls", page_size=1)
+    sandbox.control.configure(listings={"webhook-calls": {"page_size": 1}})
     write_calls(sandbox, webhook, 9000, 9001)
     with failing_at_once("webhook calls may be lost: the newest call that was known is not listed"):
         reader.run()

@@ -16,7 +16,8 @@ from webhook_reads import TYPE, Reader, StateStore, write_calls
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.webhooks import reading
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+from airflow_custody.client.webhooks.journal import CallCursor
+from airflow_custody.client.webhooks.results import NewCalls
 from airflow_custody.operators._call_place import STORE_KEY
 from airflow_custody.sandbox import Sandbox
 

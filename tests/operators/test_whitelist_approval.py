@@ -282,7 +282,7 @@ def test_what_is_not_rejected_at_the_service_is_never_reported_so(
     assert sandbox.control.whitelist_requests()[1]["status"] == "pending"
 
 
-@pytest.mark.parametrize("word", ["APPROVED", "removed", "declined", "expired", "odd"])
+@pytest.mark.parametrize("word", ["APPROVED", "removed", "frozen", "odd"])
 def test_only_a_word_that_says_so_is_a_rejection(sandbox: Sandbox, ann: Person, word: str) -> None:
     number = create()["id"]
     sandbox.control.set_whitelist_status(number, word)
@@ -374,7 +374,7 @@ def test_a_later_try_does_not_accept_a_signature_over_another_hash(sandbox: Sand
 
 def test_an_approval_of_which_the_service_took_less_fails_and_names_it(sandbox: Sandbox, ann: Person) -> None:
     pushed = [create(), create(label="b")]
-    sandbox.control.set_max_signatures(1)
+    sandbox.control.configure(max_signatures=1)
     with failing_at_once(pushed[1]["id"]) as caught:
         approve([each["id"] for each in pushed], pushed)
     assert isinstance(caught.value.error, CustodyOutcomeUnknownError)

@@ -57,7 +57,7 @@ class Approver:
 def approvers(
     sandbox: Sandbox, connection: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> list[Approver]:
-    sandbox.control.set_whitelist_behaviour(rules_on_pending=request.param)
+    sandbox.control.configure(rules_on_pending=request.param)
     made = [Approver(sandbox, name, monkeypatch) for name in ("ann", "bob")]
     sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
     for each in made:

@@ -16,7 +16,7 @@ from task_tries import somebody_creates
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.whitelist.plan import STATES
-from airflow_custody.idempotency import turn
+from airflow_custody.idempotency import apply_lock
 from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.retry_policy import CustodyFailException
@@ -27,7 +27,7 @@ ROWS = range(1, 5)
 
 @pytest.fixture(autouse=True)
 def quick(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn, "SETTLE", 0.1)
+    monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
 
 
 @pytest.fixture

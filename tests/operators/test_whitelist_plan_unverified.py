@@ -13,9 +13,9 @@ from apply_tries import QuickApply, address, check_exactly, write_rows
 from task_log import TaskLog
 from task_tries import somebody_creates
 
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.plan import STATES
-from airflow_custody.idempotency import turn
+from airflow_custody.idempotency import apply_lock
 from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
@@ -25,7 +25,7 @@ def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) 
     connection = json.loads(sandbox.connection(pins=True))
     connection["extra"] |= {"timeout": 60, "max_retries": 0}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
-    monkeypatch.setattr(turn, "SETTLE", 0.1)
+    monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
 
 
 @pytest.fixture

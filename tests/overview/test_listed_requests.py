@@ -56,7 +56,7 @@ class TestSignatures:
         assert judge_overview(overview).ok
 
     def test_a_deletion_that_is_pending_says_so(self, sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
-        sandbox.control.set_whitelist_behaviour(deletion="signed")
+        sandbox.control.configure(deletion="signed")
         identifier = create(1)
         sandbox.control.sign_whitelist_requests([identifier])
         client.delete_whitelist_request(identifier, "no longer used")

@@ -283,7 +283,7 @@ def test_a_hostile_label_is_kept_and_bounded(sandbox: Sandbox, client: CustodyCl
 def test_a_journal_in_the_wrong_order_is_not_believed(sandbox: Sandbox, client: CustodyClient) -> None:
     for number in range(3):
         sandbox.control.add_webhook_call(id=str(number), webhookId="w", createdAt=f"2026-01-02T03:04:0{number}Z")
-    sandbox.control.set_listing("webhook-calls", ignored=["sortOrder"], orders=[["0", "1", "2"]])
+    sandbox.control.configure(listings={"webhook-calls": {"ignored": ["sortOrder"], "orders": [["0", "1", "2"]]}})
     overview = read_overview(client)
     assert set(problems(overview)) == {"journal"}
     assert "the oldest call first" in overview.journal.problem

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attacks import Unsuitable, attack, names
 
 from airflow_custody.client import (
     CustodyClient,
@@ -17,11 +18,10 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.approval import Approver
 from airflow_custody.overview import read_request
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.sandbox.errors import SandboxError
 
 Create = Callable[..., str]
 
@@ -134,17 +134,18 @@ def test_no_attack_that_must_be_refused_is_called_verified(
     plain, linked = create(), create(linked_internal_address_ids=["5"], address=f"0x{2:040x}")
     sandbox.control.sign_whitelist_requests([plain, linked])
     made = 0
-    for attack in sandbox.control.attacks():
+    for name in names("refused"):
         for identifier in (plain, linked):
-            with contextlib.suppress(SandboxError):
-                sandbox.control.attack(identifier, attack["name"])
+            with contextlib.suppress(Unsuitable):
+                attack(sandbox.control, sandbox.token, identifier, name)
                 made += 1
                 # Some cannot be read at all.
                 with contextlib.suppress(CustodyError):
                     row = read_request(pinning, identifier).row
-                    assert attack["outcome"] != "refused" or (row.trust == "unverified" and row.problem), attack
-            sandbox.control.attack(identifier, None)
-    assert made > 40
+                    assert row.trust == "unverified", name
+                    assert row.problem, name
+            sandbox.control.set_whitelist_envelope(identifier)
+    assert made > 50
 
 
 def test_texts_are_bounded(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
@@ -197,7 +198,7 @@ def test_without_rules_of_its_own_those_in_force_count(
 def test_without_rules_and_signatures_nothing_is_counted_but_what_the_service_shows(
     sandbox: Sandbox, pinning: CustodyClient, create: Create
 ) -> None:
-    sandbox.control.set_whitelist_behaviour(rules_on_pending=False)
+    sandbox.control.configure(rules_on_pending=False)
     view = read_request(pinning, create())
     assert view.row.trust == "unsigned"
     assert [(each.group, each.present, each.needed) for path in view.row.paths for each in path] == [
@@ -207,7 +208,7 @@ def test_without_rules_and_signatures_nothing_is_counted_but_what_the_service_sh
 
 def test_one_that_is_shown_and_not_listed(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
     identifier = create()
-    sandbox.control.set_listing("whitelist", orders=[[]], totals=[None])
+    sandbox.control.configure(listings={"whitelist": {"orders": [[]], "totals": [None]}})
     view = read_request(client, identifier)
     assert (view.row.state, view.row.problem) == ("unknown", "The service shows it, and does not list it.")
 
@@ -218,7 +219,7 @@ def test_where_several_rules_must_be_met_each_way_has_the_groups_of_all(
     def way(group: str, minimum: int) -> dict[str, Any]:
         return {"sequential": [{"externalGroupID": group, "minimumSignatures": minimum}]}
 
-    sandbox.control.set_network_is_hashed(False)
+    sandbox.control.configure(network_is_hashed=False)
     sandbox.control.set_rules(
         [
             {"currency": "ETH", "network": "mainnet", "parallel": [way("ops", 1), way("risk", 1)]},

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_custody.client.verification.verifier import ExaminedSignatures
+from airflow_custody.client.verification.verifier import RequestSignatures
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.overview.models import GroupSignatures
 from airflow_custody.overview.rows import MAX_GROUPS, MAX_PATHS, bound, judge_trust, make_row, paths_of
@@ -68,8 +68,8 @@ def test_bound(value: Any, limit: int) -> None:
 class Refusing:
     """A verifier that verifies nothing."""
 
-    def examine(self, envelope: object) -> ExaminedSignatures:
-        return ExaminedSignatures(None)
+    def examine(self, envelope: object) -> RequestSignatures:
+        return RequestSignatures("00", None)
 
 
 def test_without_rules_the_ways_are_those_that_the_service_shows() -> None:
@@ -81,4 +81,7 @@ def test_without_rules_the_ways_are_those_that_the_service_shows() -> None:
 def test_an_id_that_is_no_number_is_never_verified() -> None:
     odd = WhitelistEnvelope({"id": "3711a"})
     trust, problem, _ = judge_trust(odd, "effective", Refusing())  # type: ignore[arg-type]
-    assert (trust, problem) == ("unverified", "its id '3711a' is no number [custody/not-verified]")
+    assert (trust, problem) == (
+        "unverified",
+        "whitelisting request 3711a is not verified: its id is no number [custody/not-verified]",
+    )

@@ -6,6 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 from airflow_pages import Pages, serve
+from airflow_runs import AIRFLOW
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for what is read as long as a busy machine may take; a test of what hangs shortens it."""
+    if AIRFLOW >= (3, 1):
+        monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 120.0)
 
 
 @pytest.fixture(scope="module")

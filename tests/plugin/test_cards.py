@@ -13,7 +13,7 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 from airflow_custody.client.approvals.models import PendingApprovals
-from airflow_custody.client.webhooks.journal import CallCursor, digest_of
+from airflow_custody.client.verification.trust import TrustState
 from airflow_custody.overview.models import (
     CheckRow,
     HealthView,
@@ -22,12 +22,10 @@ from airflow_custody.overview.models import (
     RequestRow,
     RequestsView,
     Section,
-    Trust,
     WebhookRow,
 )
-from airflow_custody.plugin.cache import Reading
 from airflow_custody.plugin.cards import Card, make_card
-from airflow_custody.plugin.positions import ReadPosition
+from airflow_custody.plugin.readings import Reading
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 GOOD = Overview(
@@ -44,19 +42,13 @@ GOOD = Overview(
 )
 
 
-def card(overview: Overview | None = GOOD, *, position: ReadPosition | None = None, **reading: Any) -> Card:
-    return make_card("custody_default", Reading(overview, **reading), position, NOW)
+def card(overview: Overview | None = GOOD, **reading: Any) -> Card:
+    return make_card("custody_default", Reading(overview, **reading), NOW)
 
 
 def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
     checks = tuple(CheckRow("hsm", "hsm-1", each, False, "failure", "its status is 'failure'", NOW) for each in wrong)
     return Section(HealthView(False, "not healthy", checks, total=total, unhealthy=len(wrong), **facts))
-
-
-def position(*, newest: timedelta, read: timedelta | None = None) -> ReadPosition:
-    micros = int((NOW - newest).timestamp()) * 1_000_000
-    read_at = None if read is None else int((NOW - read).timestamp())
-    return ReadPosition(CallCursor(floor=micros - 1, recent={digest_of("known"): micros}, read_at=read_at))
 
 
 @pytest.mark.parametrize(
@@ -130,11 +122,6 @@ def position(*, newest: timedelta, read: timedelta | None = None) -> ReadPositio
             "The signatures of 1 request with a status that is not known could not be verified.",
         ),
         (replace(GOOD, journal=Section(problem="x")), "warning", "The journal of webhook calls cannot be read."),
-        (
-            Overview(NOW, "https://custody.example.com", health=Section(problem="no connection")),
-            "bad",
-            "Nothing of the service can be read: no connection",
-        ),
     ],
 )
 def test_verdicts(overview: Overview, level: str, verdict: str) -> None:
@@ -150,7 +137,7 @@ def test_the_worst_comes_first() -> None:
         "warning",
         None,
     )
-    others = [card(), card(None, late=True), card(replace(GOOD, webhooks=Section(problem="x"))), found]
+    others = [card(), card(None, awaited_for=0.0), card(replace(GOOD, webhooks=Section(problem="x"))), found]
     assert [each.word for each in sorted(others, key=lambda each: each.order)] == [
         "Trouble",
         "No response",
@@ -160,36 +147,26 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_a_service_that_has_not_responded() -> None:
-    assert card(None, late=True).verdict.startswith("The service has not responded yet.")
-    refused = card(late=True, problem="The service was not asked.")
-    assert refused.verdict == "The service was not asked. What is shown is older."
-    stale = card(late=True)
-    assert (stale.level, stale.word) == ("unknown", "No response")
-    assert "older" in stale.verdict
-    assert not card(None, problem="The connection is wrong.").can_be_read
+    assert card(None, awaited_for=0.0).verdict.startswith("The service is being read, and has not responded yet.")
+    before = NOW - timedelta(minutes=5)
+    slow = card(read_at=before, awaited_for=60.0)
+    assert (slow.level, slow.word) == ("unknown", "No response")
+    assert slow.verdict == "The service has not responded yet to a new reading: what is shown is 5 min old."
+    # That it is read again is no reason to worry.
+    again = card(read_at=before, awaited_for=5.0)
+    assert (again.level, again.is_being_read, card().is_being_read) == ("good", True, False)
 
 
-@pytest.mark.parametrize(
-    ("read", "newest", "level"),
-    [
-        (None, timedelta(hours=5), None),
-        (position(newest=timedelta(hours=5)), timedelta(hours=4), "warning"),
-        (position(newest=timedelta(hours=5), read=timedelta(hours=3)), timedelta(hours=4), "warning"),
-        (position(newest=timedelta(hours=5), read=timedelta(minutes=3)), timedelta(hours=4), None),
-        (position(newest=timedelta(minutes=5)), timedelta(minutes=1), None),
-        (position(newest=timedelta(hours=5)), timedelta(minutes=1), "warning"),
-        (position(newest=timedelta(minutes=5)), timedelta(hours=5), "good"),
-    ],
-)
-def test_webhook_calls_that_airflow_has_not_read(
-    read: ReadPosition | None, newest: timedelta, level: str | None
-) -> None:
-    journal: Section[JournalView] = Section(JournalView(NOW - newest, "new"))
-    assert card(replace(GOOD, journal=journal), position=read).level_of("journal") == level
+def test_a_service_of_which_nothing_can_be_read() -> None:
+    wrong = card(None, problem="The connection is wrong.")
+    assert (wrong.level, wrong.verdict) == ("bad", "The connection is wrong.")
+    before = card(problem="No connection.", read_at=NOW - timedelta(minutes=5))
+    assert (before.level, before.verdict) == ("bad", "No connection. What is shown is 5 min old.")
+    assert before.findings[1].text == "All 9 checks are healthy."
 
 
 def test_green_means_that_something_is_right() -> None:
-    def row(trust: Trust) -> RequestRow:
+    def row(trust: TrustState) -> RequestRow:
         return RequestRow("1", "approved", trust=trust)
 
     right = replace(
@@ -203,7 +180,7 @@ def test_green_means_that_something_is_right() -> None:
     assert [card().level_of(each) for each in parts] == ["good", None, None, None]
     unpinned = replace(GOOD, recent=Section(RequestsView((row("not checked"),), 1)))
     assert card(unpinned).level_of("recent") is None
-    assert card(None, late=True).level_of("health") is None
+    assert card(None, awaited_for=0.0).level_of("health") is None
 
 
 def test_the_requests_that_are_not_verified() -> None:
@@ -211,12 +188,3 @@ def test_the_requests_that_are_not_verified() -> None:
     well = (RequestRow("9", "approved", trust="verified"),)
     found = card(replace(GOOD, recent=Section(RequestsView((*rows, *well), 6))))
     assert found.findings[0].request_ids == ("0", "1", "2")
-
-
-def test_calls_that_airflow_has_read() -> None:
-    journal: Section[JournalView] = Section(JournalView(NOW, "known"))
-    assert card(replace(GOOD, journal=journal), position=position(newest=timedelta(0))).is_all_read
-    assert card(replace(GOOD, journal=journal), position=position(newest=timedelta(0))).level_of("journal") == "good"
-    assert not card(
-        replace(GOOD, journal=Section(JournalView(NOW, "new"))), position=position(newest=timedelta(0))
-    ).is_all_read

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
-from datetime import datetime, timedelta, timezone
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_pages import Pages, text_of
 from airflow_runs import AIRFLOW
+from clocks import Clock
 from connections import connection_json
 
-from airflow_custody.client.webhooks.journal import CallCursor, digest_of
-from airflow_custody.overview import read_overview
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(AIRFLOW < (3, 3), reason="this Airflow has no pages of plugins, or no state store")
@@ -205,22 +206,87 @@ def test_one_of_two_is_broken(pages: Pages, connection: str, monkeypatch: pytest
 
 
 def test_a_service_that_hangs(pages: Pages, connection: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    released = threading.Event()
+    from airflow_custody.plugin.readings import Readings
 
-    def hang(client: Any, **options: Any) -> Any:
-        if client.settings.timeout == 3:
-            released.wait(600)
-        return read_overview(client, **options)
-
-    monkeypatch.setattr("airflow_custody.overview.read_overview", hang)
-    monkeypatch.setattr("airflow_custody.plugin.overview_page.BUDGET", 0.5)
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_SLOW", connection_json(sandbox, timeout=3))
+    clock = Clock(1000.0)
+    monkeypatch.setattr("airflow_custody.plugin.app.Readings", partial(Readings, clock))
+    pages.renew()
+    assert "Healthy All 9 checks are healthy." in text_of(pages.get("/custody/"))
+    sandbox.control.add_fault(delay=60, times=None)
+    clock.now += 100
+    monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 0.0)
     text = text_of(pages.get("/custody/"))
-    assert "No response The service has not responded yet." in text
-    assert "All 9 checks are healthy." in text
-    released.set()
-    monkeypatch.setattr("airflow_custody.plugin.overview_page.BUDGET", 10.0)
-    assert text_of(pages.get("/custody/")).count("All 9 checks are healthy.") == 2
+    assert "Healthy All 9 checks are healthy." in text
+    assert "UTC , being read again" in text
+    clock.now += 20
+    text = text_of(pages.get("/custody/"))
+    assert re.search(
+        r"No response The service has not responded yet to a new reading: what is shown is \d+ .+ old\.", text
+    )
+    assert "9 of 9 healthy" in text
+    # So does another service, and Airflow itself.
+    with Sandbox() as other:
+        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_OTHER", connection_json(other))
+        assert "The service is being read, and has not responded yet." in text_of(pages.get("/custody/"))
+        monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 120.0)
+        assert "9 of 9 healthy" in text_of(pages.get("/custody/connections/custody_other"))
+    assert pages.get("/api/v2/version").status_code == 200
+    # When its time-outs are over.
+    clock.now += 60
+    sandbox.control.clear_faults()
+    sandbox.control.add_fault("drop", times=None)
+    text = text_of(pages.get("/custody/connections/custody_default"))
+    assert re.search(r"Trouble Nothing of the service can be read: .+ What is shown is \d+ .+ old\.", text)
+    assert "9 of 9 healthy" in text
+
+
+_WORD = "foreign-word"
+_REQUESTS = ("/3711", "?ids=3711")
+_FAULTS: list[dict[str, Any]] = [
+    {"kind": "html", "body": f"<title>{_WORD}</title>"},
+    {"kind": "redirect", "location": f"https://{_WORD}.example.com"},
+    *(
+        {"kind": "status", "status": status, "body": body}
+        for status in (200, 400, 401, 403, 404, 409, 429, 500)
+        for body in (_WORD, {"error": _WORD, "message": _WORD, "code": status, "error_code": _WORD}, {_WORD: [_WORD]})
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", _FAULTS, ids=str)
+def test_no_word_of_a_foreign_host_is_shown(
+    pages: Pages, connection: str, sandbox: Sandbox, fault: dict[str, Any]
+) -> None:
+    sandbox.control.add_fault(times=None, **fault)
+    for path in (
+        "",
+        "connections/custody_default",
+        *(f"connections/custody_default/requests{end}" for end in _REQUESTS),
+    ):
+        page = pages.get(f"/custody/{path}")
+        assert _WORD not in page.text, path
+        assert "[custody/" in page.text or "no whitelisting request with this id" in page.text, path
+
+
+def test_nor_of_what_speaks_another_protocol(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    def greet() -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                with peer:
+                    peer.sendall(f"SSH-2.0-{_WORD}\r\n".encode())
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        greeter = threading.Thread(target=greet, daemon=True)
+        greeter.start()
+        host = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.setenv("AIRFLOW_CONN_SSH", json.dumps({"conn_type": "custody", "host": host, "password": "secret"}))
+        for path in ("", *(f"connections/ssh/requests{end}" for end in _REQUESTS)):
+            page = pages.get(f"/custody/{path}")
+            assert _WORD not in page.text
+            assert "[custody/" in page.text
+        listener.shutdown(socket.SHUT_RDWR)
+    greeter.join(120)
 
 
 @pytest.mark.parametrize("kind", ["html", "truncate_body", "empty", "drop"])
@@ -301,7 +367,7 @@ def test_connections_that_are_named(pages: Pages, sandbox: Sandbox, monkeypatch:
     assert "custody_vault" in text
     assert "custody_gone" in text
     assert "This connection is not defined, or its secrets backend cannot be read." in text
-    assert "This connection cannot be read. The log of the API server says why." in text
+    assert "Something unexpected went wrong. The log of the API server says what." in text
     assert "the backend's secret" not in page.text
     assert pages.get("/custody/connections/custody_gone").status_code == 200
     assert pages.get("/custody/connections/not_named").status_code == 404
@@ -313,60 +379,6 @@ def test_an_id_is_text_too(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> Non
     page = pages.get("/custody/connections/%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E")
     assert page.status_code == 200
     assert "<script" not in page.text
-
-
-def test_how_far_airflow_has_read(pages: Pages, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hashlib import sha256
-
-    from airflow.models.asset import AssetEvent, AssetModel
-    from airflow.models.asset_state_store import AssetStateStoreModel
-    from airflow.utils.session import create_session
-
-    # Other tests have read the journal of the default connection.
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_JOURNAL", connection_json(sandbox))
-    path = "/custody/connections/custody_journal"
-    now = datetime.now(timezone.utc)
-    for number, hours in enumerate((9, 5)):
-        at = (now - timedelta(hours=hours)).isoformat()
-        sandbox.control.add_webhook_call(id=f"call-{number}", webhookId="w", payload="{}", createdAt=at, updatedAt=at)
-    service = sha256(sandbox.url.encode()).hexdigest()[:16]
-
-    def cursor(hours: float, call: str) -> dict[str, Any]:
-        micros = int((now - timedelta(hours=hours)).timestamp() * 1_000_000)
-        return CallCursor(floor=micros - 1, recent={digest_of(call): micros - micros % 1_000_000}).to_json()
-
-    asset = AssetModel(name="custody-journal-calls", uri="custody://webhook-calls/custody_journal", group="")
-    with create_session() as session:
-        session.query(AssetStateStoreModel).delete()
-    try:
-        assert "no reader in Airflow known" in text_of(pages.get(path))
-        with create_session() as session:
-            session.add(asset)
-            session.flush()
-            extra = {"cursor": cursor(9, "call-0"), "service": service, "conn_id": "custody_journal"}
-            session.add(AssetEvent(asset_id=asset.id, extra=extra))
-            session.add(AssetEvent(asset_id=asset.id, extra=extra | {"cursor": cursor(1, "x"), "service": "another"}))
-            session.add(AssetStateStoreModel(asset_id=asset.id, key="custody_webhook_calls:odd", value='"odd"'))
-        # It was read with the overview.
-        assert "no reader in Airflow known" in text_of(pages.get(path))
-        pages.renew()
-        text = text_of(pages.get(path))
-        assert "read by Airflow up to 9 h ago" in text
-        assert "Attention Airflow has not read the newest webhook calls." in text
-        with create_session() as session:
-            value = json.dumps(extra | {"cursor": cursor(5, "call-1")})
-            session.add(AssetStateStoreModel(asset_id=asset.id, key="custody_read_webhook_calls", value=value))
-        pages.renew()
-        text = text_of(pages.get(path))
-        assert "read by Airflow" in text
-        assert "Attention" not in text
-        sandbox.control.add_webhook_call(id="odd", webhookId="w", payload="{}", createdAt="soon", updatedAt="soon")
-        pages.renew()
-        assert "newest without a date" in text_of(pages.get(path))
-    finally:
-        with create_session() as session:
-            for model, column in ((AssetEvent, "asset_id"), (AssetStateStoreModel, "asset_id"), (AssetModel, "id")):
-                session.query(model).filter(getattr(model, column) == asset.id).delete()
 
 
 def test_what_is_styled_is_there() -> None:

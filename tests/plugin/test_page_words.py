@@ -12,6 +12,7 @@ from airflow_runs import AIRFLOW
 if AIRFLOW < (3, 3):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
+from airflow_custody.client.verification.trust import RequestState, TrustState
 from airflow_custody.overview.models import (
     HealthView,
     JournalView,
@@ -20,13 +21,11 @@ from airflow_custody.overview.models import (
     RequestsView,
     RequestView,
     Section,
-    State,
-    Trust,
     WebhookRow,
 )
 from airflow_custody.plugin import rendering, request_page
-from airflow_custody.plugin.cache import Reading
 from airflow_custody.plugin.cards import make_card
+from airflow_custody.plugin.readings import Reading
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 COMMON = {"root": "/custody", "airflow": "", "standalone": True, "now": NOW, "refresh": "/r"}
@@ -36,11 +35,15 @@ def text(markup: str) -> str:
     return " ".join(re.sub("<[^>]+>", " ", markup).split())
 
 
-def request(reading: Reading[Any], **values: Any) -> str:
+def request(**values: Any) -> str:
     """Return the text of a request's page."""
-    names = ("problem", "detail", "view", "origin", "compared", "command")
-    late = request_page._describe_late(reading)
-    given = {**COMMON, "conn_id": "c", "request_id": "7", **dict.fromkeys(names, ""), "late": late, **values}
+    given = {
+        **COMMON,
+        "conn_id": "c",
+        "request_id": "7",
+        **dict.fromkeys(("problem", "awaited", "view", "command"), ""),
+    }
+    given |= values
     return text(rendering._render("request.html", 2_000_000, given))
 
 
@@ -55,20 +58,12 @@ def request(reading: Reading[Any], **values: Any) -> str:
         ("rejected", "not checked", "its status is odd", ("bad", "Rejected")),
     ],
 )
-def test_what_has_a_problem_is_not_green(state: State, trust: Trust, problem: str, verdict: tuple[str, str]) -> None:
+def test_what_has_a_problem_is_not_green(
+    state: RequestState, trust: TrustState, problem: str, verdict: tuple[str, str]
+) -> None:
     row = RequestRow("7", "approved", trust=trust, problem=problem, state=state)
     assert request_page._verdict(row) == verdict
-    assert verdict[1] in request(Reading(), view=RequestView(row), verdict=verdict)
-
-
-@pytest.mark.parametrize("problem", ["", "It was given up."])
-def test_a_request_that_was_missing_shows_nothing_below(problem: str) -> None:
-    missing = request_page._Missing(True, "404: no")
-    shown = request(Reading(missing, problem, late=True), problem=request_page._NOT_THERE, detail=missing.detail)
-    assert "This may have changed" in shown
-    assert "What is said above is older." in shown
-    assert "Below" not in shown
-    assert ("The reading goes on" in shown) == (not problem)
+    assert verdict[1] in request(view=RequestView(row), verdict=verdict)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +88,7 @@ def test_webhooks_that_are_not_shown(shown: int, more: int, full: bool, words: s
         journal=Section(JournalView()),
         more_webhooks=more,
     )
-    card = make_card("c", Reading(overview), None, NOW)
+    card = make_card("c", Reading(overview), NOW)
     values = {**COMMON, "card": card, "heading": "h2", "full": full, "max_rows": 10_000 if full else 5}
     found = text(rendering._render("card.html", 2_000_000, values))
     assert words in found

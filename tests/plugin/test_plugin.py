@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -63,18 +64,46 @@ def test_below_the_path_of_airflows_address(base_url: str, path: str, monkeypatc
     assert plugin.base_path() == path
 
 
+def test_the_options_are_described() -> None:
+    options = get_provider_info()["config"]["custody"]["options"]
+    assert {name: each["default"] for name, each in options.items()} == {"page": "True", "page_connections": ""}
+
+
+SHOW = """
+import json
+from airflow_custody.plugin.links import CustodyRequestLink
+from airflow_custody.plugin.plugin import CustodyPlugin
+
+class Task:
+    custody_conn_id = "custody_default"
+
+    def linked_request_ids(self):
+        return ["3711"]
+
+link = CustodyRequestLink().get_link(Task(), ti_key=None)
+print(json.dumps([len(CustodyPlugin.fastapi_apps), len(CustodyPlugin.external_views), link]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("True", [1, 1, "/custody/connections/custody_default/requests/3711"]), ("False", [0, 0, ""])],
+)
+def test_the_page_can_be_switched_off(value: str, shown: list[Any]) -> None:
+    """Then there is no route, no entry in the navigation, and no link to it."""
+    environment = {**os.environ, "AIRFLOW__CUSTODY__PAGE": value}
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW], capture_output=True, text=True, check=True, cwd=ROOT, env=environment
+    )
+    assert json.loads(done.stdout.splitlines()[-1]) == shown
+
+
 @pytest.mark.skipif(AIRFLOW < (3, 1), reason="this Airflow has no external views")
 def test_airflow_lists_it() -> None:
     from airflow.api_fastapi.core_api.datamodels.plugins import ExternalViewResponse
 
     (view,) = CustodyPlugin.external_views
     assert ExternalViewResponse(**view).nav_top_level is True
-
-
-def test_the_option_is_described() -> None:
-    (option,) = get_provider_info()["config"]["custody"]["options"].items()
-    assert option[0] == "page_connections"
-    assert option[1]["default"] == ""
 
 
 def test_the_app_is_made_once_and_not_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

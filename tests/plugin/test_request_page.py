@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 from airflow_pages import Pages, text_of
-from airflow_runs import AIRFLOW, new_dag, run_dag
-from apply_tries import address, write_rows
+from airflow_runs import AIRFLOW
+from apply_tries import address
+from clocks import Clock
 from connections import connection_json
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
-from airflow_custody.idempotency import turn
-from airflow_custody.idempotency.records import digest
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.sandbox import Sandbox
+
+if AIRFLOW >= (3, 1):
+    from airflow_custody.plugin.readings import Readings
 
 pytestmark = [
     pytest.mark.skipif(AIRFLOW < (3, 3), reason="this Airflow has no page, or keeps no state of tasks"),
@@ -31,37 +32,9 @@ FIELDS: dict[str, Any] = {"label": "Treasury", "address": address(1), "blockchai
 
 
 @pytest.fixture
-def pages(server: Pages) -> Pages:
-    """Return the API server, which knows of no task: the sandbox gives the same ids in each test."""
-    from airflow.models.task_state_store import TaskStateStoreModel
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        session.query(TaskStateStoreModel).delete()
-    server.renew()
-    return server
-
-
-@pytest.fixture
 def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
     with CustodyClient(sandbox.url, sandbox.token, max_retries=0) as client:
         yield client
-
-
-def create_in_a_run(**changes: Any) -> Any:
-    with new_dag() as dag:
-        CustodyCreateWhitelistRequestOperator(**{"task_id": "create", **FIELDS, **changes})
-    assert run_dag(dag).state == "success"
-    return dag
-
-
-def apply_in_a_run(folder: Path) -> Any:
-    path = write_rows(folder / "whitelist.yaml", range(1, 4))
-    with new_dag() as dag:
-        plan: Any = CustodyPlanWhitelistOperator(task_id="plan", path=path).output
-        CustodyApplyWhitelistPlanOperator(task_id="apply", path=path, plan_hash=plan["plan_hash"], lookup_wait=1)
-    assert run_dag(dag).state == "success"
-    return dag
 
 
 def test_shows_a_request(pages: Pages, client: CustodyClient, sandbox: Sandbox) -> None:
@@ -75,7 +48,6 @@ def test_shows_a_request(pages: Pages, client: CustodyClient, sandbox: Sandbox) 
         address(1),
         "Treasury",
         "Nobody has signed it",
-        "Not known: no task",
     ):
         assert expected in text
     assert "default-src 'none'" in response.headers["content-security-policy"]
@@ -146,7 +118,7 @@ def test_an_id_that_is_none(pages: Pages, sandbox: Sandbox, number: str, status:
 
 
 def test_a_404_of_a_gateway_is_not_taken_for_the_services_own(pages: Pages, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", method="GET", status=404, body="<h1>nginx</h1>")
+    sandbox.control.add_fault("status", method="GET", status=404, body="<h1>nginx</h1>", times=None)
     response = pages.get(f"{ROOT}/4711")
     assert response.status_code == 200
     assert "is not the custody service" in text_of(response)
@@ -183,38 +155,27 @@ def test_the_way_back(pages: Pages, client: CustodyClient, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [f"{ROOT}/3711", f"{ROOT}?ids=3711"])
-def test_a_service_that_does_not_respond_in_time(pages: Pages, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_custody.plugin.cache import Reading, Readings
-
-    async def read(self: Any, question: Any) -> Any:
-        return Reading(late=True)
-
-    monkeypatch.setattr(Readings, "read", read)
-    assert "No response yet" in text_of(pages.get(path))
-
-
-@pytest.mark.parametrize("path", [f"{ROOT}/3711", f"{ROOT}?ids=3711"])
-def test_an_earlier_reading_says_so(
-    pages: Pages, client: CustodyClient, path: str, monkeypatch: pytest.MonkeyPatch
+def test_a_service_that_hangs(
+    pages: Pages, client: CustodyClient, sandbox: Sandbox, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
-    from airflow_custody.plugin.cache import Readings
-
+    clock = Clock(1000.0)
+    monkeypatch.setattr("airflow_custody.plugin.app.Readings", partial(Readings, clock))
+    pages.renew()
     client.create_whitelist_request(WhitelistRequest(**FIELDS))
-    read, problem = Readings.read, "So many readings that the service was not asked."
-
-    async def late(self: Any, question: Any) -> Any:
-        return replace(await read(self, question), problem=problem, late=True)
-
-    monkeypatch.setattr(Readings, "read", late)
+    assert address(1) in text_of(pages.get(path))
+    sandbox.control.add_fault(delay=60, times=None)
+    monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 0.0)
+    assert "has not responded" not in text_of(pages.get(path))
+    clock.now += 100
     text = text_of(pages.get(path))
-    assert f"This may have changed {problem} Below is what it showed before." in text
-    assert "cannot be shown" not in text
-    assert "The reading goes on" not in text
+    assert re.search(
+        r"This may have changed .+ has not responded yet to a new reading: what is shown is \d+ .+ old\.", text
+    )
     assert address(1) in text
-    problem = ""
-    assert "not responded yet. Below is what it showed before. The reading goes on" in text_of(pages.get(path))
+    pages.renew()
+    text = text_of(pages.get(path))
+    assert "No response yet The service is being read, and has not responded yet." in text
+    assert "cannot be shown" not in text
 
 
 def test_an_unknown_connection(pages: Pages) -> None:
@@ -241,130 +202,6 @@ def test_a_connection_whose_id_has_slashes(pages: Pages, sandbox: Sandbox, clien
     finally:
         with create_session() as session:
             session.query(Connection).filter(Connection.conn_id == "team/a#1").delete()
-
-
-class TestWhichTaskCreatedIt:
-    def test_a_task_that_creates_one(self, pages: Pages) -> None:
-        dag = create_in_a_run(custody_conn_id="{{ 'custody' }}_default", linked_wallet_ids=["12"])
-        response = pages.get(f"{ROOT}/3711")
-        text = text_of(response)
-        assert f"Task create of DAG {dag.dag_id}" in text
-        assert f'href="/dags/{dag.dag_id}/runs/manual__' in response.text
-        assert '/tasks/create"' in response.text
-        assert "It is what the task asked for." in text
-        assert "label Treasury Treasury same" in text
-        assert "linked_wallet_ids 12 12 same" in text
-
-    def test_mapped_tasks(self, pages: Pages) -> None:
-        with new_dag() as dag:
-            CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH").expand_kwargs(
-                [{"label": "a", "address": address(1)}, {"label": "b", "address": address(2)}]
-            )
-        run = run_dag(dag)
-        number = run.xcom("create", 1)
-        response = pages.get(f"{ROOT}/{number}")
-        assert '/tasks/create/mapped/1"' in response.text
-        assert "label b b same" in text_of(response)
-
-    def test_a_task_that_applies_a_file(self, pages: Pages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(turn, "SETTLE", 0.1)
-        apply_in_a_run(tmp_path)
-        response = pages.get(f"{ROOT}/3712")
-        assert '/tasks/apply"' in response.text
-        assert "It is what the task asked for." in text_of(response)
-
-    def test_what_differs_from_what_was_asked_for(self, pages: Pages, sandbox: Sandbox) -> None:
-        create_in_a_run()
-        sandbox.control.change_whitelist_request("3711", label=HOSTILE)
-        response = pages.get(f"{ROOT}/3711")
-        assert "It is not what the task asked for" in text_of(response)
-        assert "differs" in text_of(response)
-        check_escaped(response.text)
-
-    def test_a_request_of_another_connection_with_the_same_id(
-        self, pages: Pages, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with Sandbox() as another:
-            monkeypatch.setenv("AIRFLOW_CONN_OTHER", connection_json(another))
-            dag = create_in_a_run(custody_conn_id="other")
-            client.create_whitelist_request(WhitelistRequest(**FIELDS))
-            assert "Not known: no task" in text_of(pages.get(f"{ROOT}/3711"))
-            assert dag.dag_id in text_of(pages.get("/custody/connections/other/requests/3711"))
-
-    @pytest.mark.parametrize("is_applied", [False, True])
-    def test_a_task_whose_connection_led_to_another_service(
-        self, pages: Pages, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_applied: bool
-    ) -> None:
-        from airflow.models.task_state_store import TaskStateStoreModel as State
-        from airflow.utils.session import create_session
-
-        if is_applied:
-            monkeypatch.setattr(turn, "SETTLE", 0.1)
-            dag = apply_in_a_run(tmp_path)
-        else:
-            dag = create_in_a_run()
-        assert "It is what the task asked for." in text_of(pages.get(f"{ROOT}/3711"))
-        # What stored it before its service was stored with it.
-        with create_session() as session:
-            for each in session.query(State):
-                stored = json.loads(each.value)
-                for within in (stored, stored.get("content", {}), stored.get("window", {})):
-                    within.pop("service", None)
-                each.value = json.dumps(stored)
-        text = text_of(pages.get(f"{ROOT}/3711"))
-        assert f"of DAG {dag.dag_id}" in text
-        assert "maybe at another service" in text
-        assert "asked for." not in text
-        with create_session() as session:
-            for each in session.query(State):
-                stored = json.loads(each.value)
-                for within in (stored.get("content"), stored.get("window"), stored if "rows" in stored else None):
-                    if within is not None:
-                        within["service"] = digest("https://before.example.com")
-                each.value = json.dumps(stored)
-        text = text_of(pages.get(f"{ROOT}/3711"))
-        assert "Not known: no task" in text
-        assert "asked for." not in text
-
-    @pytest.mark.parametrize("refused", ["dag", "xcom"])
-    def test_of_a_dag_that_the_user_may_not_read(
-        self, pages: Pages, refused: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-        from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
-
-        dag = create_in_a_run()
-        allowed = SimpleAuthManager.is_authorized_dag
-
-        def is_authorized_dag(self: Any, *, access_entity: Any = None, details: Any = None, **kwargs: Any) -> bool:
-            if kwargs["user"].username == "olga" and details.id == dag.dag_id:
-                return refused == "xcom" and access_entity != DagAccessEntity.XCOM
-            return allowed(self, access_entity=access_entity, details=details, **kwargs)
-
-        monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized_dag)
-        theirs, hers = pages.get(f"{ROOT}/3711", "adam"), pages.get(f"{ROOT}/3711", "olga")
-        assert "It is what the task asked for." in text_of(theirs)
-        assert "asked for." not in text_of(hers)
-        assert (dag.dag_id in hers.text) is (refused == "xcom")
-
-    def test_where_airflow_has_dropped_the_rendered_fields(self, pages: Pages) -> None:
-        from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
-        from airflow.utils.session import create_session
-
-        dag = create_in_a_run()
-        with create_session() as session:
-            session.query(Rendered).filter(Rendered.dag_id == dag.dag_id).delete()
-        assert dag.dag_id in pages.get(f"{ROOT}/3711").text
-
-    def test_only_the_newest_are_searched(self, pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-        from airflow_custody.plugin import origins
-
-        dag = create_in_a_run()
-        create_in_a_run(address=address(2))
-        monkeypatch.setattr(origins, "MAX_SEARCHED", 1)
-        assert "Not known: no task" in text_of(pages.get(f"{ROOT}/3711"))
-        monkeypatch.setattr(origins, "MAX_SEARCHED", 100)
-        assert dag.dag_id in pages.get(f"{ROOT}/3711").text
 
 
 class TestSeveralRequests:

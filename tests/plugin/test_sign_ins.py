@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from airflow.models.connection import Connection
 from airflow_runs import AIRFLOW
 from clocks import Clock
 
@@ -19,13 +17,11 @@ if AIRFLOW < (3, 1):
 
 from statsd_server import metrics_on
 
-from airflow_custody.client.api_key import ApiKey
-from airflow_custody.client.auth import BearerToken, PasswordSignIn
+from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.hooks import _sign_ins
-from airflow_custody.hooks._sign_ins import IDLE, SignIns
+from airflow_custody.hooks._sign_ins import SignIns
 from airflow_custody.overview import read_overview, read_request
-from airflow_custody.plugin.access import CustodyConnection, _digest
-from airflow_custody.plugin.cache import LIFETIME, Question, Reading, Readings
+from airflow_custody.plugin.readings import LIFETIME, ConnectionKey, Question, Readings
 from airflow_custody.sandbox import Sandbox
 
 Ask = Callable[..., Any]
@@ -38,15 +34,15 @@ def ask(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ask:
     monkeypatch.setattr(_sign_ins, "SIGN_INS", SignIns())
     sandbox.control.add_user("joe", ["TPUser", "Admin"], user_id="77", password=PASSWORD)
     clock = Clock(1000.0)
-    readings = Readings(clock=clock)
+    readings = Readings(clock)
 
     def ask(password: str, key: Any = "overview", *, conn_id: str = "custody_joe", **extra: Any) -> Any:
-        host = sandbox.url
-        connection = Connection(conn_id, "custody", host=host, login="joe", password=password, extra=json.dumps(extra))
+        connection = {"conn_type": "custody", "host": sandbox.url, "login": "joe", "password": password, "extra": extra}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(connection))
         read = read_overview if key == "overview" else lambda client: read_request(client, str(key))
-        clock.now += LIFETIME
-        question = Question(CustodyConnection(conn_id, connection, digest=_digest(connection)), key, read)
-        reading: Reading[Any] = asyncio.run(readings.read(question))
+        # Those at once are of other connections.
+        clock.now += LIFETIME if conn_id == "custody_joe" else 0
+        (reading,) = readings.get(Question(ConnectionKey(conn_id, None), key, read))
         return reading
 
     return ask
@@ -156,24 +152,11 @@ def test_only_what_signs_in_is_kept() -> None:
         kept = SignIns()
 
 
-def test_what_is_not_used_is_forgotten_unless_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(1000.0)
-    kept = SignIns(clock=clock)
-    used, failed = made(), made()
-    failed._count_failure()
-    assert kept.of("used", 1, used, 0) is kept.of("used", 1, made(), 0) is used
-    assert kept.of("failed", 1, failed, 0) is failed
-    clock.now += IDLE
-    assert kept.of("used", 1, made(), 0) is not used
-    assert kept.of("failed", 1, made(), 0) is failed
-    # A changed one is forgotten at once, also for what needs no sign-in.
-    token = BearerToken("t" * 8)
-    assert kept.of("failed", 2, token, 0) is token
-    assert list(kept._kept) == ["used"]
-    monkeypatch.setattr(_sign_ins, "MAX_KEPT", 5)
-    for number in range(9):
-        kept.of(f"c{number}", 1, failed, 0)
-    assert list(kept._kept) == [f"c{number}" for number in range(4, 9)]
+def test_a_changed_connection_is_forgotten_also_for_what_needs_no_sign_in() -> None:
+    kept, first, token = SignIns(), made(), BearerToken("t" * 8)
+    assert kept.of("c", 1, first, 0) is kept.of("c", 1, made(), 0) is first
+    assert kept.of("c", 2, token, 0) is token
+    assert kept.of("c", 1, made(), 0) is not first
 
 
 def test_threads_get_the_same() -> None:

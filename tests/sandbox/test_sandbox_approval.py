@@ -32,8 +32,7 @@ def test_enough_signatures_make_a_request_effective(sandbox: Sandbox, api: Api) 
     assert signed_by == ["ann@example.com", "bob@example.com"]
     assert [trail["userId"] for trail in envelope["trails"]] == ["1", ann.id, bob.id]
     assert [trail["externalUserId"] for trail in envelope["trails"]] == ["user-1@example.test", *signed_by]
-    message = b"\x0a\x03ETH\x1a\x2a" + b"0x" + b"a" * 40 + b"\x2a\x08Treasury"
-    assert base64.b64decode(envelope["signedAddress"]["payload"]) == message
+    assert base64.b64decode(envelope["signedAddress"]["payload"]).decode() == envelope["metadata"]["payloadAsString"]
     assert [trail["action"] for trail in envelope["trails"]] == ["created", "approved", "approved"]
     assert len(envelope["signedAddress"]["signatures"][0]["hashes"]) == 2
     assert envelope["status"] == "APPROVED"
@@ -77,10 +76,10 @@ def test_a_batch_is_signed_as_a_whole_or_not_at_all(sandbox: Sandbox, api: Api) 
 def test_a_setting_makes_it_sign_fewer(sandbox: Sandbox, api: Api) -> None:
     ann = Person(sandbox, api, "ann", "approvers")
     one, two = create(api), create(api, "b")
-    sandbox.control.set_max_signatures(1)
+    sandbox.control.configure(max_signatures=1)
     assert ann.approve(one, two).json() == {"signatures": "1"}
     assert (listed(api), ann.pending()) == ([one], [two])
-    sandbox.control.set_max_signatures(None)
+    sandbox.control.configure(max_signatures=None)
     assert ann.approve(two).json() == {"signatures": "1"}
 
 
@@ -147,7 +146,7 @@ def test_an_envelope_can_be_changed(sandbox: Sandbox, api: Api) -> None:
 
 
 def test_status_words_can_be_chosen(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.set_status_words(pending="NEW", APPROVED="active")
+    sandbox.control.configure(status_words={"pending": "NEW", "APPROVED": "active"})
     ann = Person(sandbox, api, "ann", "approvers")
     one, two = create(api), create(api, "b")
     ann.approve(one)

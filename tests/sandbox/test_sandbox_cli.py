@@ -72,7 +72,7 @@ def test_prints_what_it_is_and_exits_cleanly(client_of: OpenClient, number: sign
     assert any(host + "/sandbox" in line for line in process.lines)
     api = client_of(*process.url_and_token)
     assert api.get("/users/me").status_code == 200
-    assert api.session.get(host + "/sandbox").json()["result"]["sandbox"] is True
+    assert api.session.get(host + "/sandbox/about").json()["result"]["sandbox"] is True
     assert process.stop(number) == (0, "")
 
 

@@ -15,7 +15,7 @@ from airflow_custody.sandbox.request_log import RequestLog
 
 def test_about(sandbox: Sandbox) -> None:
     assert sandbox.control.about() == {"sandbox": True, "version": "3.20"}
-    sandbox.control.set_version("3.13")
+    sandbox.control.configure(version="3.13")
     assert sandbox.control.about()["version"] == "3.13"
 
 
@@ -113,21 +113,21 @@ def test_the_request_log_is_bounded(api: Api, sandbox: Sandbox) -> None:
     api.call("POST", "/nothing", data=b"x" * 200_000)
     api.call("POST", "/nothing", data=b"[" * 60_000)
     assert [len(one["body"]) for one in sandbox.control.request_log()] == [65_536, 60_000]
-    log = RequestLog()
+    log = RequestLog(list)
     scope = {"method": "GET", "query_string": b"", "headers": [(b"a", b"1"), (b"A", b"2")]}
     for number in range(20_005):
         log.add({**scope, "path": f"/{number}"}, b"")
-    assert len(log.list(None, None)) == 20_000
-    assert log.list(None, None)[0]["path"] == "/5"
-    assert log.list(None, None)[0]["headers"] == {"a": "1, 2"}
+    assert len(log.request_log()) == 20_000
+    assert log.request_log()[0]["path"] == "/5"
+    assert log.request_log()[0]["headers"] == {"a": "1, 2"}
 
 
 def test_reset(api: Api, sandbox: Sandbox, refused: Refused) -> None:
     control = sandbox.control
     other = control.add_token(roles=["TPUser"])
     control.set_health([])
-    control.set_currencies(["DOGE"])
-    control.set_version("3.13")
+    control.configure(currencies=["DOGE"])
+    control.configure(version="3.13")
     control.add_webhook()
     control.add_fault(kind="drop", path="/nothing")
     api.post("/whitelists/addresses", {"blockchain": "DOGE", "label": "x", "address": "D"})
@@ -141,23 +141,41 @@ def test_reset(api: Api, sandbox: Sandbox, refused: Refused) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body"),
+    ("name", "body"),
     [
-        ("PUT", "/health", {"entries": "x"}),
-        ("PUT", "/health", {"entries": [1]}),
-        ("PUT", "/health", {}),
-        ("PUT", "/health/response", {}),
-        ("PATCH", "/health", {"status": "x"}),
-        ("PUT", "/currencies", {"currencies": [1]}),
-        ("PUT", "/version", {"version": "new"}),
-        ("POST", "/tokens", {"role": ["TPUser"]}),
-        ("POST", "/webhooks", {"url": 3}),
-        ("PUT", "/whitelist-requests/1", {}),
-        ("POST", "/faults", {"kind": None}),
+        ("set_health", b'{"entries": "x"}'),
+        ("set_health", b"{}"),
+        ("configure", b'{"version": "new"}'),
+        ("configure", b'{"label_lenght": 3}'),
+        ("add_token", b'{"role": ["TPUser"]}'),
+        ("add_fault", b'{"kind": null}'),
+        ("reset", b"[]"),
+        ("reset", b"{"),
     ],
 )
-def test_bad_calls(sandbox: Sandbox, refused: Refused, method: str, path: str, body: Any) -> None:
-    refused(requests.request(method, f"{sandbox.url}/sandbox{path}", json=body, timeout=10), 400)
+def test_bad_calls(sandbox: Sandbox, refused: Refused, name: str, body: bytes) -> None:
+    refused(requests.post(f"{sandbox.url}/sandbox/{name}", data=body, timeout=10), 400)
+
+
+@pytest.mark.parametrize("name", ["nothing", "close", "url", "_session", "__init__"])
+def test_no_other_name_is_a_route(sandbox: Sandbox, refused: Refused, name: str) -> None:
+    refused(requests.post(f"{sandbox.url}/sandbox/{name}", timeout=10), 404)
+
+
+def test_what_takes_no_body_can_be_read_in_a_browser(api: Api, sandbox: Sandbox) -> None:
+    api.get("/health")
+    api.get("/users/me")
+    url = f"{sandbox.url}/sandbox/request_log?path=/health"
+    assert [each["path"] for each in requests.get(url, timeout=10).json()["result"]] == ["/api/rest/v1/health"]
+
+
+def test_settings_that_are_not_given_stay(sandbox: Sandbox) -> None:
+    row = {"blockchain": "ETH", "label": "Treasury", "address": "0x" + "A" * 40}
+    sandbox.control.configure(label_length=3)
+    sandbox.control.configure(address_form="lower")
+    sandbox.control.add_whitelist_requests([row])
+    (found,) = sandbox.control.whitelist_requests()
+    assert (found["label"], found["address"]) == ("Tre", "0x" + "a" * 40)
 
 
 def test_without_a_sandbox(sandbox: Sandbox) -> None:

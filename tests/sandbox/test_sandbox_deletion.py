@@ -22,7 +22,7 @@ def get(api: Api, number: str) -> dict[str, Any]:
 
 def test_a_deletion_takes_effect_once_it_is_signed(sandbox: Sandbox, api: Api) -> None:
     sandbox.control.set_approvers(TWO_GROUPS)
-    sandbox.control.set_whitelist_behaviour(deletion="signed")
+    sandbox.control.configure(deletion="signed")
     ann, bob = Person(sandbox, api, "ann", "operations"), Person(sandbox, api, "bob", "risk")
     number = create(api)
     ann.approve(number)
@@ -46,7 +46,7 @@ def test_a_deletion_takes_effect_once_it_is_signed(sandbox: Sandbox, api: Api) -
 
 @pytest.mark.parametrize("status", ["pending", "APPROVED"])
 def test_a_deletion_that_is_rejected_changes_nothing(sandbox: Sandbox, api: Api, status: str) -> None:
-    sandbox.control.set_whitelist_behaviour(deletion="signed")
+    sandbox.control.configure(deletion="signed")
     number = create(api)
     sandbox.control.set_whitelist_status(number, status)
     before, was_listed = get(api, number), listed(api)
@@ -58,16 +58,16 @@ def test_a_deletion_that_is_rejected_changes_nothing(sandbox: Sandbox, api: Api,
 
 
 def test_a_status_that_a_test_sets_ends_a_pending_deletion(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.set_whitelist_behaviour(deletion="signed")
+    sandbox.control.configure(deletion="signed")
     number = create(api)
     delete(api, number)
     sandbox.control.set_whitelist_status(number, "APPROVED")
     assert (get(api, number)["action"], get(api, number)["status"]) == ("create", "APPROVED")
-    sandbox.control.set_whitelist_behaviour()
+    sandbox.control.configure(deletion="at once")
     assert delete(api, number) == 200
     assert listed(api) == []
 
 
 def test_there_is_no_third_way(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError, match="deletion"):
-        sandbox.control.set_whitelist_behaviour(deletion="never")
+        sandbox.control.configure(deletion="never")

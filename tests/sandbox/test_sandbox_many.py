@@ -35,7 +35,7 @@ def test_they_are_added_at_once_and_are_in_effect(sandbox: Sandbox, api: Api) ->
 
 
 def test_they_can_be_pending_and_of_others(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.set_whitelist_behaviour(label_length=2)
+    sandbox.control.configure(label_length=2)
     mine = sandbox.control.add_whitelist_requests(requests_of(1), status="pending", user_id="7")
     sandbox.control.add_whitelist_requests(requests_of(1), tenant_id="2")
     assert "result" not in api.get(PATH).json()

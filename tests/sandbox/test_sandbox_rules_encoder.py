@@ -6,7 +6,7 @@ import hashlib
 
 from sandbox_wire import fields_of
 
-from airflow_custody.sandbox.rules.encoder import encode_address, encode_rules_container, encode_user_signatures
+from airflow_custody.sandbox.rules.encoder import encode_rules_container, encode_user_signatures
 
 # How every P-256 public key begins.
 PREFIX = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE"
@@ -56,34 +56,3 @@ def test_a_path_without_groups_is_a_path() -> None:
     rule = {"currency": "ETH", "network": "main", "parallel": [{"sequential": []}], "lines": []}
     (found,) = fields_of(encode_rules_container([], {}, [rule], 0))[6]
     assert fields_of(found) == {1: [b"ETH"], 2: [b""], 4: [b"main"]}
-
-
-def test_an_address_has_all_that_its_text_has() -> None:
-    payload = {
-        "currency": "ETH",
-        "addressType": "contract",
-        "address": "0xA",
-        "memo": "m",
-        "label": "l",
-        "customerId": "c",
-        "exchangeAccountId": "300",
-        "linkedInternalAddresses": [{"id": "12", "address": "a", "label": "n"}],
-        "linkedWallets": [{"id": 2**64 + 7, "name": "hot", "path": "p"}],
-        "contractType": "ERC20",
-        "tnParticipantID": "t",
-    }
-    found = fields_of(encode_address(payload, "main"))
-    assert fields_of(found.pop(8)[0]) == {1: [12], 2: [b"a"], 3: [b"n"]}
-    assert fields_of(found.pop(11)[0]) == {1: [7], 2: [b"hot"], 3: [b"p"]}
-    assert found == {
-        1: [b"ETH"],
-        2: [3],
-        3: [b"0xA"],
-        4: [b"m"],
-        5: [b"l"],
-        6: [b"c"],
-        7: [300],
-        9: [b"ERC20"],
-        13: [b"main"],
-        14: [b"t"],
-    }

@@ -9,7 +9,7 @@ from sandbox_api import Api
 from sandbox_approvers import PATH, Person, create, listed
 
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.sandbox.rules.thresholds import select_thresholds
+from airflow_custody.sandbox.rules.store import select_thresholds
 
 
 def branches(*groups: str, minimum: int = 1) -> list[dict[str, Any]]:

@@ -99,7 +99,7 @@ def test_what_nobody_signed_is_not(sandbox: Sandbox, api: Api) -> None:
 
 
 def test_a_signed_deletion_leaves_it_verified_until_it_takes_effect(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.set_whitelist_behaviour(deletion="signed")
+    sandbox.control.configure(deletion="signed")
     one = create(api)
     sandbox.control.sign_whitelist_requests([one])
     before = get(api, one)
@@ -113,7 +113,7 @@ def test_a_signed_deletion_leaves_it_verified_until_it_takes_effect(sandbox: San
 def test_rules_verify_as_the_service_shows_them(sandbox: Sandbox, api: Api) -> None:
     rules = api.get("/rules").json()["result"]
     assert len(Verifier(VerificationPins(**sandbox.control.pins())).verify_rules(rules).signed_by) == 2
-    sandbox.control.set_superadmins(3, 3)
+    sandbox.control.configure(superadmins=3, superadmin_minimum=3)
     verifier = Verifier(VerificationPins(**sandbox.control.pins()))
     with pytest.raises(CustodyVerificationError):
         verifier.verify_rules(rules)

@@ -217,8 +217,8 @@ def test_state_is_kept(tmp_path: Path, call: Call, client_of: OpenClient) -> Non
         jwt = control.add_token(roles=["TPUser"], jwt=True)
         webhook = control.add_webhook()
         control.update_health(check="vault", status="failure")
-        control.set_currencies(["DOGE"])
-        control.set_version("3.15")
+        control.configure(currencies=["DOGE"])
+        control.configure(version="3.15")
         api = client_of(first.url, token)
         number = api.post("/whitelists/addresses", {**ADDRESS, "blockchain": "DOGE"}).json()["result"]["id"]
     with Sandbox(state=str(file)) as second:

@@ -10,7 +10,7 @@ import requests
 from sandbox_api import Api
 
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.sandbox.users.api_keys import sign
+from airflow_custody.sandbox.users.tokens import sign
 
 PASSWORD = "a sandbox password"
 
@@ -33,7 +33,7 @@ def test_a_password_gives_a_token_that_expires_and_can_be_revoked(sandbox: Sandb
     assert me == {"id": number, "tenantId": "1", "roles": ["TPUser"], "status": "active"}
     another = sign_in(api).json()["result"]
     assert another != token
-    sandbox.control.set_token_lifetime(1)
+    sandbox.control.configure(token_lifetime=1)
     short = sign_in(api).json()["result"]
     assert api.get("/users/me", token=short).status_code == 200
     time.sleep(1.1)
@@ -150,7 +150,7 @@ def test_a_nonce_is_good_for_one_call(key: Key) -> None:
 
 
 def test_clocks_must_agree(sandbox: Sandbox, key: Key) -> None:
-    sandbox.control.set_clock_offset(60)
+    sandbox.control.configure(clock_offset=60)
     assert "clock" in key.call().json()["message"]
-    sandbox.control.set_clock_offset(-20)
+    sandbox.control.configure(clock_offset=-20)
     assert key.call().status_code == 200

@@ -55,7 +55,7 @@ def test_whether_a_webhook_gets_calls(
     changed = sandbox.control.change_webhook(hook, **state)
     assert changed.get("timeoutUntil") == state.get("timeout_until")
     assert api.get("/webhooks").json()["webhooks"] == [changed]
-    sandbox.control.set_call_behaviour(**behaviour)
+    sandbox.control.configure(calls=behaviour)
     assert bool(sandbox.control.send_event(TYPE, {})) is writes
 
 
@@ -72,14 +72,14 @@ def test_calls_are_listed_by_creation(sandbox: Sandbox, api: Api) -> None:
     (late,) = sandbox.control.send_event(TYPE, {}, age=100)
     assert [each["id"] for each in listed(api)] == ["a", "b", late["id"], now["id"]]
     assert [each["id"] for each in listed(api, sortOrder="DESC")] == [now["id"], late["id"], "b", "a"]
-    sandbox.control.set_call_behaviour(order="written")
+    sandbox.control.configure(calls={"order": "written"})
     assert [each["id"] for each in listed(api)] == ["a", "b", now["id"], late["id"]]
 
 
 @pytest.mark.parametrize("paging", ["offset", "keyset"])
 @pytest.mark.parametrize("order", ["ASC", "DESC"])
 def test_pages(sandbox: Sandbox, api: Api, refused: Refused, paging: str, order: str) -> None:
-    sandbox.control.set_call_behaviour(paging=paging, resolution=0.01)
+    sandbox.control.configure(calls={"paging": paging, "resolution": 0.01})
     ids = sandbox.control.add_webhook_calls(5, spacing=0.004)
     ids = ids if order == "ASC" else ids[::-1]
 
@@ -109,7 +109,7 @@ def test_pages(sandbox: Sandbox, api: Api, refused: Refused, paging: str, order:
 
 
 def test_a_page_by_key_does_not_move(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.set_call_behaviour(paging="keyset")
+    sandbox.control.configure(calls={"paging": "keyset"})
     ids = sandbox.control.add_webhook_calls(4)
     query = {"cursor.pageSize": "2"}
     current = api.get("/webhooks/calls", params=query).json()["cursor"]["currentPage"]
@@ -121,15 +121,15 @@ def test_a_page_by_key_does_not_move(sandbox: Sandbox, api: Api) -> None:
 @pytest.mark.parametrize(("kept", "left"), [({"max_number": 2}, 2), ({"max_age": 25}, 3), ({"max_number": 0}, 0)])
 def test_old_calls_are_removed(sandbox: Sandbox, api: Api, kept: dict[str, Any], left: int) -> None:
     ids = sandbox.control.add_webhook_calls(5, age=40, spacing=10)
-    sandbox.control.set_call_behaviour(**kept)
+    sandbox.control.configure(calls=kept)
     assert [each["id"] for each in listed(api)] == ids[5 - left :]
-    sandbox.control.set_call_behaviour()
+    sandbox.control.configure(calls={})
     assert len(listed(api)) == left
 
 
 def test_ids_and_time_stamps(sandbox: Sandbox, api: Api) -> None:
     assert all(each.isdigit() for each in sandbox.control.add_webhook_calls(2, webhookId="w"))
-    sandbox.control.set_call_behaviour(ids="uuid", resolution=1000.0)
+    sandbox.control.configure(calls={"ids": "uuid", "resolution": 1000.0})
     assert all(len(each) == 36 for each in sandbox.control.add_webhook_calls(2, status="failed"))
     first, second = listed(api, status="failed")
     assert first["createdAt"] == second["createdAt"]
@@ -149,7 +149,7 @@ def test_a_change_of_a_whitelisting_request_is_an_event_only_if_that_is_ordered(
     number = api.post("/whitelists/addresses", request).json()["result"]["id"]
     sandbox.control.set_whitelist_status(number, "rejected")
     assert listed(api) == []
-    sandbox.control.set_whitelist_events(True)
+    sandbox.control.configure(whitelist_events=True)
     for status in ("pending", "pending", "APPROVED"):
         sandbox.control.set_whitelist_status(number, status)
     calls = listed(api)
@@ -159,6 +159,6 @@ def test_a_change_of_a_whitelisting_request_is_an_event_only_if_that_is_ordered(
     ]
     assert len({each["eventId"] for each in calls}) == 2
     assert listed(api) == calls
-    sandbox.control.set_whitelist_events(False)
+    sandbox.control.configure(whitelist_events=False)
     sandbox.control.set_whitelist_status(number, "rejected")
     assert listed(api) == calls

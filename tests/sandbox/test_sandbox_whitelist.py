@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import time
 from typing import Any
@@ -120,10 +121,10 @@ def test_optional_fields(api: Api, sandbox: Sandbox) -> None:
 
 
 def test_currencies(api: Api, sandbox: Sandbox, refused: Refused) -> None:
-    sandbox.control.set_currencies(["doge"])
+    sandbox.control.configure(currencies=["doge"])
     assert create(api, blockchain="DOGE", address="D1")
     refused(api.post(PATH, new_request()), 400)
-    sandbox.control.set_currencies([])
+    sandbox.control.configure(currencies=[])
     refused(api.post(PATH, new_request(blockchain="DOGE")), 400)
 
 
@@ -167,7 +168,7 @@ def test_the_network_is_hashed_or_only_in_the_envelope(api: Api, sandbox: Sandbo
     number = create(api, network="sepolia")
     hashes = set()
     for is_hashed in (True, False):
-        sandbox.control.set_network_is_hashed(is_hashed)
+        sandbox.control.configure(network_is_hashed=is_hashed)
         envelope = api.get(f"{PATH}/{number}").json()["result"]
         assert ("network" in json.loads(envelope["metadata"]["payloadAsString"])) is is_hashed
         assert envelope["network"] == "sepolia"
@@ -252,8 +253,10 @@ def test_tenants_do_not_see_each_other(api: Api, sandbox: Sandbox, refused: Refu
     assert api.get(f"{PATH}/{own}", token=other).json()["result"]["trails"][0]["userId"] == "8"
 
 
-def test_creating_is_quick(api: Api) -> None:
-    begin = time.perf_counter()
-    for _ in range(200):
+def test_no_response_waits_for_an_acknowledgement(api: Api) -> None:
+    # Each would take 40 ms; of fifty, one at least is not delayed by whatever else the machine does.
+    times = [time.perf_counter()]
+    for _ in range(50):
         create(api)
-    assert time.perf_counter() - begin < 5
+        times.append(time.perf_counter())
+    assert min(after - before for before, after in itertools.pairwise(times)) < 0.035

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
@@ -15,7 +15,7 @@ from connections import connection_json
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.sandbox.faults.store import FaultKind
+from airflow_custody.sandbox.faults.store import FAULT_KINDS
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
@@ -60,7 +60,7 @@ FAULTS: list[tuple[str, dict[str, Any], bool]] = [
 
 
 def test_the_table_has_every_fault_of_the_sandbox() -> None:
-    assert {kind for kind, _, _ in FAULTS} == set(get_args(FaultKind))
+    assert {kind for kind, _, _ in FAULTS} == set(FAULT_KINDS)
 
 
 @pytest.fixture

@@ -147,7 +147,7 @@ def test_a_trigger_ends_with_what_swaps_with_pending(
 def test_after_the_deadline_a_trigger_polls_once_more(
     sandbox: Sandbox, forged: list[str], pending: list[set[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The first is verified then, and the second in doubt for the first time.
+    # The first is verified then, and the second unverified for the first time.
     pending += [{forged[1]}, set(), {forged[1]}]
     hidden = progress.find_listed
 
@@ -171,7 +171,7 @@ async def event_of(**arguments: Any) -> Any:
 @pytest.mark.usefixtures("airflow_db")
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize("mode", ["poke", "reschedule", "deferrable"])
-def test_what_is_in_doubt_and_then_pending_is_no_time_out(
+def test_what_is_unverified_and_then_pending_is_no_time_out(
     forged: list[str], pending: list[set[str]], mode: str, many: bool
 ) -> None:
     pending += [set(), {*forged}]
@@ -192,12 +192,12 @@ def test_what_is_in_doubt_and_then_pending_is_no_time_out(
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_a_sensor_hands_its_doubts_to_the_trigger(forged: list[str], pending: list[set[str]], many: bool) -> None:
+def test_a_sensor_hands_over_what_is_unverified(forged: list[str], pending: list[set[str]], many: bool) -> None:
     pending += [{forged[1]}, {*forged}]
     with pytest.raises(TaskDeferred) as caught:
         execute(lambda: wait(forged if many else forged[0], timeout=0.5, deferrable=True))
     _, arguments = caught.value.trigger.serialize()
-    assert arguments["doubts"].keys() == {forged[0]}
+    assert arguments["unverified"].keys() == {forged[0]}
     found = asyncio.run(event_of(**json.loads(json.dumps(arguments))))
     assert found["error"]["type"] == "CustodyVerificationError"
     assert f"{forged[0]} is not verified: the service says" in found["error"]["message"]

@@ -15,7 +15,7 @@ from connections import connection_json
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyError, CustodyRequestError, CustodyVerificationError
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist import progress
 from airflow_custody.client.whitelist.progress import ListedRequest
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
@@ -185,7 +185,7 @@ class TestInARun:
             output = cast(Any, CustodyCreateWhitelistRequestOperator(task_id="create", **FIELDS).output)
             arguments: dict[str, Any] = {"poke_interval": 0.2, "timeout": 600, **how(mode)}
             QuickSensor(task_id="wait", request_id=output, expected=output["request"], **arguments)
-        sandbox.control.set_whitelist_behaviour(fill={"tnParticipantID": "p"} if mode == "poke" else {})
+        sandbox.control.configure(fill={"tnParticipantID": "p"} if mode == "poke" else {})
         signer = threading.Timer(0.0, sign_when_created, [sandbox])
         signer.start()
         run = run_dag(dag)

@@ -17,7 +17,7 @@ from airflow_custody.client import CustodyClient
 from airflow_custody.client.health.criteria import HealthCriteria
 from airflow_custody.client.health.verdict import MissingName, judge
 from airflow_custody.sandbox import Sandbox, health_entry
-from airflow_custody.sandbox.health.entries import default_entries
+from airflow_custody.sandbox.health.store import default_entries
 from airflow_custody.triggers._base import PollSchedule, SharedPoll
 from airflow_custody.triggers.health import CustodyHealthTrigger, HealthState
 

@@ -10,7 +10,8 @@ from airflow_runs import AIRFLOW
 from journal_service import START, Service
 
 from airflow_custody.client.timestamps import unix_micros
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+from airflow_custody.client.webhooks.journal import CallCursor
+from airflow_custody.client.webhooks.results import NewCalls
 
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
@@ -156,7 +157,7 @@ def test_what_is_shared_is_what_the_watcher_would_have_read() -> None:
                     assert own.cursor.covers(shared.cursor)
                     # It may have seen older calls.
                     assert shared.cursor.kept_for >= own.cursor.kept_for
-                    assert replace(shared.cursor, kept_for=own.cursor.kept_for).judges_like(own.cursor)
+                    assert replace(shared.cursor, kept_for=own.cursor.kept_for).detects_gaps_like(own.cursor)
                 cursors[number] = (shared or own).cursor
     assert compared > 1000
 

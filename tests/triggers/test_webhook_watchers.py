@@ -110,14 +110,14 @@ class TestEvents:
     def test_a_call_that_appears_late(self, sandbox: Sandbox) -> None:
         add_call(sandbox, "a", createdAt="2026-01-01T00:00:10Z")
         # Newest first, also where the one that comes last is not the newest.
-        sandbox.control.set_listing("webhook-calls", orders=[["a"]])
+        sandbox.control.configure(listings={"webhook-calls": {"orders": [["a"]]}})
 
         async def scenario() -> None:
             triggerer, store = Triggerer(), Store()
             triggerer.start(1, store)
             await until(lambda: store.values)
             add_call(sandbox, "late", createdAt="2026-01-01T00:00:05Z")
-            sandbox.control.set_listing("webhook-calls", orders=[["a", "late"]])
+            sandbox.control.configure(listings={"webhook-calls": {"orders": [["a", "late"]]}})
             await until(lambda: triggerer.persisted)
             ((_, payload),) = triggerer.persisted
             assert payload["late_ids"] == ids_of(payload) == ["late"]

@@ -128,7 +128,7 @@ class TestMissing:
             return find_listed(client, ids)
 
         monkeypatch.setattr(progress, "find_listed", look_up)
-        monkeypatch.setitem(progress.LagJudge.__init__.__kwdefaults__, "clock", clock)
+        monkeypatch.setitem(progress.GracePeriod.__init__.__kwdefaults__ or {}, "clock", clock)
         return clock
 
     def test_being_listed_in_between_begins_the_time_anew(

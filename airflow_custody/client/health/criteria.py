@@ -1,4 +1,4 @@
-"""What a task asks of the health of the service."""
+"""Criteria for the health of the service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from airflow_custody.client.text import ascii_lower
 @dataclass(frozen=True)
 class HealthCriteria:
     """
-    Which checks are judged, and what makes them healthy. Make one with :meth:`of`, which checks the values.
+    The checks to evaluate, and the conditions under which they are healthy.
+
+    Make one with :meth:`of`, which checks the values.
 
     :param tenant_id: the tenant whose checks are asked for; None: all tenants'.
     :param groups: only checks of these groups, by exact name; None: of all.

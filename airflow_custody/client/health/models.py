@@ -45,7 +45,7 @@ class WireHealthCheck(TypedDict, total=False):
 
 
 class WireHealthGroup(TypedDict, total=False):
-    # What else it holds is kept: a group of which nothing is known must not pass for an empty one.
+    # Other keys are kept: a group of which nothing is known must not pass for an empty one.
     __pydantic_config__ = KEEPING_OTHERS  # type: ignore[misc]
     healthChecks: list[WireHealthCheck] | None
 
@@ -58,11 +58,11 @@ class HealthCheck:
     """
     One entry of the health listing, in the service's own words.
 
-    What the service did not send is None.
+    Values that the service did not send are None.
 
     :param wire: the entry as it was sent, by the names on the wire.
     :param listed_under: the group that it is listed under.
-    :param is_readable: whether it could be read. One that could not stands for all that its group holds. Default True.
+    :param is_readable: whether it could be read. If not, it stands for its whole group. Default True.
     """
 
     __slots__ = ("is_readable", "listed_under", "wire")
@@ -72,7 +72,7 @@ class HealthCheck:
         self.wire = wire
         #: The group the entry is listed under.
         self.listed_under = listed_under
-        #: Whether it could be read. One that could not stands for all that its group holds.
+        #: Whether it could be read. If not, it stands for its whole group.
         self.is_readable = is_readable
 
     @property
@@ -107,12 +107,12 @@ class HealthCheck:
 
     @property
     def report(self) -> WireHealthReport | None:
-        """What the check reported: ``status``, ``results``, ``message``, ``error`` and more, as it was sent."""
+        """The check's report: ``status``, ``results``, ``message``, ``error`` and more, as it was sent."""
         return self.wire.get("report")
 
     @property
     def last_update_date(self) -> datetime | None:
-        """When the check last ran; None if it is missing or unreadable."""
+        """Time of the check's last run; None if it is missing or unreadable."""
         return parse_timestamp(self.wire.get("lastUpdateDate"))
 
     @property

@@ -1,4 +1,4 @@
-"""Which health checks count as healthy: pure functions, no I/O."""
+"""The verdict on health checks: pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_custody.client.health.models import HealthCheck
 from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 
-#: How many unhealthy checks, and how many groups, a verdict's JSON names; it stays small whatever is listed.
+#: Maximum number of unhealthy checks, and of groups, in a verdict's JSON; it stays small whatever is listed.
 MAX_PROBLEMS = 20
 MAX_GROUPS = 50
 _MAX_PROBLEMS_IN_SUMMARY = 3
@@ -88,14 +88,14 @@ class GroupCount:
 @dataclass
 class HealthVerdict:
     """
-    Whether the service is healthy, and if not, why.
+    The verdict on the service's health, with reasons.
 
-    :param fetched_at: when the listing was fetched.
+    :param fetched_at: time of fetching the listing.
     :param total: the number of checks that were judged.
     :param unhealthy: the number of those that are not healthy.
     :param groups: the same for each group.
     :param problems: all that is wrong.
-    :param oldest_update: when the oldest of the judged checks last ran; None: not known, as one of them does not say
+    :param oldest_update: time of the least recent run among the checks; None: not known, as one of them does not say
         readably, or there is none.
     """
 
@@ -195,11 +195,11 @@ def advice_on_names(missing: Iterable[MissingName]) -> str | None:
 
 def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime | None = None) -> HealthVerdict:
     """
-    Judge a listing of health checks. In doubt it is not healthy.
+    Judge a listing of health checks. Anything unclear is not healthy.
 
     :param checks: the listing.
     :param criteria: which checks are judged and what makes them healthy.
-    :param now: when the listing was fetched, aware; None (default): now.
+    :param now: time of fetching the listing, aware; None (default): now.
     :return: the verdict.
     """
     verdict = HealthVerdict(fetched_at=now or datetime.now(timezone.utc))
@@ -217,7 +217,7 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
             verdict.problems.append(Problem("; ".join(reasons), check))
     verdict.total = len(selected)
     verdict.oldest_update = _oldest_update(selected)
-    # What is wrong with the listing as a whole explains the rest: it comes first.
+    # Problems of the listing as a whole explain the rest: they come first.
     verdict.problems[:0] = judge_.problems_of_listing(checks, selected, verdict.unhealthy)
     return verdict
 

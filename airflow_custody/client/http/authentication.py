@@ -1,58 +1,46 @@
-"""What the transport needs of a way to authenticate."""
+"""The base of the ways to authenticate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 from requests import PreparedRequest
 from requests.auth import AuthBase
 
-from airflow_custody.client.redaction import REDACTED, Secret, redact, without_json_escapes
+from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.client.text import sanitize
 
-if TYPE_CHECKING:
-    from airflow_custody.client.http.transport import Transport
-
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
-# A service may echo a token long after it was replaced.
+# A service may echo a token after it was replaced.
 _MAX_TOKENS = 200
-
-# A secret of letters alone may be a word that the service uses, and one of digits alone an id.
-_MIN_ECHOED_WORD = 16
-_MIN_ECHOED_LENGTH = 8
-# Characters of a response that is unescaped to find secrets in it.
-_MAX_UNESCAPED = 64 * 1024
 
 
 class Authentication(AuthBase):
     """
     The base of all ways to authenticate. Puts credentials on requests, and keeps them out of everything else.
 
-    :param source: where the user finds the credentials, for error messages.
+    :param source: place of the credentials, for error messages.
     """
 
-    #: What to tell the user when the service does not accept the credentials.
+    #: Advice to the user when the service does not accept the credentials.
     advice = ""
 
     def __init__(self, *, source: str) -> None:
         self.source = source
         # Replaced, never changed: another thread may be redacting.
-        self._secrets: Mapping[str, Secret] = {}
-        self._tokens: tuple[Secret, ...] = ()
+        self._secrets: frozenset[str] = frozenset()
+        self._tokens: tuple[str, ...] = ()
 
     def hide(self, secret: str) -> None:
         """Take a secret out of all text that :meth:`redact` returns."""
-        # Each client that takes this has it hide what it knows.
-        if secret not in self._secrets:
-            self._secrets = {**self._secrets, secret: Secret(secret)}
+        self._secrets |= {secret}
 
     def hide_token(self, token: str) -> None:
-        """Do the same for a token that will be replaced: for the last two hundred of them."""
-        self._tokens = (*self._tokens[1 - _MAX_TOKENS :], Secret(token))
+        """Hide a token that will be replaced; the last two hundred of them stay hidden."""
+        self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
-    def bind(self, transport: Transport) -> None:
-        """Take the transport of the client that this belongs to."""
+    def bind(self, transport: Any) -> None:
+        """Keep the transport of the client, for those who fetch a token through it."""
 
     def apply(self, request: PreparedRequest, within: float | None = None) -> PreparedRequest:
         """
@@ -72,24 +60,7 @@ class Authentication(AuthBase):
 
     def redact(self, text: object, limit: int = 300) -> str:
         """Return text from outside fit for a message: secrets that it echoes replaced, then cut to the limit."""
-        # More than sanitize() looks at: what is cut off here, even within an escaped secret, is not returned.
-        head = str(text)[: limit * 16 + 1024]
-        return sanitize(redact(head, (*self._secrets.values(), *self._tokens)), limit)
-
-    def is_echoed_in(self, body: bytes) -> bool:
-        """
-        Tell whether a response repeats a secret.
-
-        In a long one, secrets are found plain, escaped as JSON, and in base64 only, which costs little.
-        """
-        text = body.decode("utf-8", "replace")
-        known = (*self._secrets.values(), *self._tokens)
-        secrets = [secret.only_long(_MIN_ECHOED_WORD, _MIN_ECHOED_LENGTH) for secret in known if not secret.is_short]
-        bare = without_json_escapes(text)
-        if any(secret.is_in(text, bare) for secret in secrets):
-            return True
-        is_escaped = len(text) <= _MAX_UNESCAPED and any(sign in text for sign in "\\&%")
-        return is_escaped and redact(text, secrets) != text
+        return sanitize(redact(str(text), (*self._secrets, *self._tokens)), limit)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({REDACTED})"

@@ -34,7 +34,7 @@ _OPENSSL_NOISE = re.compile(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$")
 _LINGER = "hh" if os.name == "nt" else "ii"
 _MAX_INTERIM_RESPONSES = 20
 _SWITCHING_PROTOCOLS = 101
-#: How often the peer may close a connection right before anything is sent on it.
+#: Maximum number of connections that the peer may close right before anything is sent on them.
 MAX_LOST_CONNECTIONS = 3
 
 
@@ -113,7 +113,7 @@ _current: ContextVar[Sending | None] = ContextVar("_current", default=None)
 
 @contextmanager
 def track(sending: Sending) -> Iterator[None]:
-    """Have this thread's connections note in ``sending`` what happens."""
+    """Let this thread's connections record their state in ``sending``."""
     token = _current.set(sending)
     try:
         yield
@@ -194,7 +194,7 @@ class _Response(http.client.HTTPResponse):
 
     def _close_conn(self) -> None:
         self._reader.stopped = True
-        # What follows a response would pass for the response to the next request.
+        # Bytes after a response would pass for the response to the next request.
         if self.fp.peek(1) or _unread(self._socket) is not None:
             with suppress(OSError):
                 getattr(self._socket, "socket", self._socket).shutdown(socket.SHUT_RDWR)
@@ -205,7 +205,7 @@ class _Connection(HTTPConnection):
     """A connection that sends nothing before it stands, and nothing against ``before_send``."""
 
     response_class = _Response
-    #: When its last response was complete; None: there was none.
+    #: Time of its last complete response; None: there was none.
     idle_since: float | None = None
 
     def is_recent(self, seconds: float) -> bool:
@@ -216,7 +216,7 @@ class _Connection(HTTPConnection):
         self.idle_since = None
         sock = super()._new_conn()
         if (sending := _current.get()) is not None:
-            # What follows in connecting, a handshake say, has the time that is left.
+            # The rest of connecting, such as a handshake, has the time that is left.
             with suppress(TimeoutError):
                 sock.settimeout(sending.left())
         return sock
@@ -247,7 +247,7 @@ class _Connection(HTTPConnection):
                 sending.first_bytes = b"" if sending.reused else unread
                 raise ConnectionLostError
             self.sock.settimeout(left)
-            # Who gives up, or dies, leaves nothing behind that the system could deliver later.
+            # A process that gives up, or dies, leaves nothing behind that the system could deliver later.
             _discard_on_close(self.sock, True)
             _give_up_after(self.sock, left)
             sending.sent = True
@@ -280,7 +280,7 @@ def _discard_on_close(sock: Any, discard: bool) -> None:
 
 
 def _give_up_after(sock: Any, seconds: float) -> None:
-    """Have the system stop delivering after this time, where it can: a forked process may keep the socket open."""
+    """Limit how long the system goes on delivering, where it can: a forked process may keep the socket open."""
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None:
         with suppress(OSError):
@@ -303,7 +303,7 @@ class _Pool(HTTPConnectionPool):
         return connection
 
     def _put_conn(self, conn: Any) -> None:
-        # One that is open still had a complete response that did not announce its end.
+        # An open connection had a complete response that did not announce its end.
         if conn is not None:
             conn.idle_since = monotonic()
         super()._put_conn(conn)

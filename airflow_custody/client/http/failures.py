@@ -25,8 +25,7 @@ from airflow_custody.client.http.connections import (
 )
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.peers import certificate_advice, is_not_http, refusal_of, speaks_http, speaks_tls
-from airflow_custody.client.proxy_settings import Proxy
-from airflow_custody.client.settings import ClientSettings
+from airflow_custody.client.settings import ClientSettings, Proxy
 
 # Seconds to find out whether a server that cannot be talked to speaks TLS.
 _PROBE_TIMEOUT = 5.0
@@ -35,12 +34,12 @@ _PROBE_TIMEOUT = 5.0
 @dataclass(frozen=True)
 class _Peer:
     """
-    Who is at the other end of a connection: the service, or a proxy that has not connected us to it yet.
+    The other end of a connection: the service, or a proxy that has not connected us to it yet.
 
     :param url: its URL, which may contain a password.
-    :param what: what it is.
-    :param name: what messages call it, with its host.
-    :param place: what messages call the setting with its URL.
+    :param what: its kind, for messages.
+    :param name: its name in messages, with its host.
+    :param place: name of the setting with its URL, in messages.
     """
 
     url: str = field(repr=False)
@@ -59,7 +58,7 @@ class Failures:
     Explains the failures of one client's requests.
 
     :param settings: the client's settings.
-    :param auth: what authenticates the requests; it redacts what is quoted.
+    :param auth: the way to authenticate; it redacts quotations.
     :param proxy: the proxy that they go through, if any.
     """
 
@@ -77,7 +76,7 @@ class Failures:
         self._maybe_tls = False
 
     def explain_bad_request(self, error: CustodyError) -> None:
-        """Say so in the error of a status 400 that is not the service's, if the server speaks TLS there."""
+        """Advise https:// in the error of a status 400 that is not the service's, if the server speaks TLS there."""
         if self._speaks_tls():
             error.advice, error.code = _other_scheme("https", self._service.place), "unreachable"
 
@@ -85,9 +84,9 @@ class Failures:
         """
         Turn what requests raised into an error of ours, without a reference to the request.
 
-        :param operation: what was asked for.
+        :param operation: the operation that was called.
         :param chain: the exceptions.
-        :param sending: how far the request had come.
+        :param sending: the state of the request.
         """
         peer = self._service if self._proxy is None or sending.tunnelled else self._proxy
         cause = self._cause(operation, chain)

@@ -24,7 +24,7 @@ class OffsetPage(Generic[Row]):
     A page of a listing that is read by offset.
 
     :param rows: the rows, each with its id.
-    :param total: how many rows the listing has; None: the page does not say.
+    :param total: number of rows in the listing; None: the page does not say.
     """
 
     rows: list[tuple[str, Row]]
@@ -38,7 +38,7 @@ class CursorPage(Generic[Row]):
 
     :param rows: the rows, each with its id.
     :param next: the name of this page, to ask for the next one; None: it is the last.
-    :param date: when the service sent it, by its clock; None: not known.
+    :param date: time of sending by the service's clock; None: not known.
     """
 
     rows: list[tuple[str, Row]]
@@ -131,7 +131,7 @@ def read_twice(
     """
     Read a listing with a cursor and, if it has more than one page, read it again to see that it has stayed the same.
 
-    What left, came or moved while the first reading went on is not the same in the second.
+    Changes during the first reading show as differences in the second.
 
     :param operation: the listing, for errors.
     :param fetch: as for :func:`read_cursor_listing`.

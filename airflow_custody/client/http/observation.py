@@ -1,4 +1,4 @@
-"""What can be seen of an exchange from outside: its response, the connection that it came on, the peer's clock."""
+"""Observation of exchanges from outside: the response, its connection, the peer's clock."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _FIRST_ERROR = 400
 @dataclass(frozen=True)
 class Observation:
     """
-    What can be seen of an exchange from outside.
+    An observation of an exchange.
 
     :param status: the HTTP status of its response; None: there was none.
-    :param received_at: when the response came, or the exchange ended without one, by this machine's clock.
-    :param date: when it was sent, by its ``Date`` header; None if it has none that can be read.
+    :param received_at: time of the response, or of the end without one, by this machine's clock.
+    :param date: time of sending by its ``Date`` header; None if missing or unreadable.
     :param tls_version: the version of TLS that it came over; empty: none, or it cannot be seen.
-    :param certificate_ends: when the certificate of the peer ends; None if that cannot be seen, as without
+    :param certificate_ends: expiry of the peer's certificate; None if that cannot be seen, as without
         verification.
     :param is_complete: whether the response was read to its end; of an error (400 or above) its status is enough.
         Default True.
-    :param operation: what was called, for people. Default empty: not known.
+    :param operation: name of the operation, for people. Default empty: not known.
     :param duration: seconds from before the connection was made to the end of the response. Default 0.
     :param retry_after: after how many seconds it asks to be called again; None (default): it does not ask.
     """
@@ -75,7 +75,7 @@ Observer = Callable[[Observation], None]
 @dataclass
 class Exchange:
     """
-    What only the block of :func:`observing` knows of its exchange.
+    Facts of an exchange that only the block of :func:`observing` knows.
 
     :param is_truncated: whether the response's body ended early. Default False.
     :param is_unsent: whether the caller refused to send it. Default False.
@@ -91,9 +91,9 @@ def observing(operation: str, prepared: requests.PreparedRequest, observers: Seq
     Tell observers of the exchange in the block, which says by what is yielded whether its response was truncated.
 
     One that is ended in the middle, as by Airflow's ``execution_timeout``, is told of, too; only one that the caller
-    refused to send is not. What an observer raises is logged: what became of a request must not be lost.
+    refused to send is not. An observer's error is logged: the outcome of the request must not be lost.
 
-    :param operation: what is called, for people.
+    :param operation: name of the operation, for people.
     :param prepared: the request that the block sends.
     :param observers: whom to tell.
     """

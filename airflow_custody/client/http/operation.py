@@ -17,11 +17,11 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.text import ascii_lower
 
-#: Where the interface starts, below the base URL.
+#: Root of the interface, below the base URL.
 API_ROOT = "/api/rest/v1"
-#: How many rows the service lists on one page, and how many objects one batch may hold.
+#: Maximum number of rows on one page of the service, and of objects in one batch.
 MAX_PAGE_SIZE = 100
-#: How many rows are read of one listing: one that claims to have more is not believed.
+#: Maximum number of rows read of one listing; one that claims to have more is refused.
 MAX_LISTED_ROWS = 1_000_000
 #: Seconds that the service may take to show in its listings what it has done.
 DEFAULT_LOOKUP_WAIT = 30.0
@@ -43,7 +43,7 @@ class Operation:
     """
     The description of one operation of the service.
 
-    :param name: what it does, for people.
+    :param name: its name, for people.
     :param method: HTTP method.
     :param path: path below :data:`API_ROOT`.
     :param roles: roles that the user needs, all of them. One that others can stand in for is written with them:
@@ -54,11 +54,11 @@ class Operation:
         quoted, whatever its status. Default False.
     :param documented: whether it is part of the interface description that this package was built to. The others
         are known from what the makers of the service publish, and a service may not offer them. Default True.
-    :param confirmed_by: what makes a 2xx response to a write the service's own word; every write must say it.
+    :param confirmed_by: how a 2xx response to a write is confirmed; every write must say it.
         ``result``: the response must hold what was made or how much was done, and the method checks it.
         ``read back``: an empty response is enough, or one that shows the object in its new state; after anything
         else the object is read (``ServiceOperations._write``). Default None: it is no write.
-    :param hints: what to tell the user for a status code, beyond what holds for every operation.
+    :param hints: advice by status code, in addition to the advice for every operation.
     :param names_objects: whether its path or its body names objects, which may not exist. Default False.
     """
 

@@ -1,4 +1,4 @@
-"""What is at the other end, if it cannot be talked to: its protocol, and what is wrong with its certificate."""
+"""Diagnosis of a peer that cannot be talked to: its protocol, and the fault of its certificate."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _OTHER_HOST = (62, 64)
 _UNKNOWN_CA = (2, 7, 18, 19, 20, 21, 27)
 _HTTP = b"HTTP/"
 
-#: What was wrong: the client's certificate; that, or what ``version`` says; no version or cipher in common; the host.
+#: The fault: the client's certificate; that, or ``version``; no version or cipher in common; the host.
 Refusal = Literal["certificate", "handshake", "version", "host"]
-# OpenSSL's names for the alerts of a peer, and for what it offers in vain. What is not here says nothing for sure.
+# OpenSSL's names for the alerts of a peer, and for its offers in vain. Others are not conclusive.
 _REFUSALS: dict[Refusal, set[str]] = {
     "certificate": {
         "SSLV3_ALERT_NO_CERTIFICATE",
@@ -83,7 +83,7 @@ def is_not_http(chain: Iterable[BaseException], first_bytes: bytes) -> bool:
     Tell whether what came back is no HTTP response.
 
     :param chain: the exceptions that reading it ended with.
-    :param first_bytes: how it began; empty: not known.
+    :param first_bytes: its first bytes; empty: not known.
     """
     # A connection that was closed is one of them, for http.client; and a status line may be truncated, at any place.
     lines = [
@@ -108,9 +108,9 @@ def certificate_advice(chain: Iterable[BaseException], url_text: str, verify: bo
     Return what to do about a certificate that was not accepted.
 
     :param chain: the exceptions.
-    :param url_text: what messages call the setting with the peer's URL.
-    :param verify: what certificates are verified with: the path of a CA bundle, or True.
-    :param verify_text: what messages call the setting with the CA bundle.
+    :param url_text: name of the setting with the peer's URL, in messages.
+    :param verify: path of the CA bundle, or True.
+    :param verify_text: name of the setting with the CA bundle, in messages.
     """
     codes = {each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)}
     # OpenSSL verifies the CA's certificate as it does the peer's, and Python does not say which one it was.

@@ -1,4 +1,4 @@
-"""What a response means: its status and body become a value, or an error of the right type."""
+"""Responses: status and body become a value, or an error of the right type."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class _ErrorFields(TypedDict, total=False):
 @dataclass(frozen=True)
 class Response:
     """
-    What came back: a status, a few headers, and the body as far as it came, all of it as it was sent.
+    A response: its status, some headers, and the body as far as it came.
 
     :param truncated: why the body is not complete; None if it is.
-    :param date: when it was sent, by its ``Date`` header; None if it has none that can be read.
+    :param date: time of sending by its ``Date`` header; None if missing or unreadable.
     """
 
     status: int
@@ -92,7 +92,7 @@ class Response:
     @cached_property
     def error_fields(self) -> _ErrorFields:
         """
-        What a JSON object says of a failure; empty for any other body.
+        The error fields of a JSON object; empty for any other body.
 
         Nothing else becomes Python objects: of a listing of many rows, that would cost more than reading it.
         """
@@ -221,14 +221,6 @@ def read_reply(
         raise _not_this_service(operation, response, auth, settings, response.truncated, retryable=True)
     if shape is None:
         return Reply(operation, response, auth, settings, None)
-    if not operation.confidential and auth.is_echoed_in(response.body):
-        # Whatever is read from it may come into a log, an XCom or a trigger's event.
-        raise operation.not_understood(
-            "the response repeats a secret that this client sends, so nothing of it is used",
-            "response-unusable",
-            status=response.status,
-            advice="If a password is also a name at the service, choose another one.",
-        )
     if response.says_error:
         text, code = _error_text(operation, response, auth)
         raise operation.not_understood(
@@ -352,7 +344,7 @@ def _describe_body(operation: Operation, response: Response, auth: Authenticatio
     """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
     size = count(len(response.body), "byte")
     if operation.confidential:
-        return f"{size}, not shown because this call carries a secret"
+        return f"{size}, not shown, as a secret may be in it"
     content_type = auth.redact(response.content_type, 80) or "not given"
     text = _text(response.body)
     if response.is_page:
@@ -395,7 +387,7 @@ def ends_early(raw: Any) -> bool:
     :param raw: urllib3's response.
     """
     decoder = getattr(raw, "_decoder", None)
-    # What follows the first member of gzip may be anything.
+    # Anything may follow the first member of gzip.
     is_first = not getattr(decoder, "_state", 0)
     stream = getattr(decoder, "_obj", None)
     return is_first and getattr(stream, "eof", True) is False and not _is_unused(stream)
@@ -422,5 +414,5 @@ def _letters(text: str) -> str:
 
 
 def _text(body: bytes) -> str:
-    # Far more than is ever quoted.
-    return body[:65536].decode("utf-8", "replace")
+    # All of it: a secret must not be cut before it is redacted.
+    return body.decode("utf-8", "replace")

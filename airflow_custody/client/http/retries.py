@@ -1,4 +1,4 @@
-"""Which exchanges are repeated within one call, and when."""
+"""Retries within one call: conditions and delays."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def shown_object(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any] | Non
     Return the object that a response to a write shows.
 
     :param data: the response's body.
-    :param keys: where it may be; else the body is the object itself.
+    :param keys: keys under which it may be; else the body is the object itself.
     :return: the first with an ``id``; None: there is none.
     """
     candidates = [*(data.get(key) for key in keys), data]

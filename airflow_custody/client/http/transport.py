@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar, overload
 from urllib.parse import unquote
 
@@ -16,7 +16,6 @@ import requests
 
 from airflow_custody import __version__
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.forks import PerProcess
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.connections import (
     MAX_LOST_CONNECTIONS,
@@ -49,7 +48,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
-Limits = Callable[[Operation, bytes], AbstractContextManager[None]]
 
 _CHUNK = 256 * 1024
 _BAD_REQUEST = 400
@@ -64,16 +62,12 @@ class _Failure:
     """
     An exchange that brought no response.
 
-    :param error: what to raise.
+    :param error: the error to raise.
     :param may_retry: whether sending it again is safe and may help.
     """
 
     error: CustodyError
     may_retry: bool
-
-
-def _no_limits(operation: Operation, body: bytes) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 class _Session(requests.Session):
@@ -100,7 +94,7 @@ class Transport:
     The one way to the service: sends requests over a pooled session, retries, and reads responses.
 
     :param settings: the client's settings.
-    :param auth: what authenticates the requests.
+    :param auth: the way to authenticate.
     :param sleep: waits between retries; tests turn it. Default: :func:`time.sleep`.
     """
 
@@ -122,25 +116,34 @@ class Transport:
         self._keeps_open = True
         self._observers: list[Observer] = []
         self._checks: list[Callable[[Operation], None]] = []
-        self._limits: Limits = _no_limits
-        self._session = PerProcess(partial(_new_session, settings.user_agent))
+        self._sessions: dict[int, _Session] = {}
         auth.bind(self)
+
+    @property
+    def _session(self) -> _Session:
+        """The session of this process: of a connection that two share, each would read the other's responses."""
+        process = os.getpid()
+        # What was inherited is kept: its end may reach the other process.
+        if process not in self._sessions:
+            self._sessions.setdefault(process, _new_session(self.settings.user_agent))
+        return self._sessions[process]
 
     def close(self) -> None:
         """Close the pooled connections; a later call opens new ones."""
-        self._session.value.close()
+        self._session.close()
 
     def observe(self, observer: Observer) -> None:
         """Call ``observer`` with what can be seen of each exchange when it has ended."""
         self._observers.append(observer)
 
-    def check_calls(self, check: Callable[[Operation], None]) -> None:
-        """Call ``check`` with the operation of each call, before anything is sent; what it raises comes out of here."""
+    @contextmanager
+    def check_calls(self, check: Callable[[Operation], None]) -> Iterator[None]:
+        """Call ``check`` with each operation in the block before anything is sent; what it raises comes out of here."""
         self._checks.append(check)
-
-    def limit_responses(self, limits: Limits) -> None:
-        """Read each response in the context that ``limits`` returns for its operation and its body."""
-        self._limits = limits
+        try:
+            yield
+        finally:
+            self._checks.remove(check)
 
     @overload
     def call(
@@ -174,7 +177,7 @@ class Transport:
         """
         Call an operation: send the request, retry it where that is safe, and read the response.
 
-        :param operation: what is called; says whether it may be repeated.
+        :param operation: the operation; says whether it may be repeated.
         :param shape: the ``TypedDict`` that the response's body must fit; None: the caller judges the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
         :param body: JSON data to send; None (default): no body.
@@ -197,7 +200,7 @@ class Transport:
             json=body,
             headers={"Content-Type": "application/json"},
         )
-        # Who has only one try does not ask for newer credentials in place of those that were refused.
+        # With only one try, no newer credentials replace those that were refused.
         retries, renewed = 0, only_try is not None
         while True:
             prepared = self._prepare(operation, request, self.auth if authenticate else None, only_try)
@@ -223,8 +226,7 @@ class Transport:
         if isinstance(outcome, _Failure):
             raise outcome.error
         try:
-            with self._limits(operation, outcome.body):
-                return read_reply(operation, outcome, shape, self.auth, self.settings)
+            return read_reply(operation, outcome, shape, self.auth, self.settings)
         except CustodyError as error:
             if error.status == _BAD_REQUEST and not error.from_service:
                 self._failures.explain_bad_request(error)
@@ -239,7 +241,7 @@ class Transport:
         if outcome.status not in RETRIED_STATUSES or not is_retried(operation):
             return None
         if not outcome.retry_after:
-            # Zero is no answer to how long an overloaded service wants to be left alone.
+            # Ignore Retry-After: 0.
             return backoff(retries)
         return outcome.retry_after if outcome.retry_after <= MAX_RETRY_AFTER else None
 
@@ -248,7 +250,7 @@ class Transport:
     ) -> requests.PreparedRequest:
         prepared = None
         with suppress(requests.RequestException, ValueError):
-            prepared = self._session.value.prepare_request(request)
+            prepared = self._session.prepare_request(request)
         if prepared is None:
             # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
             raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="setting-wrong")
@@ -290,7 +292,7 @@ class Transport:
             chain: list[BaseException] = []
             try:
                 with track(sending):
-                    received = self._session.value.send(
+                    received = self._session.send(
                         prepared,
                         stream=True,
                         allow_redirects=False,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_custody.client.whitelist.envelopes import WireEnvelope
-
 
 class ListedRules:
     """
@@ -19,7 +17,7 @@ class ListedRules:
     def __init__(self) -> None:
         self._shared: dict[str, str] = {}
 
-    def add_to(self, rows: Iterable[WireEnvelope], containers: object) -> None:
+    def add_to(self, rows: Iterable[Any], containers: object) -> None:
         """
         Give the rows of a page the rules that they name, and make equal rules one object, also with the page before.
 

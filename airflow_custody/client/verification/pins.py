@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, read_public_keys
-from airflow_custody.client.verification.pin_settings import check_time
+
+# 2009 and 2100 in Unix seconds: what is outside is a date without dashes, or milliseconds.
+_EARLIEST, _LATEST = 1_230_768_000, 4_102_444_800
 
 
 @dataclass(frozen=True)
@@ -37,23 +39,25 @@ class VerificationPins:
     rules_not_before: int | None = None
 
     def __post_init__(self) -> None:
-        keys = self._keys()
+        keys = _read_keys(self.superadmin_keys)
         object.__setattr__(self, "superadmin_keys", tuple(key.pem for key in keys))
-        minimum: Any = self.superadmin_minimum
-        if not _is_whole(minimum) or not 1 <= minimum <= len(keys):
-            most = (
-                f"a whole number from 1 to {len(keys)}, the number of 'superadmin_keys'"
-                if len(keys) > 1
-                else "1, as 'superadmin_keys' has one key"
+        if not _is_whole(self.superadmin_minimum) or not 1 <= self.superadmin_minimum <= len(keys):
+            raise _wrong(
+                "superadmin_minimum",
+                f"must be a whole number from 1 to {len(keys)}, the number of 'superadmin_keys', not "
+                f"{sanitize(repr(self.superadmin_minimum), 40)}",
             )
-            raise _wrong("superadmin_minimum", f"must be {most}, not {sanitize(repr(minimum), 40)}")
         if self.networks is not None:
-            object.__setattr__(self, "networks", _names(self.networks))
+            object.__setattr__(self, "networks", _read_names(self.networks))
         if not isinstance(self.allow_legacy_signatures, bool):
             raise _wrong("allow_legacy_signatures", "must be true or false")
-        if self.rules_not_before is not None and not _is_whole(self.rules_not_before):
-            raise _wrong("rules_not_before", "must be a Unix time in whole seconds")
-        check_time("rules_not_before", self.rules_not_before)
+        since = self.rules_not_before
+        if since is not None and not (_is_whole(since) and _EARLIEST <= since <= _LATEST):
+            raise _wrong(
+                "rules_not_before",
+                "must be a date from 2009 on, like 2026-01-31, or a Unix time in whole seconds, not "
+                f"{sanitize(repr(since), 40)}",
+            )
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
@@ -63,35 +67,37 @@ class VerificationPins:
     @cached_property
     def public_keys(self) -> tuple[PublicKey, ...]:
         """The keys, in the order given."""
-        return tuple(key for text in self.superadmin_keys for key in read_public_keys(text))
+        return _read_keys(self.superadmin_keys)
 
-    def _keys(self) -> tuple[PublicKey, ...]:
-        given: Any = self.superadmin_keys
-        texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
-        if not texts or not all(isinstance(text, str) for text in texts):
-            raise _wrong("superadmin_keys", "must be public keys in PEM")
-        keys: list[PublicKey] = []
-        for text in texts:
-            try:
-                keys += read_public_keys(text)
-            except KeyTextError as error:
-                raise _wrong("superadmin_keys", f"cannot be used: key {len(keys) + 1}: {error}") from None
-        for number, key in enumerate(keys, 1):
-            if (first := keys.index(key) + 1) != number:
-                raise _wrong("superadmin_keys", f"has the same key twice: key {first} and key {number}")
-        return tuple(keys)
+
+#: The settings of a client that say what is trusted.
+PIN_SETTINGS = tuple(each.name for each in fields(VerificationPins))
 
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _names(given: Any) -> tuple[str, ...]:
-    names = [given] if isinstance(given, str) else list(given) if isinstance(given, Collection) else []
+def _read_keys(given: Any) -> tuple[PublicKey, ...]:
+    texts = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise _wrong("superadmin_keys", "must be public keys in PEM")
+    try:
+        keys = tuple(read_public_keys("\n".join(texts)))
+    except KeyTextError as error:
+        raise _wrong("superadmin_keys", f"cannot be used: {error}") from None
+    for number, key in enumerate(keys, 1):
+        if (first := keys.index(key) + 1) != number:
+            raise _wrong("superadmin_keys", f"has the same key twice: key {first} and key {number}")
+    return keys
+
+
+def _read_names(given: Any) -> tuple[str, ...]:
+    names = [given] if isinstance(given, str) else given if isinstance(given, (list, tuple, set, frozenset)) else ()
     if not names or not all(isinstance(each, str) and each and each == each.strip() for each in names):
         raise _wrong(
             "networks",
-            f"must be one or more names, without white space around them, not {sanitize(repr(given), 80)}",
+            f"must be one or more names, comma-separated, like 'mainnet, testnet', not {sanitize(repr(given), 80)}",
         )
     # Their order says nothing.
     return tuple(sorted(set(names)))

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from airflow_custody.client.verification.results import RefusalError
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _MAX_VARINT_BYTES = 10
@@ -18,10 +20,6 @@ _MAX_FIELD_NUMBER = (1 << 29) - 1
 # What stands above the low 31 bits of a negative value: it has all 64.
 _NEGATIVE_ENUM = (1 << 33) - 1
 _MAX_NUMBERS = {"uint32": (1 << 32) - 1, "uint64": (1 << 64) - 1, "enum": (1 << 64) - 1}
-
-
-class ProtobufError(ValueError):
-    """Raised when bytes are not a message; says why."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ def read_message(data: bytes, message: Message) -> dict[str, Any]:
 
     :param data: the message's bytes.
     :param message: its fields, by number.
-    :raises ProtobufError: if it is not such a message.
+    :raises RefusalError: if it is not such a message.
     """
     found: dict[str, Any] = {}
     for number, wire_type, value in _fields(data):
@@ -70,7 +68,7 @@ def read_message(data: bytes, message: Message) -> dict[str, Any]:
         if field.repeated:
             found.setdefault(field.name, []).extend(_values(field, wire_type, value))
         elif field.name in found:
-            raise ProtobufError(f"its field {field.name} comes twice")
+            raise RefusalError(f"its field {field.name} comes twice")
         else:
             found[field.name] = _value(field, wire_type, value)
     return {field.name: field.default for field in message.values()} | found
@@ -89,19 +87,19 @@ def _values(field: Field, wire_type: int, value: Any) -> list[Any]:
 def _value(field: Field, wire_type: int, value: Any) -> Any:
     maximum = _MAX_NUMBERS.get(field.kind)
     if wire_type != (_BYTES if maximum is None else _VARINT):
-        raise ProtobufError(f"its field {field.name} has the wire type {wire_type}")
+        raise RefusalError(f"its field {field.name} has the wire type {wire_type}")
     if maximum is not None and value > maximum:
-        raise ProtobufError(f"its field {field.name} is larger than a {field.kind}")
+        raise RefusalError(f"its field {field.name} is larger than a {field.kind}")
     # Of a larger number other readers keep the low 32 bits, which may be another value.
     if field.kind == "enum" and value >> 31 not in (0, _NEGATIVE_ENUM):
-        raise ProtobufError(f"its field {field.name} is no value of an enum")
+        raise RefusalError(f"its field {field.name} is no value of an enum")
     if field.message is not None:
         return read_message(value, field.message)
     if field.kind == "string":
         try:
             return value.decode()
         except UnicodeDecodeError:
-            raise ProtobufError(f"its field {field.name} is not UTF-8") from None
+            raise RefusalError(f"its field {field.name} is not UTF-8") from None
     return value
 
 
@@ -112,7 +110,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
         key, position = _varint(data, position)
         number, wire_type = key >> 3, key & 7
         if not 1 <= number <= _MAX_FIELD_NUMBER:
-            raise ProtobufError("a field has a number that there is not")
+            raise RefusalError("a field has a number that there is not")
         if wire_type == _VARINT:
             value, position = _varint(data, position)
             yield number, wire_type, value
@@ -122,9 +120,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
         elif wire_type in _FIXED_SIZES:
             size = _FIXED_SIZES[wire_type]
         else:
-            raise ProtobufError(f"a field has the wire type {wire_type}, which is not read")
+            raise RefusalError(f"a field has the wire type {wire_type}, which is not read")
         if size > len(data) - position:
-            raise ProtobufError("it ends within a field")
+            raise RefusalError("it ends within a field")
         yield number, wire_type, data[position : position + size]
         position += size
 
@@ -136,6 +134,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             if value >> 64:
-                raise ProtobufError("a number is larger than 64 bits")
+                raise RefusalError("a number is larger than 64 bits")
             return value, position + index + 1
-    raise ProtobufError("a number does not end")
+    raise RefusalError("a number does not end")

@@ -1,11 +1,28 @@
-"""What signatures prove."""
+"""What signatures prove, and why they do not."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from airflow_custody.client.error_codes import ErrorCode
+
+
+class RefusalError(Exception):
+    """
+    Raised when something cannot be trusted; says why.
+
+    :param why: why.
+    :param advice: what to do about it. Default None: nothing.
+    :param code: the code of the error that it becomes. Default ``not-verified``.
+    """
+
+    def __init__(self, why: str, advice: str | None = None, code: ErrorCode = "not-verified") -> None:
+        super().__init__(why)
+        self.advice = advice
+        self.code: ErrorCode = code
 
 
 @dataclass(frozen=True)
@@ -90,30 +107,19 @@ class VerifiedAddress:
 
 
 @dataclass(frozen=True)
-class VerifiedSignatures:
+class RequestSignatures:
     """
     The signatures of a request that may not have enough of them yet.
 
     :param hash: the hash of its text, in hex.
-    :param rules: the rules under which they were made; None: there are no signatures, and no rules.
-    :param user_ids: the users who have validly signed the hash, each once; of those who have the same key, the first.
-    """
-
-    hash: str
-    rules: VerifiedRules | None
-    user_ids: tuple[str, ...] = field(default=())
-
-
-@dataclass(frozen=True)
-class ExaminedSignatures:
-    """
-    The signatures of a request one by one, and how many of them there are of how many that are needed.
-
     :param rules: the rules under which they count; None: there are no signatures, and no rules.
+    :param user_ids: the users who have validly signed, each once; of those who have the same key, the first.
     :param paths: the ways to approve it, any one of which is enough: of each group, who has validly signed.
     :param faults: why a signature is not valid, in the order of the signatures; empty text: it is valid.
     """
 
+    hash: str
     rules: VerifiedRules | None
+    user_ids: tuple[str, ...] = ()
     paths: tuple[tuple[GroupSignatures, ...], ...] = ()
     faults: tuple[str, ...] = ()

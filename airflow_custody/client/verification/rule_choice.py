@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer
 from airflow_custody.client.verification.signed_text import SignedText
 
@@ -13,87 +13,63 @@ _ByNetwork = Mapping[str, Sequence[Rule]]
 _FOR_SUPERADMINS = "One rule must say who signs for it: making one is for super-administrators."
 
 
-class RuleChoiceError(ValueError):
+def network_of(text: SignedText, shown: str | None, accepted: Collection[str] | None) -> str:
     """
-    Raised when it is not certain which rule decides, or there is none; says why.
-
-    :param advice: what to do about it; None: nothing.
-    """
-
-    def __init__(self, why: str, advice: str | None = None) -> None:
-        super().__init__(why)
-        self.advice = advice
-
-
-class Networks(NamedTuple):
-    """
-    The networks that an address may be on, by what is signed and what is pinned.
-
-    :param required: those that must have a rule.
-    :param possible: others, whose rule, if there is one, must be met too.
-    :param open: whether it may be on any other network, too.
-    """
-
-    required: tuple[str, ...]
-    possible: tuple[str, ...] = ()
-    open: bool = False
-
-
-def networks_of(text: SignedText, shown: str | None, accepted: Collection[str] | None) -> Networks:
-    """
-    Return the networks that an address may be on.
+    Return the network of an address: the signed one, or else the one that is shown; empty if there is none.
 
     :param text: the signed text.
     :param shown: the network that the service shows outside of it; None or empty: none.
     :param accepted: the networks that are pinned; None: any.
-    :raises RuleChoiceError: if they contradict each other.
+    :raises RefusalError: if they contradict each other.
     """
     signed: str = text.fields.get("network") or ""
     if signed and shown and signed != shown:
-        raise RuleChoiceError(f"its text is for the network {_quote(signed)}, and the service shows {_quote(shown)}")
+        raise RefusalError(f"its text is for the network {_quote(signed)}, and the service shows {_quote(shown)}")
     network = signed or shown or ""
-    if accepted is not None and network not in accepted:
-        raise RuleChoiceError(
-            f"its network {_quote(network)} is not pinned" if network else "the service does not show its network",
-            "Accept it in 'networks', if addresses on it are to count."
-            if network
-            else "So nothing says that it is on one of those pinned. If the service shows none for this chain, leave "
-            "out 'networks': then it needs the signatures that each rule for its chain asks for.",
+    if accepted is None or network in accepted:
+        return network
+    if network:
+        raise RefusalError(
+            f"its network {_quote(network)} is not pinned",
+            "Accept it in 'networks', if addresses on it are to count.",
         )
-    if signed:
-        return Networks((signed,))
-    # No signature covers what the service shows: it is only one of those that it may be.
-    required = (network,) if network else ()
-    if accepted is not None:
-        return Networks(required, tuple(each for each in accepted if each != network))
-    return Networks(required, open=True)
+    raise RefusalError(
+        "the service does not show its network",
+        "So nothing says that it is on one of those pinned. If the service shows none for this chain, leave out "
+        "'networks': then it needs the signatures that each rule for its chain asks for.",
+    )
 
 
-def choose_rules(container: RulesContainer, currency: str, networks: Networks) -> tuple[Rule, ...]:
+def choose_rules(
+    container: RulesContainer, text: SignedText, network: str, accepted: Collection[str] | None
+) -> tuple[Rule, ...]:
     """
-    Return the rules that must all be met.
+    Return the rules that must all be met: no signature covers a network that is only shown, so that the address may be
+    on another one.
 
     :param container: the signed rules.
-    :param currency: the chain, from the signed text.
-    :param networks: the networks that the address may be on.
-    :raises RuleChoiceError: if there is none, or it is not certain which.
+    :param text: the signed text.
+    :param network: its network, as :func:`network_of` returned it.
+    :param accepted: the networks that are pinned; None: any.
+    :raises RefusalError: if there is no rule, or it is not certain which.
     """
+    currency = text.fields["currency"]
     own, default = container.by_network.get(currency, {}), container.by_network.get("", {})
-    possible: list[str | None] = [*networks.possible]
-    if networks.open:
-        # Each network that a rule names, and one that none does.
-        possible += [*filter(None, (*own, *default)), None]
+    # None: a network that no rule names.
+    possible: list[str | None] = [network] if network else []
+    if not text.fields.get("network"):
+        possible += [*filter(None, (*own, *default)), None] if accepted is None else accepted
     chosen: dict[int, Rule] = {}
-    for network in dict.fromkeys([*networks.required, *possible]):
-        rule = _choose(own, default, currency, network)
+    for each in dict.fromkeys(possible):
+        rule = _choose(own, default, currency, each)
         if rule is not None:
             chosen[id(rule)] = rule
-        elif network in networks.required:
-            raise RuleChoiceError(
+        elif network and each == network:
+            raise RefusalError(
                 f"no rule is for the chain {_quote(currency)} on the network {_quote(network)}", _FOR_SUPERADMINS
             )
     if not chosen:
-        raise RuleChoiceError(f"no rule is for the chain {_quote(currency)}", _FOR_SUPERADMINS)
+        raise RefusalError(f"no rule is for the chain {_quote(currency)}", _FOR_SUPERADMINS)
     return tuple(chosen.values())
 
 
@@ -106,7 +82,7 @@ def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | 
         or (*default.get("", ()), *(default.get(named, ()) if named else ()))
     )
     if len(found) > 1:
-        raise RuleChoiceError(
+        raise RefusalError(
             f"{count(len(found), 'rule is', 'rules are')} for the chain {_quote(currency)} on the same network",
             _FOR_SUPERADMINS,
         )
@@ -127,5 +103,5 @@ def paths_of(rule: Rule, text: SignedText) -> tuple[tuple[Path, ...], str | None
     return rule.paths, None
 
 
-def _quote(name: str | None) -> str:
-    return repr(sanitize(name or "", 40))
+def _quote(name: str) -> str:
+    return repr(sanitize(name, 40))

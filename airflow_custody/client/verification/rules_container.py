@@ -10,7 +10,8 @@ from typing import Any
 
 from airflow_custody.client.text import ascii_lower
 from airflow_custody.client.verification.keys import PublicKey, read_public_keys
-from airflow_custody.client.verification.protobuf import Field, Message, ProtobufError, messages, read_message
+from airflow_custody.client.verification.protobuf import Field, Message, messages, read_message
+from airflow_custody.client.verification.results import RefusalError
 
 #: Maximum size of a container in bytes; a larger one is refused unread.
 MAX_CONTAINER_BYTES = 4 * 1024 * 1024
@@ -169,7 +170,7 @@ def read_container(data: bytes) -> RulesContainer:
     Read rules.
 
     :param data: the bytes that super-administrators have signed.
-    :raises ProtobufError: if they cannot be read, or something in them could be read in two ways.
+    :raises RefusalError: if they cannot be read, or something in them could be read in two ways.
     """
     found = read_message(data, _CONTAINER)
     return RulesContainer(
@@ -194,7 +195,7 @@ def read_signatures(data: bytes) -> list[bytes]:
     Read the signatures of rules, as an envelope has them. Who made them is not read: no signature covers it.
 
     :param data: the bytes of the message ``UserSignatures``.
-    :raises ProtobufError: if they cannot be read.
+    :raises RefusalError: if they cannot be read.
     """
     return [each["signature"] for each in read_message(data, _SIGNATURES)["signatures"]]
 
@@ -207,7 +208,7 @@ def is_wildcard(name: str) -> bool:
 def _by_id(found: list[dict[str, Any]], what: str) -> dict[str, dict[str, Any]]:
     by_id: dict[str, dict[str, Any]] = {each["id"]: each for each in found}
     if len(by_id) != len(found):
-        raise ProtobufError(f"two {what}s have the same id")
+        raise RefusalError(f"two {what}s have the same id")
     return by_id
 
 

@@ -1,17 +1,18 @@
-"""Verifying pending requests that the service shows without rules, by the rules in force."""
+"""The rules in force, got from the service: for pending requests that it shows without rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.errors import CustodyError, CustodyVerificationError
+from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.verification.verifier import ExaminedSignatures, VerifiedSignatures, Verifier
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.signed_rules import SignedRules
+from airflow_custody.client.verification.verifier import Verifier
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.rules.models import WireRules
 
 
 _ADVICE = (
@@ -35,16 +36,10 @@ class PendingVerifier(Verifier):
 
     def __init__(self, client: CustodyClient, verifier: Verifier, *, even_unsigned: bool = False) -> None:
         super().__init__(verifier.pins)
-        self._signatures, self._rules = verifier._signatures, verifier._rules
+        self._verifies, self._signed_rules = verifier._verifies, verifier._signed_rules
         self._client = client
         self._even_unsigned = even_unsigned
-        self._in_force: WireRules | None = None
         self._failure: CustodyError | None = None
-
-    @property
-    def rules_in_force(self) -> WireRules | None:
-        """The rules in force, signed as pinned; None: no request needed them, or they could not be used."""
-        return self._in_force
 
     def fetch_for(self, envelopes: Iterable[Mapping[str, Any]]) -> None:
         """
@@ -53,7 +48,8 @@ class PendingVerifier(Verifier):
         :param envelopes: the requests, as they came.
         :raises CustodyError: if they cannot be got now.
         """
-        if self._in_force is not None or self._failure is not None or not any(map(self._needs_rules, envelopes)):
+        is_known = self.rules_in_force is not None or self._failure is not None
+        if is_known or not any(map(self.needs_rules_in_force, envelopes)):
             return
         try:
             rules = self._client.get_rules()
@@ -63,38 +59,19 @@ class PendingVerifier(Verifier):
                 raise
             self._failure = error
         else:
-            self._in_force = rules
+            self.rules_in_force = rules
 
-    def verify_signatures(
-        self, envelope: Mapping[str, Any], rules: Mapping[str, Any] | None = None
-    ) -> VerifiedSignatures:
-        """Verify as :meth:`Verifier.verify_signatures`; by default with the rules in force, if they were got."""
-        return super().verify_signatures(envelope, self._rules_for(envelope, rules))
+    def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
+        """Tell whether a pending request needs the rules in force; one that is to be signed does in any case."""
+        if self._even_unsigned:
+            return not any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
+        return super().needs_rules_in_force(envelope)
 
-    def examine(self, envelope: Mapping[str, Any], rules: Mapping[str, Any] | None = None) -> ExaminedSignatures:
-        """Examine as :meth:`Verifier.examine`; by default with the rules in force, if they were got."""
-        return super().examine(envelope, self._rules_for(envelope, rules))
-
-    def _rules_for(self, envelope: Mapping[str, Any], rules: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        if rules is not None or not self._needs_rules(envelope):
-            return rules
+    def _rules_in_force(self) -> SignedRules | None:
         if self._failure is not None:
-            raise CustodyVerificationError(
-                f"whitelisting request {sanitize(envelope.get('id') or 'without an id', 40)} is not verified: it is "
-                f"shown without rules, and those in force cannot be used: {sanitize(self._failure.reason, 240)}",
-                advice=_ADVICE,
-                code="not-verified",
-            )
-        return self._in_force or {}
-
-    def _needs_rules(self, envelope: Mapping[str, Any]) -> bool:
-        """Tell whether a request is shown without rules, and has signatures, names rules, or is to be signed."""
-        if any(map(envelope.get, ("rulesContainer", "rulesSignatures"))):
-            return False
-        if self._even_unsigned or envelope.get("rulesContainerHash"):
-            return True
-        address = envelope.get("signedAddress")
-        return isinstance(address, Mapping) and bool(address.get("signatures"))
+            reason = sanitize(self._failure.reason, 240)
+            raise RefusalError(f"it is shown without rules, and those in force cannot be used: {reason}", _ADVICE)
+        return super()._rules_in_force()
 
 
 def verifier_for(

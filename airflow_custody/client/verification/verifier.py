@@ -9,6 +9,8 @@ of a request is its word: it may contradict what is signed, and then the request
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from itertools import chain, islice, product
 from typing import Any
 
@@ -18,65 +20,58 @@ from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.pins import VerificationPins
 from airflow_custody.client.verification.results import (
     AppliedRule,
-    ExaminedSignatures,
-    GroupSignatures,
+    RefusalError,
+    RequestSignatures,
     VerifiedAddress,
     VerifiedRules,
-    VerifiedSignatures,
 )
-from airflow_custody.client.verification.rule_choice import (
-    Networks,
-    RuleChoiceError,
-    choose_rules,
-    networks_of,
-    paths_of,
-)
+from airflow_custody.client.verification.rule_choice import choose_rules, network_of, paths_of
 from airflow_custody.client.verification.rules_container import Path, Rule, RulesContainer, Threshold
-from airflow_custody.client.verification.signature_count import (
-    EntriesError,
-    Entry,
-    SignatureCache,
-    SignatureCount,
-    read_entries,
+from airflow_custody.client.verification.signature_count import Entry, SignatureCount, read_entries, why_invalid
+from airflow_custody.client.verification.signed_rules import (
+    NOT_PINNED,
+    SignedRules,
+    enclosed_rules,
+    listed_rules,
+    verify_rules,
 )
-from airflow_custody.client.verification.signed_rules import RefusalError, RulesVerifier
-from airflow_custody.client.verification.signed_text import SignedText, SignedTextError, legacy_forms, read_signed_text
+from airflow_custody.client.verification.signed_text import SignedText, legacy_forms, read_signed_text
 
 __all__ = [
-    "AppliedRule",
-    "ExaminedSignatures",
-    "GroupSignatures",
+    "RequestSignatures",
     "VerificationPins",
     "VerifiedAddress",
     "VerifiedRules",
-    "VerifiedSignatures",
     "Verifier",
     "verify_envelope",
 ]
 
+#: Maximum number of verified signatures, and of verified rules, that are remembered.
+MAX_SIGNATURES = 65_536
+MAX_CONTAINERS = 64
 # Of a request that several rules are for, each with several paths.
 _MAX_PATHS = 20
-
-
-# The keys of an envelope's own rules, and these with the one that names them.
-_OWN_RULES = ("rulesContainer", "rulesSignatures")
-_RULES = (*_OWN_RULES, "rulesContainerHash")
 
 
 class Verifier:
     """
     Verifies envelopes against pins, and remembers what it has verified. One may be used by several threads.
 
-    Rules are remembered by the hash of their bytes, and signatures by key, message and bytes, so that none is verified
+    Rules are remembered by their bytes and signatures, signatures by key, message and bytes, so that none is verified
     twice. Needs the extra ``signing``.
 
     :param pins: what is trusted.
+    :param rules_in_force: the rules in force, as ``GET /rules`` shows them, for pending requests that are shown without
+        rules. They are verified as any. Default None: such a request is refused, unless nobody has signed it.
     """
 
-    def __init__(self, pins: VerificationPins) -> None:
+    def __init__(self, pins: VerificationPins, *, rules_in_force: Mapping[str, Any] | None = None) -> None:
         self.pins = pins
-        self._signatures = SignatureCache()
-        self._rules = RulesVerifier(pins, self._signatures)
+        #: The rules in force; None: they are not known, or cannot be used.
+        self.rules_in_force = rules_in_force
+        self._verifies = lru_cache(MAX_SIGNATURES)(PublicKey.verifies_digest)
+        # An error is not remembered: anybody can send a lot of what fails.
+        self._signed_rules = lru_cache(MAX_CONTAINERS)(partial(verify_rules, pins, self._verifies))
 
     def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
         """
@@ -87,84 +82,66 @@ class Verifier:
             failed, and why.
         :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
         """
-        with _RefusalsOf(envelope):
+        with _refusals_of(_name_of(envelope)):
             text, received = _read_text(envelope)
-            signed = self._rules.of(envelope)
+            signed = self._own_rules(envelope)
             rules = self._choose(envelope, received, signed.container)
-            entries = [each for each in _read_entries(envelope) if isinstance(each, Entry)]
+            entries = read_entries(envelope)
             counts = []
             for form in self._forms(text, received):
-                count = SignatureCount(form.hash, entries, signed.container, self._signatures)
+                count = SignatureCount(form.hash, entries, signed.container, self._verifies)
                 if applied := _apply(count, rules, form):
                     return VerifiedAddress(form.fields, form.legacy, form.hash, signed.rules, applied, form.omitted)
                 counts.append(count)
             raise self._too_few(text, received, counts, rules, entries)
 
-    def verify_signatures(
-        self, envelope: Mapping[str, Any], rules: Mapping[str, Any] | None = None
-    ) -> VerifiedSignatures:
+    def verify_signatures(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
         Return which signatures a request has that may be pending: all that it has must be valid.
 
         :param envelope: the envelope as it came, a dict.
-        :param rules: the rules in force, as ``GET /rules`` shows them, for an envelope without rules of its own. They
-            are verified as any. Default None: it is refused, unless it has no signatures either.
-        :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, no
-            rule applies, or a signature that is there is not that of a user in the rules over this text.
+        :raises CustodyVerificationError: as :meth:`examine`, and if a signature that is there is not that of a user in
+            the rules over this text.
         :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
         """
-        with _RefusalsOf(envelope):
-            text, received = _read_text(envelope)
-            entries = _read_entries(envelope)
-            if not entries and rules is None and not any(map(envelope.get, _RULES)):
-                self._check_chain(envelope, received)
-                return VerifiedSignatures(received.hash, None)
-            has_own = rules is None or any(map(envelope.get, _OWN_RULES))
-            signed = self._rules.of(envelope) if has_own else self._rules.in_force(rules)
-            self._choose(envelope, received, signed.container)
-            forms = [*self._forms(text, received)]
-            for number, entry in enumerate(entries, 1):
-                if isinstance(entry, str):
-                    raise RefusalError(
-                        f"its signature {number} of {len(entries)} cannot be used: {entry}", code="not-verified"
-                    )
-                if why := self._why_invalid(entry, forms, signed.container):
-                    raise RefusalError(
-                        f"its signature {number} of {len(entries)} is not valid: {why}", code="not-verified"
-                    )
-            # Who has the key of another cannot be told from it: the names of users are not signed.
-            users: dict[PublicKey | None, str] = {}
-            for entry in entries:
-                if isinstance(entry, Entry):
-                    users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
-            return VerifiedSignatures(received.hash, signed.rules, tuple(users.values()))
+        found = self.examine(envelope)
+        with _refusals_of(_name_of(envelope)):
+            for number, fault in enumerate(found.faults, 1):
+                if fault:
+                    raise RefusalError(f"its signature {number} of {len(found.faults)} is not valid: {fault}")
+        return found
 
-    def examine(self, envelope: Mapping[str, Any], rules: Mapping[str, Any] | None = None) -> ExaminedSignatures:
+    def examine(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         """
-        Return which signatures of a request are valid, and how many of its groups' there are: for people to see.
+        Return which signatures of a request are valid, and how many of its groups' there are.
 
         :param envelope: the envelope as it came, a dict.
-        :param rules: as for :meth:`verify_signatures`.
         :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, or no
             rule applies.
         :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
         """
-        with _RefusalsOf(envelope):
+        with _refusals_of(_name_of(envelope)):
             text, received = _read_text(envelope)
-            entries = _read_entries(envelope)
-            has_own = bool(envelope.get("rulesContainer") or envelope.get("rulesSignatures"))
-            if not entries and not has_own and not envelope.get("rulesContainerHash") and rules is None:
-                self._check_chain(envelope, received)
-                return ExaminedSignatures(None)
-            signed = self._rules.of(envelope) if has_own or rules is None else self._rules.in_force(rules)
+            entries = read_entries(envelope)
+            has_own = any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
+            if not has_own and not self.needs_rules_in_force(envelope):
+                self._network(envelope, received)
+                return RequestSignatures(received.hash, None)
+            in_force = None if has_own else self._rules_in_force()
+            signed = in_force or self._own_rules(envelope)
             chosen = self._choose(envelope, received, signed.container)
             forms = [*self._forms(text, received)]
-            faults = [e if isinstance(e, str) else self._why_invalid(e, forms, signed.container) for e in entries]
-            usable = [each for each in entries if isinstance(each, Entry)]
-            counts = [(form, SignatureCount(form.hash, usable, signed.container, self._signatures)) for form in forms]
-            form, count = next((each for each in counts if each[1].has_entries), counts[0])
-            paths = _join([paths_of(rule, form)[0] for rule in chosen])
-            return ExaminedSignatures(signed.rules, tuple(map(count.count, paths)), tuple(faults))
+            hashes = [form.hash for form in forms]
+            faults = tuple(why_invalid(each, hashes, signed.container, self._verifies) for each in entries)
+            valid = [entry for entry, fault in zip(entries, faults, strict=True) if not fault]
+            # Who has the key of another cannot be told from it: the names of users are not signed.
+            users: dict[PublicKey | None, str] = {}
+            for entry in valid:
+                users.setdefault(signed.container.key_of(entry.user_id), entry.user_id)
+            counts = [(form, SignatureCount(form.hash, valid, signed.container, self._verifies)) for form in forms]
+            form, count = next((each for each in counts if each[1].entries), counts[0])
+            paths = tuple(map(count.count, _join([paths_of(rule, form)[0] for rule in chosen])))
+            return RequestSignatures(received.hash, signed.rules, tuple(users.values()), paths, faults)
 
     def verify_rules(self, rules: Mapping[str, Any]) -> VerifiedRules:
         """
@@ -174,37 +151,54 @@ class Verifier:
         :raises CustodyVerificationError: if they are not signed as pinned, or cannot be decoded.
         :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
         """
+        with _refusals_of("the service's rules are"):
+            return self._signed_rules(*listed_rules(rules)).rules
+
+    def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
+        """
+        Tell whether a pending request needs the rules in force: it has signatures, or names rules, and shows none.
+
+        :param envelope: the envelope as it came.
+        """
+        if any(map(envelope.get, ("rulesContainer", "rulesSignatures"))):
+            return False
+        address = envelope.get("signedAddress")
+        has_signatures = isinstance(address, Mapping) and bool(address.get("signatures"))
+        return has_signatures or bool(envelope.get("rulesContainerHash"))
+
+    # --- rules -------------------------------------------------------------------------------------------------
+
+    def _own_rules(self, envelope: Mapping[str, Any]) -> SignedRules:
+        found = enclosed_rules(envelope)
         try:
-            if not isinstance(rules, Mapping):
-                raise RefusalError("they are no JSON object")
-            return self._rules.listed(rules).rules
+            return self._signed_rules(*found)
         except RefusalError as error:
-            why, advice, code = str(error), error.advice, error.code
-        raise CustodyVerificationError(f"the service's rules are not verified: {why}", advice=advice, code=code)
+            raise RefusalError(str(error), error.advice or NOT_PINNED) from None
 
-    # --- the rule ----------------------------------------------------------------------------------------------
-
-    def _check_chain(self, envelope: Mapping[str, Any], text: SignedText) -> Networks:
-        """Return the networks that the address may be on, if the envelope agrees with the text."""
-        chain, network = envelope.get("blockchain"), envelope.get("network")
-        if chain != text.fields["currency"]:
+    def _rules_in_force(self) -> SignedRules | None:
+        if self.rules_in_force is None:
+            return None
+        try:
+            return self._signed_rules(*listed_rules(self.rules_in_force))
+        except RefusalError as error:
             raise RefusalError(
-                f"its text is for the chain {_quote(text.fields['currency'])}, and the service shows {_quote(chain)}",
+                f"it is shown without rules, and those in force cannot be used: {error}", error.advice or NOT_PINNED
+            ) from None
+
+    def _network(self, envelope: Mapping[str, Any], text: SignedText) -> str:
+        """Return the network of an address, if the envelope agrees with the text."""
+        shown, network = envelope.get("blockchain"), envelope.get("network")
+        if shown != text.fields["currency"]:
+            raise RefusalError(
+                f"its text is for the chain {_quote(text.fields['currency'])}, and the service shows {_quote(shown)}",
                 code="request-differs",
             )
         if network is not None and not isinstance(network, str):
             raise RefusalError("its network is not a text")
-        try:
-            return networks_of(text, network, self.pins.networks)
-        except RuleChoiceError as error:
-            raise RefusalError(str(error), error.advice, "not-verified") from None
+        return network_of(text, network, self.pins.networks)
 
     def _choose(self, envelope: Mapping[str, Any], text: SignedText, container: RulesContainer) -> tuple[Rule, ...]:
-        networks = self._check_chain(envelope, text)
-        try:
-            return choose_rules(container, text.fields["currency"], networks)
-        except RuleChoiceError as error:
-            raise RefusalError(str(error), error.advice, "not-verified") from None
+        return choose_rules(container, text, self._network(envelope, text), self.pins.networks)
 
     # --- signatures --------------------------------------------------------------------------------------------
 
@@ -212,20 +206,6 @@ class Verifier:
         yield received
         if self.pins.allow_legacy_signatures:
             yield from legacy_forms(text, received)
-
-    def _why_invalid(self, entry: Entry, forms: Sequence[SignedText], container: RulesContainer) -> str:
-        who = _quote(entry.user_id)
-        if not any(form.hash in entry.hashes for form in forms):
-            return "it covers another text than the current one"
-        if entry.user_id not in container.users:
-            return f"{who} is no user of its rules"
-        key = container.key_of(entry.user_id)
-        if key is None:
-            return f"the key of {who} in its rules cannot be used"
-        digest = entry.digest
-        if digest is None or not self._signatures.verifies(key, entry.signature, digest):
-            return f"it is not one of {who}"
-        return ""
 
     def _too_few(
         self,
@@ -235,18 +215,17 @@ class Verifier:
         rules: Sequence[Rule],
         entries: Sequence[Entry],
     ) -> RefusalError:
-        count = next((each for each in counts if each.has_entries), None)
-        if count is None:
-            advice = None
-            hashes = {form.hash for form in legacy_forms(text, received)}
-            if any(hash_ in entry.hashes for hash_ in hashes for entry in entries):
-                advice = "A signature names the hash of a legacy form of it: see 'allow_legacy_signatures'."
-            return RefusalError("no signature covers its text", advice, "not-verified")
-        missing = next(filter(None, (count.describe(paths_of(rule, received)[0]) for rule in rules)))
         advice = None
+        count = next((each for each in counts if each.entries), None)
+        if count is None:
+            if any(form.hash in entry.hashes for form in legacy_forms(text, received) for entry in entries):
+                advice = "A signature names the hash of a legacy form of it: see 'allow_legacy_signatures'."
+            return RefusalError("no signature covers its text", advice)
+        paths = [paths_of(rule, received)[0] for rule in rules]
+        missing = next(count.describe(each) for each in paths if count.complete(each) is None)
         if len(rules) > 1 and self.pins.networks is None:
             advice = "Nothing that is signed names its network, so each that it may be on counts: pin 'networks'."
-        return RefusalError(f"it has too few valid signatures: {missing}", advice, "not-verified")
+        return RefusalError(f"it has too few valid signatures: {missing}", advice)
 
 
 def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> VerifiedAddress:
@@ -260,22 +239,20 @@ def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> Veri
     return Verifier(pins).verify(envelope)
 
 
-class _RefusalsOf:
-    """Names the row in a refusal, so that it can be found: no signature covers its id."""
+@contextmanager
+def _refusals_of(name: str) -> Iterator[None]:
+    """Name what is refused, so that it can be found."""
+    try:
+        yield
+    except RefusalError as error:
+        message = f"{name} not verified: {error}"
+        raise CustodyVerificationError(message, advice=error.advice, code=error.code) from None
 
-    def __init__(self, envelope: Mapping[str, Any]) -> None:
-        self._envelope = envelope
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, RefusalError):
-            id_ = self._envelope.get("id") if isinstance(self._envelope, Mapping) else None
-            name = sanitize(id_, 40) if isinstance(id_, str) else "without an id"
-            raise CustodyVerificationError(
-                f"whitelisting request {name} is not verified: {error}", advice=error.advice, code=error.code
-            ) from None
+def _name_of(envelope: Mapping[str, Any]) -> str:
+    """Name a request by its id, which no signature covers."""
+    id_ = envelope.get("id") if isinstance(envelope, Mapping) else None
+    return f"whitelisting request {sanitize(id_, 40) if isinstance(id_, str) else 'without an id'} is"
 
 
 def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
@@ -288,15 +265,8 @@ def _read_text(envelope: Mapping[str, Any]) -> tuple[str, SignedText]:
         raise RefusalError("its payload or its hash is missing", code="request-differs")
     try:
         return text, read_signed_text(text, hash_)
-    except SignedTextError as error:
+    except RefusalError as error:
         raise RefusalError(f"its payload {error}", code="request-differs") from None
-
-
-def _read_entries(envelope: Mapping[str, Any]) -> list[Entry | str]:
-    try:
-        return read_entries(envelope)
-    except EntriesError as error:
-        raise RefusalError(str(error), code="not-verified") from None
 
 
 def _apply(count: SignatureCount, rules: Sequence[Rule], text: SignedText) -> tuple[AppliedRule, ...]:

@@ -1,4 +1,4 @@
-"""What is told of webhook calls: which of them, and how they are written in an event. Pure, no I/O."""
+"""Events for webhook calls: the filter, and the form. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_custody.client.text import ascii_lower
-from airflow_custody.client.webhooks.journal import NewCalls
 from airflow_custody.client.webhooks.models import WebhookCall
+from airflow_custody.client.webhooks.results import NewCalls
 
 #: Maximum size of the calls in an event, in bytes of JSON; of more calls, the event holds the ids.
 DEFAULT_MAX_EVENT_BYTES = 65_536
@@ -68,7 +68,7 @@ def to_event(
     """
     Return what an event says of calls, as plain JSON data.
 
-    :param calls: what was read, or only the calls.
+    :param calls: the result of a reading, or only the calls.
     :param with_payload: whether to include the calls' payloads. Default True.
     :param max_bytes: maximum size of the calls as JSON; above, only their ids are included. Default 65,536.
     :return: ``count``; ``calls``, each as :meth:`WebhookCall.to_json` returns it, or ``call_ids`` and, if all calls

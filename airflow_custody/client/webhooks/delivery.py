@@ -88,7 +88,7 @@ def verify_delivery(
 
 
 def _key(secret: object) -> bytes:
-    # Everybody knows the empty one. What it is instead is not said: it may be a secret.
+    # Everybody knows the empty one. A wrong value is not quoted: it may be a secret.
     if not isinstance(secret, str) or not secret.strip():
         raise CustodyConfigurationError(
             "the webhook's secret is missing, or is not text", setting="secret", code="credentials-missing"

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from airflow_custody.client.webhooks.journal import CLOCK_DIFFERENCE_SECONDS, MICROSECONDS, CallCursor
 
-#: How long a service is taken to keep calls as long as its journal was always empty. What it has kept says more.
+#: Assumed seconds for which a service keeps calls, while its journal was always empty.
 ASSUMED_KEPT_SECONDS = 2 * 86_400
-#: How many calls it is taken to keep at least if none was known, or the journal has become empty: one that only keeps a
+#: Assumed minimum number of calls that it keeps if none was known, or the journal has become empty: one that keeps a
 #: number of them never does.
 ASSUMED_KEPT_ROWS = 1_000
-#: How long it is taken to keep them at least, once a gap was reported.
+#: Assumed minimum of seconds for which it keeps them, once a gap was reported.
 MIN_KEPT_SECONDS = 360
 
 _GAP = "the newest call that was known is not listed any more: calls may have been removed before they were read"
@@ -32,7 +32,7 @@ _GAP_AFTER_NONE = (
 
 class Listed(NamedTuple):
     """
-    What a journal lists that does not show that nothing is missing.
+    Facts of a listing that does not prove by itself that no call is missing.
 
     :param meets_known: whether it lists some known call.
     :param rows: the number of calls.
@@ -56,8 +56,8 @@ def find_gap(cursor: CallCursor, listed: Listed, now: float, ahead: float | None
     A gap that was reported is not said again while known calls are listed, or within a few minutes, where no service
     removes calls. After that it may be another one.
 
-    :param cursor: what is known.
-    :param listed: what is listed.
+    :param cursor: the cursor.
+    :param listed: facts of the listing.
     :param now: Unix time in seconds, by the later one of this machine's clock and the service's.
     :param ahead: by how many seconds the service's clock is ahead of this machine's; None: not known.
     :return: the reason in words, empty if none can have been removed; and how long calls are kept by what is known now,

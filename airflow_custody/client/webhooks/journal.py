@@ -8,16 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
 from airflow_custody.client.timestamps import unix_micros
 from airflow_custody.client.webhooks.digests import DIGEST_BYTES, MAX_STORED, read_digests, read_recent, write_digests
 from airflow_custody.client.webhooks.models import WebhookCall
-
-if TYPE_CHECKING:
-    from airflow_custody.client.webhooks.results import Reading
 
 #: Seconds before the newest known call within which a call that appears late is still found.
 OVERLAP_SECONDS = 300
@@ -26,9 +23,9 @@ OVERLAP_SECONDS = 300
 MAX_REMEMBERED = 5_000
 #: Maximum number of calls without a readable time stamp that are remembered.
 MAX_UNDATED = 1_000
-#: What two clocks may differ, in seconds.
+#: Maximum difference of two clocks, in seconds.
 CLOCK_DIFFERENCE_SECONDS = 300
-#: What two readings of how far the service's clock is ahead may differ, in seconds: responses take their time, and
+#: Maximum difference of two measurements of the service's clock, in seconds: responses take their time, and
 #: readings may be by several machines.
 CLOCK_JITTER_SECONDS = 120
 
@@ -57,10 +54,10 @@ def whole_second(micros: int) -> int:
 @dataclass(frozen=True)
 class CallCursor:
     """
-    What is known of the journal: every call created before ``floor``, and of the later ones those in ``recent``.
+    A cursor in the journal: every call created before ``floor`` is known, and of the later ones those in ``recent``.
 
     The floor stays :data:`OVERLAP_SECONDS` behind the newest known call, and behind the clock, so that a call that is
-    listed later than one that was created after it is found. One that is listed even later is not. Where more than
+    listed later than one that was created after it is found. A call that is listed even later is not. Where more than
     :data:`MAX_REMEMBERED` calls were created within that time, the floor is closer, but never within a second; then
     :attr:`warning` says so.
 
@@ -68,7 +65,7 @@ class CallCursor:
     :param recent: in which second the known calls from ``floor`` on were created, in microseconds, by the digests of
         their ids.
     :param undated: digests of the ids of the last known calls that have no readable time stamp, the last one last.
-    :param newest: when the newest known call was created, in microseconds; while ``is_set_back``, no later than the
+    :param newest: creation time of the newest known call, in microseconds; while ``is_set_back``, no later than the
         last reading was, by the service's clock. Default: as ``recent`` says.
     :param read_at: Unix time in seconds of the last reading, by the later one of this machine's clock and the
         service's; None: there was none.
@@ -76,7 +73,7 @@ class CallCursor:
         is held back, if that is earlier: what is not known is not older. None: there was no such reading.
     :param ahead: by how many seconds the service's clock was ahead of this machine's then; None: not known.
     :param kept_for: age in seconds of the oldest call that the last reading met that met any: so long calls were kept.
-    :param kept_rows: how many calls the last reading met on its first page: so many were kept. 0: there was none.
+    :param kept_rows: number of calls on the first page of the last reading: so many were kept. 0: there was none.
     :param is_cut: whether the floor is closer because more calls were created than are remembered.
     :param is_set_back: whether the service's clock was set back, and known calls may still be dated later than it.
     :param gap_reported: whether it was said that the newest known call is not listed any more.
@@ -113,9 +110,9 @@ class CallCursor:
         )
 
     @property
-    def vouches(self) -> int | None:
+    def completeness_marker(self) -> int | None:
         """
-        When those known calls were created, in microseconds, that show by being listed that no later one was removed.
+        Creation time, in microseconds, of the known calls whose presence shows that no later one was removed.
 
         A call that is dated later than the service's clock shows nothing: those that are written now are removed before
         it. None: there is no such call.
@@ -127,7 +124,7 @@ class CallCursor:
 
     @property
     def _read_at_service(self) -> int | None:
-        """When the last reading was, by the service's clock, in microseconds; None: there was none."""
+        """Time of the last reading by the service's clock, in microseconds; None: there was none."""
         return None if self.read_at is None else max(0, self.read_at + min(0, self.ahead or 0)) * MICROSECONDS
 
     @cached_property
@@ -162,7 +159,7 @@ class CallCursor:
             and set(other.undated) <= set(self.undated)
         )
 
-    def judges_like(self, other: CallCursor) -> bool:
+    def detects_gaps_like(self, other: CallCursor) -> bool:
         """Tell whether what is missing is judged alike with another cursor, if both know the same calls."""
         return all(
             getattr(self, name) == getattr(other, name)
@@ -179,7 +176,7 @@ class CallCursor:
         """
         Return the cursor for a service whose clock was set back, as if the last reading had been by the clock of now.
 
-        What the service wrote since then is not below the floor, and :attr:`newest` is not later. What the clock was
+        Calls written since then are not below the floor, and :attr:`newest` is not later. What the clock was
         set back by adds up, as the floor does not follow it down; but not while the floor is closer.
 
         :param ahead: by how many seconds the service's clock is ahead of this machine's now; None: not known.
@@ -204,7 +201,7 @@ class CallCursor:
             is_set_back=True,
         )
 
-    def believed(self, latest: int) -> CallCursor:
+    def without_future_times(self, latest: int) -> CallCursor:
         """
         Return the cursor without time stamps that cannot be: their calls are remembered by their ids alone.
 
@@ -231,9 +228,9 @@ class CallCursor:
         """
         Return the cursor that knows these calls as well.
 
-        :param calls: calls that were listed together, such as :attr:`NewCalls.calls` or the first ones of them; and
+        :param calls: calls that were listed together, such as :attr:`.NewCalls.calls` or the first ones of them; and
             known ones that had no time stamp, and have one now.
-        :param held_back: when the oldest call was created that was listed and is not known, in microseconds. Default:
+        :param held_back: creation time of the oldest listed call that is not known, in microseconds. Default:
             there is none.
         :param not_beyond: Unix time in microseconds; the floor stays at or below it and ``held_back``, as the calls
             from there on are not known. Default: no such bound.
@@ -251,11 +248,11 @@ class CallCursor:
         now, is_set_back = self._read_at_service, self.is_set_back
         if is_set_back and newest is not None and now is not None:
             top = max(recent.values(), default=None)
-            vouching = now if held_back is None else min(now, held_back)
+            marker = now if held_back is None else min(now, held_back)
             # Where all are known by their ids alone, they were later than can be.
-            newest = vouching if top is None else min(top, vouching)
-            # What is not known yet may be later, too.
-            is_set_back = held_back is not None or top is None or top > vouching
+            newest = marker if top is None else min(top, marker)
+            # Unknown calls may be later, too.
+            is_set_back = held_back is not None or top is None or top > marker
         floor = self.floor if newest is None else self.floor_below(newest)
         seconds = sorted((each for each in recent.values() if each >= floor), reverse=True)
         is_cut = self.is_cut and newest is not None and floor > newest - _OVERLAP
@@ -345,35 +342,6 @@ class CallCursor:
             is_set_back=data.get("is_set_back") is True,
             gap_reported=data.get("gap_reported") is True,
         )
-
-
-@dataclass(frozen=True)
-class NewCalls:
-    """
-    What is new in the journal.
-
-    :param calls: the calls, in the order in which they were created.
-    :param cursor: what is known now.
-    :param late: ids of calls that were created before one that was known already, and appeared after it.
-    :param more: whether there are more new calls than were asked for.
-    :param gap: in words, why calls may have been lost between what was known and these; empty: none were.
-    :param known: the cursor from which they are new: the one that was given, or what was believed of it, as the
-        service's clock may have been set back. None: there was none.
-    :param reading: the reading that found them: what else is to be seen in it. None: it is not kept.
-    """
-
-    calls: tuple[WebhookCall, ...]
-    cursor: CallCursor
-    late: frozenset[str] = frozenset()
-    more: bool = False
-    gap: str = ""
-    known: CallCursor | None = None
-    reading: Reading | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def warning(self) -> str:
-        """In words, what to log: that calls which appear late may not be found, as so many come; empty: nothing."""
-        return self.cursor.warning
 
 
 def _by_time(item: tuple[int, int]) -> tuple[int, int]:

@@ -58,11 +58,11 @@ class WebhookCall:
     :param webhook_id: id of the webhook that it goes to.
     :param event_id: id of the event that it tells of.
     :param payload_text: the text of what it tells, as it came; None if there is none.
-    :param status: how its delivery stands, in the service's words.
-    :param status_message: what the service says of its status; empty for nothing.
-    :param attempts: how often its delivery was tried; None: not given.
-    :param created_at: when it was written down, by the service's clock; None: not given, or not readable.
-    :param updated_at: when it last changed; None as for ``created_at``.
+    :param status: status of its delivery, in the service's words.
+    :param status_message: the service's message on its status; empty if there is none.
+    :param attempts: number of delivery attempts; None: not given.
+    :param created_at: creation time by the service's clock; None: not given, or not readable.
+    :param updated_at: time of the last change; None as for ``created_at``.
     """
 
     id: str
@@ -78,7 +78,7 @@ class WebhookCall:
     @classmethod
     def from_wire(cls, call_id: str, row: Mapping[str, Any]) -> WebhookCall:
         """
-        Return the call that a row of the listing shows. What cannot be read in it is missing.
+        Return the call that a row of the listing shows. Unreadable values are missing.
 
         :param call_id: its id, as text.
         :param row: the row.
@@ -97,7 +97,7 @@ class WebhookCall:
 
     @property
     def payload(self) -> Any:
-        """What it tells: parsed, each time, if it is JSON, otherwise its text; None if there is none."""
+        """The payload: parsed, each time, if it is JSON, otherwise its text; None if there is none."""
         return read_payload(self.payload_text)
 
     @property

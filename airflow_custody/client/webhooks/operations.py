@@ -13,7 +13,7 @@ from airflow_custody.client.http.operation import MAX_LISTED_ROWS, MAX_PAGE_SIZE
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import ascii_lower, is_uuid, sanitize
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+from airflow_custody.client.webhooks.journal import CallCursor
 from airflow_custody.client.webhooks.models import (
     MAX_SECRET_LENGTH,
     WebhookCall,
@@ -23,6 +23,7 @@ from airflow_custody.client.webhooks.models import (
     WireWebhooks,
 )
 from airflow_custody.client.webhooks.reading import JournalReader
+from airflow_custody.client.webhooks.results import NewCalls
 from airflow_custody.client.webhooks.state import has_status
 
 WebhookStatus = Literal["enabled", "disabled"]
@@ -30,11 +31,13 @@ WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")
 
 _NO_SUCH_WEBHOOK = "No webhook configuration has this id: it was deleted, or the id is of another service."
 
+# All of them are confidential: the service may show a webhook in any response, and its URL may hold a password.
 SET_WEBHOOK_STATUS = Operation(
     "set webhook status",
     "PATCH",
     "/webhooks",
     roles=("Admin",),
+    confidential=True,
     confirmed_by="read back",
     hints={404: _NO_SUCH_WEBHOOK},
 )
@@ -43,6 +46,7 @@ DELETE_WEBHOOK = Operation(
     "DELETE",
     "/webhooks",
     roles=("Admin",),
+    confidential=True,
     confirmed_by="read back",
     hints={404: _NO_SUCH_WEBHOOK},
 )
@@ -55,9 +59,16 @@ CREATE_WEBHOOK = Operation(
     documented=False,
     confirmed_by="result",
 )
-LIST_WEBHOOKS = Operation("list webhooks", "GET", "/webhooks", roles=("Admin or AdminReadOnly",), documented=False)
+LIST_WEBHOOKS = Operation(
+    "list webhooks", "GET", "/webhooks", roles=("Admin or AdminReadOnly",), confidential=True, documented=False
+)
 LIST_WEBHOOK_CALLS = Operation(
-    "list webhook calls", "GET", "/webhooks/calls", roles=("Admin or AdminReadOnly",), documented=False
+    "list webhook calls",
+    "GET",
+    "/webhooks/calls",
+    roles=("Admin or AdminReadOnly",),
+    confidential=True,
+    documented=False,
 )
 
 #: Maximum number of new calls that are returned at once, unless another is given.
@@ -124,7 +135,7 @@ class WebhookOperations(ServiceOperations):
                 return None
             if not _is_id(webhook["id"], webhook_id):
                 return False
-            # What has a status may still be there.
+            # An object with a status may still be there.
             return None if webhook.get("status") else True
 
         def read_back() -> str | None:
@@ -145,7 +156,7 @@ class WebhookOperations(ServiceOperations):
         Create a webhook configuration: ``POST /webhooks`` (undocumented). Two calls create two.
 
         :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``.
-        :param url: where to deliver, HTTPS.
+        :param url: the URL to deliver to, HTTPS.
         :param secret: the secret to sign deliveries with, at most 150 characters; None (default): the service makes
             one up.
         :param before_send: as for :meth:`create_whitelist_request`.
@@ -172,7 +183,7 @@ class WebhookOperations(ServiceOperations):
         """
         List webhook configurations, page by page: ``GET /webhooks`` (undocumented).
 
-        What is listed is complete: if there is more than one page, all are read a second time after the first reading,
+        The listing is complete: if there is more than one page, all are read a second time after the first reading,
         and both must have the same webhooks in the same order.
 
         :param webhook_type: only those of this type. Default: no filter, and so for those below.
@@ -195,7 +206,7 @@ class WebhookOperations(ServiceOperations):
         """
         List calls of webhooks, the oldest first, page by page: ``GET /webhooks/calls`` (undocumented).
 
-        What is listed is complete as long as calls are only added, and only the oldest are removed: if there is more
+        The listing is complete as long as calls are only added, and only the oldest are removed: if there is more
         than one page, the first is read again at the end, and must begin with the same call. With ``status``, calls
         come and go anywhere: then all pages are read a second time, as for :meth:`list_webhooks`.
 
@@ -205,7 +216,7 @@ class WebhookOperations(ServiceOperations):
         :param webhook_id: only those of this webhook. Default: no filter, and so for those below.
         :param event_id: only those of this event.
         :param status: only those with this status.
-        :param after: what is known already. Default None: nothing.
+        :param after: the cursor after which to read. Default None: there is none.
         :return: the calls, each once. A page is fetched when it is needed.
         :raises CustodyResponseError: if the listing changes while it is read, or its pages do not fit together (it is
             retryable then, and may come after the last call); or if a response cannot be understood or has a call that
@@ -246,15 +257,15 @@ class WebhookOperations(ServiceOperations):
         :attr:`NewCalls.gap` says that calls may have been removed before they were read. It is silent only where the
         newest call that was known is still listed; or where, since the last reading that returned all that was new, no
         call can have become as old, and the journal not as long, as calls that the last reading found, and the newest
-        one was not removed younger. What is reported is not reported again while known calls are listed, or within six
+        one was not removed younger. A gap is not reported again while known calls are listed, or within six
         minutes. Not seen is that somebody removes new calls and not the known ones. As long as the journal was always
         empty, the service is taken to keep calls for two days, and a page of them.
 
         If the service's clock was set back, as its responses' ``Date`` shows, calls are read again from the time of the
         last reading on, by the clock that it has now: some come twice.
 
-        :param after: what is known: :attr:`NewCalls.cursor` of the reading before; None: there was none.
-        :param start: where to begin without a cursor: ``now`` (default) returns no call, and a cursor that knows all
+        :param after: the cursor: :attr:`NewCalls.cursor` of the reading before; None: there was none.
+        :param start: start without a cursor: ``now`` (default) returns no call, and a cursor that knows all
             there are; ``beginning`` returns the oldest.
         :param limit: maximum number of calls to return: the oldest of the new ones. Fewer are returned if they are very
             long. To find them, all new ones are read: where many are new, a higher limit needs fewer requests. Default
@@ -370,7 +381,7 @@ def _require_rows(reply: Reply[Any], key: str) -> None:
     if key not in reply.body:
         for name, value in (reply.json or {}).items():
             if name != "cursor" and isinstance(value, (list, dict)):
-                raise reply.unexpected(f"it has no {key!r}, and may have its rows in {sanitize(repr(name), 40)}")
+                raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
 
 
 def _with_ids(reply: Reply[Any], rows: list[Row]) -> list[tuple[str, Row]]:

@@ -13,7 +13,7 @@ MAX_PARSED_LENGTH = 1024 * 1024
 #: Maximum depth of a payload that is parsed; a deeper one stays text.
 MAX_DEPTH = 32
 
-# What JSON may hold, and databases and encoders refuse: half a surrogate pair, and the null character.
+# Characters that JSON may hold, and databases and encoders refuse: half a surrogate pair, and the null character.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 # Beyond these, readers differ.
 _MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**64 - 1

@@ -16,12 +16,11 @@ from airflow_custody.client.webhooks.journal import (
     MAX_UNDATED,
     MICROSECONDS,
     CallCursor,
-    NewCalls,
     created_micros,
     digest_of,
 )
 from airflow_custody.client.webhooks.models import WebhookCall
-from airflow_custody.client.webhooks.results import Clocks, Reading
+from airflow_custody.client.webhooks.results import Clocks, NewCalls, Reading
 
 Order = Literal["ASC", "DESC"]
 Fetch = Callable[[Order, "str | None"], CursorPage[WebhookCall]]
@@ -42,7 +41,7 @@ _FLOOR_IS_AHEAD = (
 
 class JournalReader:
     """
-    What reads the journal of webhook calls.
+    A reader of the journal of webhook calls.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page in an order (None), or the one after the page with this name.
@@ -64,7 +63,7 @@ class JournalReader:
         could pull a call to a page that was read before. So if there is more than one page, they are read again, until
         a reading shows nothing that the one before should have listed.
 
-        :param cursor: what is known.
+        :param cursor: the cursor.
         :param limit: maximum number of calls to return: the oldest.
         :raises CustodyResponseError: if the calls are not listed in the order that was asked for; or (retryable) if
             the pages do not fit together, also when they are read again.
@@ -72,10 +71,10 @@ class JournalReader:
         reading = self._read_down(cursor, limit)
         # Now the service's clock is known, too.
         current = cursor.set_back(self._ahead)
-        believed = current.believed(self._clocks().latest_believed)
-        gap = "" if believed.floor == current.floor else _FLOOR_IS_AHEAD
-        if believed is not cursor:
-            cursor = believed
+        plausible = current.without_future_times(self._clocks().latest_plausible)
+        gap = "" if plausible.floor == current.floor else _FLOOR_IS_AHEAD
+        if plausible is not cursor:
+            cursor = plausible
             reading = self._read_down(cursor, limit)
         for _ in range(_MAX_READINGS):
             if reading.pages == 1:
@@ -86,7 +85,7 @@ class JournalReader:
                 break
             previous, reading = reading, again
         else:
-            # What is within the overlap is found the next time.
+            # Calls within the overlap are found the next time.
             floor = previous.result_for(cursor, gap).cursor.floor
             if any(created is None or created < floor for created in missed):
                 raise listing_changed(self._operation, "each reading listed calls that the one before had missed")
@@ -115,7 +114,7 @@ class JournalReader:
                     calls.append(call)
                 if more:
                     break
-            # What leaves at the beginning pulls calls to pages that were read before.
+            # Calls that leave at the beginning pull others to pages that were read before.
             if pages <= 1 or [each for each, _ in self._fetch("ASC", None).rows[:1]] == firsts:
                 oldest = next((each for each in map(created_micros, calls) if each is not None), None)
                 cursor = self._clocks().stamp(CallCursor(0, {}), oldest, rows, more=more).after(calls)
@@ -135,7 +134,7 @@ class JournalReader:
         rows = dated = 0
         for page in self._pages("DESC"):
             rows = rows or page.size
-            # What they tell is not needed.
+            # Their payloads are not needed.
             calls += [replace(each, payload_text=None) for each in page.calls]
             times = [each for each in map(created_micros, page.calls) if each is not None]
             dated += len(times)
@@ -168,7 +167,7 @@ class JournalReader:
                         reading.goes_below = True
                         if created < reading.top:
                             return reading
-                        # That newer ones come first is not shown yet.
+                        # It is not proved yet that newer ones come first.
                         continue
                 reading.listed[call.id] = created
                 if cursor.knows(call):
@@ -207,10 +206,10 @@ class JournalReader:
         size = repeated = undated = 0
         while True:
             page = self._fetch_page(order, name)
-            latest = latest or self._clocks().latest_believed
+            latest = latest or self._clocks().latest_plausible
             calls: list[WebhookCall] = []
             on_page: dict[str, WebhookCall] = {}
-            rows = [(identifier, _believed(call, latest)) for identifier, call in page.rows]
+            rows = [(identifier, _without_future_time(call, latest)) for identifier, call in page.rows]
             times = [each for each in (created_micros(call) for _, call in rows) if each is not None]
             if times != sorted(times, reverse=order == "DESC"):
                 raise self._out_of_order(order)
@@ -230,7 +229,7 @@ class JournalReader:
                         raise self._too_many_undated()
                     continue
                 if _precedes(created, last, order):
-                    # What comes first by then, or was listed before, pushes others to this page.
+                    # New calls, or those listed before, push others to this page.
                     if is_shifted or _precedes(created, first, order):
                         raise listing_changed(self._operation, "calls came between two pages")
                     raise self._out_of_order(order)
@@ -288,7 +287,7 @@ class _Page:
     is_last: bool
 
 
-def _believed(call: WebhookCall, latest: int) -> WebhookCall:
+def _without_future_time(call: WebhookCall, latest: int) -> WebhookCall:
     """Return a call without a time stamp that cannot be."""
     created = created_micros(call)
     return call if created is not None and 0 < created <= latest else replace(call, created_at=None)

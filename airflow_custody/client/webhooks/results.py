@@ -1,4 +1,4 @@
-"""What one reading of the journal of webhook calls has listed, and what is new in it to a cursor. Pure, no I/O."""
+"""Results of reading the journal of webhook calls: the listed calls, and the new ones. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from airflow_custody.client.webhooks.journal import (
     MAX_SECONDS,
     MICROSECONDS,
     CallCursor,
-    NewCalls,
     created_micros,
     digest_of,
     whole_second,
@@ -40,8 +39,8 @@ class Clocks(NamedTuple):
         return min(self.own + max(0, self.ahead or 0), MAX_SECONDS)
 
     @property
-    def latest_believed(self) -> int:
-        """The latest time, in microseconds, that is believed of a call."""
+    def latest_plausible(self) -> int:
+        """The latest time, in microseconds, that a call can plausibly have."""
         return math.floor((self.latest + CLOCK_DIFFERENCE_SECONDS) * MICROSECONDS)
 
     def stamp(self, cursor: CallCursor, oldest: int | None, rows: int, *, more: bool = False) -> CallCursor:
@@ -49,7 +48,7 @@ class Clocks(NamedTuple):
         Return a cursor with the time of a reading, and with what the reading shows of how calls are kept.
 
         :param cursor: the cursor.
-        :param oldest: when the oldest call was created that was read; None: not known.
+        :param oldest: creation time of the oldest call that was read; None: not known.
         :param rows: the number of calls on the first page.
         :param more: whether there are calls that were not returned.
         """
@@ -71,19 +70,48 @@ class Clocks(NamedTuple):
 _NO_CLOCKS = Clocks(0, None)
 
 
+@dataclass(frozen=True)
+class NewCalls:
+    """
+    The new calls in the journal.
+
+    :param calls: the calls, in the order in which they were created.
+    :param cursor: the cursor after these calls.
+    :param late: ids of calls that were created before one that was known already, and appeared after it.
+    :param more: whether there are more new calls than were asked for.
+    :param gap: in words, why calls may have been lost between what was known and these; empty: none were.
+    :param known: the cursor from which they are new: the one that was given, without what cannot be
+        true since the service's clock was set back. None: there was none.
+    :param reading: the reading that found them: what else is to be seen in it. None: it is not kept.
+    """
+
+    calls: tuple[WebhookCall, ...]
+    cursor: CallCursor
+    late: frozenset[str] = frozenset()
+    more: bool = False
+    gap: str = ""
+    known: CallCursor | None = None
+    reading: Reading | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def warning(self) -> str:
+        """In words, what to log: that calls which appear late may not be found, as so many come; empty: nothing."""
+        return self.cursor.warning
+
+
 @dataclass
 class Reading:
     """
-    What one reading of the newest calls has found, down to a cursor's floor.
+    The result of reading the newest calls, down to a cursor's floor.
 
     :param calls: the oldest ones that are new to that cursor, the newest of them first.
-    :param clocks: when it was.
+    :param clocks: its time.
     :param pages: the number of pages that were read.
-    :param listed: when the calls that were listed were created, down to the cursor's floor, by their ids.
-    :param top: when the newest was created; None: not known.
-    :param held_back: when the oldest new call was created that is not among ``calls``; None: there is none.
+    :param listed: creation times of the listed calls, down to the cursor's floor, by their ids.
+    :param top: creation time of the newest; None: not known.
+    :param held_back: creation time of the oldest new call that is not among ``calls``; None: there is none.
     :param more: whether there are new calls that are not among ``calls``.
-    :param oldest: when the oldest call was created that was read; None: not known.
+    :param oldest: creation time of the oldest call that was read; None: not known.
     :param goes_below: whether a call from before the floor is listed.
     :param now_dated: the known calls that had no time stamp, and have one now.
     :param rows: the number of calls on the first page.
@@ -105,9 +133,9 @@ class Reading:
     all_rows: int = 0
     is_all: bool = False
 
-    def believes(self, cursor: CallCursor) -> bool:
+    def is_consistent_with(self, cursor: CallCursor) -> bool:
         """Tell whether nothing speaks against a cursor: no time in it is later than now, and no clock was set back."""
-        return cursor.set_back(self.clocks.ahead).believed(self.clocks.latest_believed) is cursor
+        return cursor.set_back(self.clocks.ahead).without_future_times(self.clocks.latest_plausible) is cursor
 
     def result_for(self, cursor: CallCursor, gap: str = "", *, not_beyond: int | None = None) -> NewCalls:
         """
@@ -126,7 +154,7 @@ class Reading:
         newest = cursor.newest
         times = {call.id: created_micros(call) for call in calls} if newest is not None else {}
         late = {each for each, created in times.items() if created is not None and created < (newest or 0)}
-        # Those that are still listed are forgotten last.
+        # Calls that are still listed are forgotten last.
         still = set(undated)
         gone = [each for each in cursor.undated if each not in still]
         known = replace(cursor, undated=(*gone, *reversed(undated)), kept_for=kept_for)
@@ -135,8 +163,8 @@ class Reading:
             # It is listed late, or an earlier reading has held it back, too.
             stamped = replace(stamped, complete_at=min(stamped.complete_at, self.held_back // MICROSECONDS))
         dated = [each for each in self.calls if digest_of(each.id) in cursor.undated] if cursor.undated else []
-        # What is held back and has no time stamp may be dated later than can be.
-        held_back = self.clocks.latest_believed if self.more and self.held_back is None else self.held_back
+        # A call that is held back and has no time stamp may have an implausible date.
+        held_back = self.clocks.latest_plausible if self.more and self.held_back is None else self.held_back
         after = stamped.after([*self.now_dated, *dated, *calls], held_back=held_back, not_beyond=not_beyond)
         # As long as no other call is the newest that is known.
         is_missing = not has_newest and (gap or cursor.gap_reported) and after.newest == newest
@@ -151,13 +179,13 @@ class Reading:
         """
         Return if the newest known call is listed, if some known call is, and the known ones without a time stamp.
 
-        Those that are dated later than the service's clock do not count: they vouch for none.
+        Calls dated later than the service's clock do not count: their presence proves nothing.
         """
         has_newest, meets_known, undated = False, self.goes_below, list[int]()
         # Where no call has a time stamp, the last one is the newest.
         last = cursor.undated[-1] if cursor.newest is None and cursor.undated else None
         # By the second: the cursor may know no more, and services drop fractions.
-        vouches = cursor.vouches
+        marker = cursor.completeness_marker
         for digest, created in self._digests:
             if (created is None or created >= cursor.floor) and not cursor.knows_digest(digest, created):
                 continue
@@ -167,8 +195,8 @@ class Reading:
                 has_newest = has_newest or digest == last
             else:
                 meets_known = meets_known or cursor.newest is None or created <= cursor.newest
-                has_newest = has_newest or whole_second(created) == vouches
-        if vouches is None and cursor.newest is not None:
+                has_newest = has_newest or whole_second(created) == marker
+        if marker is None and cursor.newest is not None:
             # Since the clock was set back none was known: what is dated before was there before.
             has_newest = self.oldest is not None and self.oldest < cursor.newest
         return has_newest, meets_known, undated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_custody.client.text import ascii_lower, sanitize
 
-#: What the makers of the service publish.
+#: The types that the makers of the service publish.
 PUBLISHED_TYPES = (
     "requestStatus.updated",
     "transactionExternal.received",

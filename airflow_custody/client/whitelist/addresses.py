@@ -2,62 +2,34 @@
 Is an address one of its chain? Nobody brings back what was sent to a mistyped one.
 
 The verdict is ``valid`` if the address follows its chain's rules, ``invalid`` if it cannot be an address of the chain,
-and ``unverifiable`` for all else: chains that are not known, forms that are not verified, a failure of the check. Only
-``invalid`` is a reason to stop. Valid does not say that the address is the right one, or that anyone has its key.
+and ``unchecked`` for all else: chains and forms that are not in the table, a failure of the check. Only ``invalid`` is
+a reason to stop. Valid does not say that the address is the right one, or that anyone has its key.
 
-The check needs the extra ``addresses``. Without it, every address is ``unverifiable``.
+The check needs the extra ``addresses``. Without it, every address is ``unchecked``.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Literal
+from functools import cache, partial
+from typing import Literal, NamedTuple
 
-from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
-from airflow_custody.client.whitelist.address_codecs import CannotTell, NotAnAddress, OtherPrefix, Rule
-from airflow_custody.client.whitelist.address_rules import RULES
-from airflow_custody.client.whitelist.spelling import MAIN_NETWORKS
+from airflow_custody.client.text import is_decimal, sanitize
+from airflow_custody.client.whitelist import address_decoders as decoders
+from airflow_custody.client.whitelist.spelling import chain_name, is_main_network
 
-AddressVerdict = Literal["valid", "invalid", "unverifiable"]
+AddressVerdict = Literal["valid", "invalid", "unchecked"]
+Network = Literal["main", "test", "any"]
 
 #: The longest text that is checked. No address comes near it.
 MAX_ADDRESS_LENGTH = 256
+#: Why nothing can be checked where the extra is not installed, and what to do about it.
+MISSING_LIBRARY = "the extra 'addresses' is not installed: pip install 'airflow-provider-custody[addresses]'"
 # Digits of the ids that some chains give validators and pools.
 _MAX_ID_LENGTH = 7
-# Well-known addresses of each chain, one for each encoding that it uses. Before the first address of a chain is called
-# invalid, these are checked: a library that refuses them is broken, or lacks an algorithm on this machine.
-_EXAMPLES: Mapping[str, tuple[str, ...]] = {
-    "BTC": (
-        "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
-        "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
-        "bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqzk5jj0",
-    ),
-    "BCH": ("1BpEi6DfDAUFd7GtittLSdBeYJvcoaVggu", "bitcoincash:qpm2qsznhks23z7629mms6s4cwef74vcwvy22gdx6a"),
-    "LTC": ("LMHEFMwRsQ3nHDfb9zZqynLHxjuJ2hgyyW", "ltc1qhzjptwpym9afcdjhs7jcz6fd0jma0l0rc0e5yr"),
-    "DOGE": ("D7wbmbjBWG5HPkT6d4gh6SdQPp6z25vcF2",),
-    **dict.fromkeys(("ETH", "Polygon", "FTM", "Sonic", "AvalancheC"), ("0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",)),
-    "XRP": ("rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh",),
-    "XLM": ("GA7QYNF7SOWQ3GLR2BGMZEHXAVIRZA4KVWLTJJFC7MGXUA74P7UJVSGZ",),
-    "XTZ": ("tz1KqTpEZ7Yob7QbPE4Hy4Wo8fHG8LhKxZSx",),
-    "ADA": (
-        "addr1vx2fxv2umyhttkxyxp8x0dlpdt3k6cwng5pxj3jhsydzers66hrl8",
-        "Ae2tdPwUPEZFRbyhz3cpfC2CumGzNkFBN2L42rcUc2yjQpEkxDbkPodpMAi",
-    ),
-    "DOT": ("15oF4uVJwmo4TdGW7VfQxNLavjCXviqxT9S1MgbjMNHr6Sp5",),
-    "TAO": ("5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKutQY",),
-    "ALGO": ("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAY5HFKQ",),
-    "SOL": ("TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA",),
-    "Cosmos": ("cosmos1depk54cuajgkzea6zpgkq36tnjwdzv4afc3d27",),
-    "NEAR": ("alice.near",),
-    "ICP": ("k2t6j-2nvnp-4zjm3-25dtz-6xhaa-c7boj-5gayf-oj3xs-i43lp-teztq-6ae",),
-    "Hedera": ("0.0.123-vfmkw",),
-    "Mina": ("B62qre3erTHfzQckNuibViWQGyyKwZseztqrjPZBv6SQF384Rg6ESAy",),
-    "Filecoin": ("f17uoq6tp427uzv7fztkbsnn64iwotfrristwpryy",),
-    "TRON": ("TJCnKsPa7y5okkXvQAidZBzqx3QyQ6sxMW",),
-}
 
 
 @dataclass(frozen=True)
@@ -65,17 +37,144 @@ class AddressCheck:
     """
     What checking an address found.
 
-    :param verdict: ``valid``, ``invalid`` or ``unverifiable``.
-    :param reason: why it is invalid or cannot be verified; empty if it is valid.
+    :param verdict: ``valid``, ``invalid`` or ``unchecked``.
+    :param reason: why it is invalid or unchecked; empty if it is valid.
     """
 
     verdict: AddressVerdict
-    reason: str
+    reason: str = ""
 
 
-_VALID = AddressCheck("valid", "")
-#: Why nothing can be checked where the extra is not installed, and what to do about it.
-MISSING_LIBRARY = "the extra 'addresses' is not installed: pip install 'airflow-provider-custody[addresses]'"
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+class Form(NamedTuple):
+    """
+    A form that addresses of a chain have.
+
+    :param pattern: the regular expression that the whole of such an address matches.
+    :param decode: its decoder; None: such addresses are unchecked.
+    :param networks: the network by the prefix that the decoder returns. What has another one is another chain's.
+    :param fault: why an address is invalid that the decoder refuses.
+    """
+
+    pattern: str
+    decode: decoders.Decoder | None = None
+    networks: Mapping[str, Network] = {"": "any"}
+    fault: str = "its checksum does not match, or a character or its length is wrong"
+
+
+_B58 = "[1-9A-HJ-NP-Za-km-z]"
+_EVM = (
+    Form("0x([0-9a-f]{40}|[0-9A-F]{40})", decoders.accept),
+    Form(
+        "0x[0-9a-fA-F]{40}",
+        decoders.eip55,
+        fault="the case of its letters is not the one of EIP-55: at least one character is wrong",
+    ),
+    # Without 0x; the key of a validator; ICAP.
+    Form("(0X)?[0-9a-fA-F]{40}|0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
+)
+_BITCOIN: Mapping[str, Network] = {"00": "main", "05": "main", "6f": "test", "c4": "test"}
+_DOGECOIN: Mapping[str, Network] = {"1e": "main", "16": "main", "71": "test", "6f": "test", "c4": "test"}
+# 05 is Bitcoin's, from before there was 32.
+_LITECOIN: Mapping[str, Network] = {"30": "main", "32": "main", "05": "main", "6f": "test", "3a": "test", "c4": "test"}
+_SUBSTRATE = (
+    # A key without a checksum; the index of an account.
+    Form("0x([0-9a-fA-F]{64}|[0-9a-fA-F]{40})"),
+    Form(f"{_B58}{{3,25}}"),
+)
+
+#: The forms of each chain, by its name in :func:`chain_name`. The first that matches counts.
+FORMS: Mapping[str, tuple[Form, ...]] = {
+    "btc": (
+        Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, {"bc": "main", "tb": "test", "bcrt": "test"}),
+        # Silent payments.
+        Form("(?i)t?sp1.+"),
+        Form(f"{_B58}+", decoders.base58_check, _BITCOIN),
+    ),
+    "bch": (
+        Form(
+            "(?i)([a-z]+:)?[02-9ac-hj-np-z]{40,}",
+            decoders.cashaddr,
+            {"bitcoincash": "main", "bchtest": "test", "bchreg": "test"},
+        ),
+        Form(f"{_B58}+", decoders.base58_check, _BITCOIN),
+    ),
+    "ltc": (
+        Form("(?i)(ltc|tltc|rltc)1.+", decoders.segwit, {"ltc": "main", "tltc": "test", "rltc": "test"}),
+        Form("(?i)(t?ltcmweb|tmweb)1.+"),
+        Form(f"{_B58}+", decoders.base58_check, _LITECOIN),
+    ),
+    "doge": (Form(f"{_B58}+", decoders.base58_check, _DOGECOIN),),
+    "eth": _EVM,
+    "polygon": _EVM,
+    "ftm": _EVM,
+    "sonic": _EVM,
+    # Accounts of its other chains, and nodes.
+    "avalanchec": (*_EVM, Form("([CXP]|NodeID)-.+")),
+    "xrp": (
+        Form(f"r{_B58}+", partial(decoders.base58_check, alphabet="RIPPLE"), {"00": "any"}),
+        # X-addresses, with a tag in them.
+        Form(
+            f"[XT]{_B58}+",
+            partial(decoders.base58_check, prefix=2, size=29, alphabet="RIPPLE"),
+            {"0544": "main", "0493": "test"},
+        ),
+    ),
+    "xlm": (
+        Form("[GMCTXPLB][A-Z2-7]+", decoders.strkey),
+        Form(
+            "S[A-Z2-7]{55}",
+            decoders.refuse,
+            fault="it is the secret key of an account: anyone who has seen it may spend from that account",
+        ),
+        # Names that only their domain can resolve.
+        Form(".+[*].+"),
+    ),
+    "xtz": (
+        Form(f"(tz|KT1|sr1){_B58}+", decoders.tezos),
+        # Blinded keys, and an entrypoint of a contract.
+        Form("btz1.+|[^%]+%.+"),
+    ),
+    "ada": (
+        Form(
+            "(?i)(addr|stake)(_test)?1.+",
+            decoders.shelley,
+            {"addr": "main", "stake": "main", "addr_test": "test", "stake_test": "test"},
+        ),
+        # Pools and representatives; addresses without a checksum.
+        Form("(pool|drep)1.+|[0-9a-fA-F]{56,}"),
+        Form(f"(Ae2|DdzFF){_B58}+", decoders.byron),
+        Form(f"(2cWK|37bt){_B58}+", decoders.byron, {"": "test"}),
+        Form(f"{_B58}{{50,}}"),
+    ),
+    "dot": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=0))),
+    "tao": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=42))),
+    "algo": (Form("[A-Z2-7]{58}", decoders.algorand),),
+    # Any 32 bytes: programs have addresses that are no point of the curve.
+    "sol": (Form(f"{_B58}{{32,44}}", partial(decoders.base58, size=32)),),
+    "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.cosmos),),
+    "icp": (
+        Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer),
+        # With a subaccount (ICRC-1); not in lower case.
+        Form("(?i)([a-z2-7]+-)+[a-z2-7]+[.][0-9a-f]+|([a-z2-7]{5}-)+[a-z2-7]{1,5}"),
+    ),
+    "mina": (Form(f"B62{_B58}+", partial(decoders.base58_check, prefix=3, size=33), {"cb0101": "any"}),),
+    "filecoin": (
+        Form("f[12][a-z2-7]{39}|f3[a-z2-7]{84}", decoders.filecoin, {"": "main"}),
+        # Numbers of accounts, contracts' addresses, test networks, and Ethereum's form.
+        Form("f0[0-9]+|f4[0-9]+f[a-z2-7]+|t[0-4].+|0x[0-9a-fA-F]{40}"),
+    ),
+    "tron": (
+        # Without a checksum.
+        Form("(0x)?41[0-9a-fA-F]{40}"),
+        Form(f"{_B58}+", decoders.base58_check, {"41": "any", "a0": "test"}),
+    ),
+}
+
+
+# --- the check ---------------------------------------------------------------------------------------------
 
 
 @cache
@@ -91,83 +190,55 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
     :param address: the address, exactly as it is to be sent.
     :param chain: symbol or name of the chain, in any case.
     :param network: name of the chain's network. Names are not published: addresses of test networks are valid wherever
-        it is not clearly the main one, and are unverifiable where it is not given.
-    :return: the verdict and its reason. The reason holds no part of the address but its prefix.
+        it is not clearly the main one, and are unchecked where it is not given.
+    :return: the verdict and its reason. The reason holds no part of the address.
     """
     if not is_installed():
-        return _unverifiable(MISSING_LIBRARY)
-    name, rule = RULES.get(_normalize(chain), ("", None))
-    if rule is None:
-        return _unverifiable(f"the rules of the chain {sanitize(chain, 40)!r} are not known")
+        return AddressCheck("unchecked", MISSING_LIBRARY)
+    forms = FORMS.get(chain_name(chain))
+    if forms is None:
+        return AddressCheck("unchecked", f"the rules of the chain {sanitize(chain, 40)!r} are not known")
+    if is_decimal(address) and len(address) <= _MAX_ID_LENGTH:
+        return AddressCheck("unchecked", "it is a number, as the ids of validators and pools are")
+    if fault := _fault(address):
+        return AddressCheck("invalid", fault)
+    form = next((each for each in forms if re.fullmatch(each.pattern, address)), None)
+    if form is None:
+        return AddressCheck("invalid", f"it has none of the forms of {sanitize(chain, 40)} addresses")
+    if form.decode is None:
+        return AddressCheck("unchecked", "addresses of its form are not checked")
     try:
-        check = _apply(rule, address, _kind_of(network, name))
-    except CannotTell as error:
-        return _unverifiable(str(error))
+        prefix = decoders.decode(form.decode, address)
+    except decoders.UncheckedForm as error:
+        return AddressCheck("unchecked", str(error))
+    except ValueError:
+        return AddressCheck("invalid", form.fault)
     # Whatever the library does that it should not do, an address is not wrong because of it.
     except Exception as error:
-        return _unverifiable(f"the check itself failed ({type(error).__name__})")
-    if check.verdict == "invalid" and not _accepts_examples(name):
-        return _unverifiable(f"the check itself fails: it refuses well-known {name} addresses")
-    return check
+        return AddressCheck("unchecked", f"the check itself failed ({type(error).__name__})")
+    return _check_network(form.networks.get(prefix), chain, (network or "").strip())
 
 
-@cache
-def _accepts_examples(name: str) -> bool:
-    """Tell whether a chain's rule accepts what it must accept."""
-    _, rule = RULES[_normalize(name)]
-    try:
-        return all(rule(each) in ("main", "any") for each in _EXAMPLES[name])
-    except Exception:
-        return False
-
-
-def _apply(rule: Rule, address: str, network: Literal["main", "unnamed", "other"]) -> AddressCheck:
-    fault = _fault(address)
-    if fault:
-        return AddressCheck("invalid", fault)
-    if len(address) <= _MAX_ID_LENGTH and is_decimal(address):
-        raise CannotTell("it is a number, as the ids of validators and pools are")
-    try:
-        form = rule(address)
-    except OtherPrefix as error:
+def _check_network(found: Network | None, chain: str, network: str) -> AddressCheck:
+    """Return the verdict on an address of a network; None if its prefix is none of the chain's."""
+    is_other = bool(network) and not is_main_network(network, chain)
+    if found in ("main", "any") or (found and is_other):
+        return AddressCheck("valid")
+    if found is None:
+        reason = "it is well-formed, but its prefix is another chain's or another kind's"
         # A network that is not known may have prefixes that are not.
-        return _unverifiable(str(error)) if network == "other" else AddressCheck("invalid", str(error))
-    except NotAnAddress as error:
-        return AddressCheck("invalid", str(error))
-    if network == "other" or form in ("main", "any"):
-        return _VALID
-    if form == "common":
-        return _unverifiable("it is written as addresses of test networks are; the account may be the same")
-    if network == "main":
+        return AddressCheck("unchecked" if is_other else "invalid", reason)
+    if network:
         return AddressCheck("invalid", "it is an address of a test network")
-    return _unverifiable("it is an address of a test network, and the network is not given")
+    return AddressCheck("unchecked", "it is an address of a test network, and the network is not given")
 
 
 def _fault(address: str) -> str:
     """Return what is wrong with an address on any chain; empty if nothing is."""
-    if not address:
-        return "it is empty"
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"
-    for index, each in enumerate(address):
+    for index, each in enumerate(address, 1):
         # No address has spaces; and letters that look alike are the oldest trick.
         if not "!" <= each <= "~":
-            return f"its character {index + 1} is U+{ord(each):04X}, which no address has"
+            return f"its character {index} is U+{ord(each):04X}, which no address has"
     return ""
-
-
-def _kind_of(network: str | None, chain: str) -> Literal["main", "unnamed", "other"]:
-    """Return what the name of a network says."""
-    name = _normalize(network or "")
-    if not name:
-        return "unnamed"
-    bare = {name, *(name.removeprefix(each) for each, (known, _) in RULES.items() if known == chain)}
-    return "main" if bare & {"", *MAIN_NETWORKS} else "other"
-
-
-def _normalize(name: str) -> str:
-    return "".join(filter(str.isalnum, ascii_lower(name)))
-
-
-def _unverifiable(reason: str) -> AddressCheck:
-    return AddressCheck("unverifiable", reason)

@@ -20,7 +20,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import as_list, count, sanitize
 from airflow_custody.client.verification.rules_in_force import PendingVerifier, verifier_for
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED, REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.approval_batch import (
     NO_SIGNATURE,
     NOTHING_OF_BATCH_SIGNED,
@@ -34,7 +34,6 @@ from airflow_custody.client.whitelist.approval_key import SigningKey, explain_re
 from airflow_custody.client.whitelist.batches import BatchProgress, name_some, same_texts
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
-from airflow_custody.client.whitelist.progress import REJECTED_STATUSES, has_status
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -95,8 +94,8 @@ class Approver:
         the same batches in each try.
 
         :param ids: the requests' ids; any number of them.
-        :param expected: what each must ask for, by id; None: whatever it asks for is signed.
-        :param comment: what the history of the requests will say.
+        :param expected: the expected content of each, by id; None: whatever it asks for is signed.
+        :param comment: comment for the requests' history.
         :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
             ``tnParticipantID``. A link is compared by its id; a key that links are not known to have is named with
             the link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving does
@@ -257,7 +256,7 @@ class Approver:
         """
         Return the requests once all are pending this user's approval; None if an earlier try has signed them.
 
-        What was created right before may not be listed yet, or not everywhere.
+        Requests that were created right before may not be listed yet, or not everywhere.
         """
         started = listed_since = time.monotonic()
         while True:
@@ -293,7 +292,7 @@ class Approver:
         """Tell whether waiting is in vain: one is no longer pending, or has this user's signature."""
         if not listed:
             return False
-        if approval.has_signed(listed) or any(has_status(each, REJECTED_STATUSES) for each in listed.values()):
+        if approval.has_signed(listed) or any(has_status(each.status, REJECTED_STATUSES) for each in listed.values()):
             return True
         return any(True for _ in self._client.find_whitelist_requests(ids=list(listed), include_pending=False))
 
@@ -396,7 +395,7 @@ def _not_pending(approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope
         CustodyConflictError,
         f"not pending this user's approval: {words}; {approval.nothing_signed}",
         advice="What was rejected cannot be signed any more: sign the others without it."
-        if any(has_status(each, REJECTED_STATUSES) for each in listed.values())
+        if any(has_status(each.status, REJECTED_STATUSES) for each in listed.values())
         else "It is decided, this user has signed, or it is another group's turn: sign with the connection of an "
         "approver whose turn it is.",
         code="not-pending",

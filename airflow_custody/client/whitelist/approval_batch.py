@@ -18,17 +18,18 @@ from airflow_custody.client.errors import (
     CustodyVerificationError,
 )
 from airflow_custody.client.text import escape, sanitize
-from airflow_custody.client.verification.signature_count import EntriesError, check_size
-from airflow_custody.client.verification.trust_texts import what_to_do
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.signature_count import MAX_ENTRIES, MAX_HASHES
+from airflow_custody.client.verification.signed_text import read_signed_text
+from airflow_custody.client.verification.trust import decide_trust, state_of, what_to_do
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, has_status
-from airflow_custody.client.whitelist.review import compare, envelope_faults
+from airflow_custody.client.whitelist.review import compare, envelope_faults, unknown_keys
 
 if TYPE_CHECKING:
     from airflow_custody.client.users.models import WireUser
     from airflow_custody.client.verification.keys import PublicKey
-    from airflow_custody.client.verification.verifier import VerifiedSignatures, Verifier
+    from airflow_custody.client.verification.verifier import RequestSignatures, Verifier
     from airflow_custody.client.whitelist.envelopes import Signing, WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
@@ -53,7 +54,7 @@ class ApprovalBatch:
     The requests that one approval is about, and what of them is accounted for.
 
     :param ids: the requests' ids, in ascending order.
-    :param expected: what each must ask for; None: anything.
+    :param expected: the expected content of each; None: anything.
     :param accepted: the keys that are accepted by name.
     :param public_key: the signer's public key, by which this user's signatures are found; None: not known, they are
         found by the name that the service gives them.
@@ -72,7 +73,7 @@ class ApprovalBatch:
         verifier: Verifier | None,
     ) -> None:
         self.ids = ids
-        #: How an error says that these requests have no signature: others may have one.
+        #: Words of an error for these requests that have no signature: others may have one.
         self.nothing_signed = NOTHING_SIGNED
         self.public_key = public_key
         self._expected = expected
@@ -87,7 +88,7 @@ class ApprovalBatch:
         Return a request's hash, once all that is behind it is accounted for.
 
         :param envelope: the request, as it was read.
-        :param consequence: what an error ends with. Default: that nothing was signed.
+        :param consequence: end of an error's text. Default: that nothing was signed.
         :raises CustodyVerificationError: if its rules are not signed as pinned, or a signature that it has is invalid.
         :raises CustodyError: if something else is not accounted for.
         """
@@ -97,7 +98,9 @@ class ApprovalBatch:
         except CustodyResponseError as unusable:
             raise failed(CustodyResponseError, f"{unusable.message}; {consequence}", code=unusable.code) from None
         request = None if self._expected is None else self._expected[envelope.id]
-        if request is not None:
+        if request is None:
+            self._refuse_other_kinds(envelope, consequence)
+        else:
             comparison = compare(request, payload, network=envelope.network)
             faults, accepting = comparison.refusal(self._accepted)
             if faults:
@@ -117,17 +120,34 @@ class ApprovalBatch:
                 f"{'; '.join(contradictions)}; {consequence}",
                 code="request-differs",
             )
-        if self._verifier is not None:
-            try:
-                self._verifier.verify_signatures(envelope.wire)
-            except CustodyVerificationError as unverified:
-                raise failed(
-                    CustodyVerificationError,
-                    f"{unverified.message}; {consequence}",
-                    advice=what_to_do([envelope.id], unverified.advice),
-                    code=unverified.code,
-                ) from None
+        if (unverified := decide_trust(envelope.wire, "pending", self._verifier).error) is not None:
+            raise failed(
+                CustodyVerificationError,
+                f"{unverified.message}; {consequence}",
+                advice=what_to_do([envelope.id], unverified.advice),
+                code=unverified.code,
+            )
         return str(envelope.hash)
+
+    def _refuse_other_kinds(self, envelope: WhitelistEnvelope, consequence: str) -> None:
+        """Refuse what is not the text of an address: compared with nothing, it could be a request of another kind."""
+        metadata = envelope.wire.get("metadata") or {}
+        try:
+            text = read_signed_text(metadata.get("payloadAsString") or "", metadata.get("hash") or "")
+        except RefusalError as refusal:
+            raise failed(
+                CustodyRequestError,
+                f"the payload of whitelisting request {envelope.id} {refusal}; {consequence}",
+                code="request-differs",
+            ) from None
+        if unknown := unknown_keys(text.fields, self._accepted):
+            raise failed(
+                CustodyRequestError,
+                f"the payload of whitelisting request {envelope.id} has keys that are not known: "
+                f"{name_some(unknown)}; {consequence}",
+                advice="If it may be signed although nobody here knows what they mean, name them in 'accept_fields'.",
+                code="request-differs",
+            )
 
     def refuse_unsigned(self, envelope: WhitelistEnvelope) -> None:
         """
@@ -135,25 +155,23 @@ class ApprovalBatch:
 
         :raises CustodyVerificationError: if they do not.
         """
-        if self._verifier is None or not has_status(envelope, EFFECTIVE_STATUSES):
+        if state_of(envelope.status, "anywhere") != "effective":
             return
-        try:
-            self._verifier.verify(envelope.wire)
-        except CustodyVerificationError as error:
+        if (error := decide_trust(envelope.wire, "effective", self._verifier).error) is not None:
             raise failed(
                 CustodyVerificationError,
                 f"{error.message}. The service shows it as in effect (status {sanitize(envelope.status, 30)}), and not "
                 f"as pending this user's approval; {self.nothing_signed}",
                 advice=what_to_do([envelope.id], error.advice),
                 code=error.code,
-            ) from None
+            )
 
     def refuse_other_texts(self, listed: Mapping[str, WhitelistEnvelope], hashes: Sequence[str]) -> None:
         """
         Refuse to conclude anything from requests that do not show what was signed: an older text may be signed, too.
 
-        :param listed: what is shown now, by id.
-        :param hashes: what was signed, in the order of the ids.
+        :param listed: the requests as they are shown now, by id.
+        :param hashes: the signed hashes, in the order of the ids.
         :raises CustodyConflictError: if one shows something else.
         """
         signed = dict(zip(self.ids, hashes, strict=True))
@@ -184,9 +202,8 @@ class ApprovalBatch:
         }
         shown = ", ".join(f"{name} {sanitize(value, 60)}" for name, value in unsigned.items() if value)
         line += f". Only in the envelope, which is not signed: {shown or 'nothing'}."
-        return (
-            line if self._verifier is None else f"{line} {_verified(self._verifier.verify_signatures(envelope.wire))}"
-        )
+        signatures = decide_trust(envelope.wire, "pending", self._verifier).signatures
+        return line if signatures is None else f"{line} {_verified(signatures)}"
 
     def external_user_id(self, listed: Mapping[str, WhitelistEnvelope]) -> str | None:
         """
@@ -220,7 +237,7 @@ class ApprovalBatch:
         Return the requests without this user's signature over their current hash, and why that is so.
 
         :param listed: the requests, by id.
-        :param consequence: what an error ends with. Default: that nothing was signed.
+        :param consequence: end of an error's text. Default: that nothing was signed.
         :raises CustodyResponseError: if one has more signatures than are searched.
         """
         self._refuse_too_many(listed, consequence or self.nothing_signed)
@@ -231,17 +248,15 @@ class ApprovalBatch:
         return {each: why for each, why in found.items() if why}
 
     def _refuse_too_many(self, listed: Mapping[str, WhitelistEnvelope], consequence: str) -> None:
-        """Refuse what would take too long to search: whoever sends it decides how long that is."""
+        """Refuse a text that would take too long to search: its sender decides on its length."""
         for each in listed.values():
-            try:
-                check_size(each.wire)
-            except EntriesError as error:
+            if len(each.signings) > MAX_ENTRIES or any(len(one.hashes) > MAX_HASHES for one in each.signings):
                 raise failed(
                     CustodyResponseError,
-                    f"whitelisting request {each.id} cannot be searched for this user's signature: {error}; "
-                    f"{consequence}",
+                    f"whitelisting request {each.id} cannot be searched for this user's signature: it has more than "
+                    f"{MAX_ENTRIES} signatures, or one that covers more than {MAX_HASHES} hashes; {consequence}",
                     code="response-unusable",
-                ) from None
+                )
 
     def _why_unsigned(self, envelope: WhitelistEnvelope | None, me: str | None) -> str:
         if envelope is None:
@@ -275,7 +290,7 @@ class ApprovalBatch:
         return self._own_signings[name]
 
 
-def _verified(signatures: VerifiedSignatures) -> str:
+def _verified(signatures: RequestSignatures) -> str:
     """Return whose signatures a request has, and under which rules, in words."""
     names = ", ".join(sanitize(each, 60) for each in signatures.user_ids)
     words = f"Verified signatures that it has: {names or 'none'}"

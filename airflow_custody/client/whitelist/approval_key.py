@@ -49,7 +49,7 @@ class SigningKey:
         """
         Return the signature of a message: 64 bytes ``r || s``, verified if the public key is known.
 
-        :param message: what is signed.
+        :param message: the message to sign.
         :raises CustodyConfigurationError: if what the signer returned cannot be used.
         :raises CustodyError: if the signer failed; it is retryable unless it is a mistake in its code.
         """
@@ -87,7 +87,7 @@ class SigningKey:
         is_mistake = isinstance(failure, mistakes) and not isinstance(failure, OSError)
         return failed(
             CustodyConfigurationError if is_mistake else CustodyError,
-            # What it says is the signer's own text, which may hold its key or its password.
+            # Its text is the signer's own, which may hold its key or its password.
             f"the signer {self.name!r} failed: {type(failure).__name__}; its approval was not sent",
             advice="What it says is not quoted, because it may hold a secret: look at the signer's own log.",
             code="signing-failed",
@@ -104,7 +104,7 @@ class SigningKey:
 
 def explain_refusal(error: CustodyError, client: CustodyClient, key: SigningKey, user: WireUser) -> None:
     """
-    Say on an error, if the service refuses an approval as wrong, whose key the signer has.
+    Add to an error whose key the signer has, if the service refuses an approval as wrong.
 
     What it refuses, only the service's own words say: the error's code stays, and this is advice. The keys are those of
     the rules that the service shows. They may not be signed as pinned: they only explain what the service has refused

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, count_of
 
-#: How many ids a message names.
+#: Maximum number of ids in a message.
 MAX_NAMED_IDS = 10
 
 
@@ -35,11 +35,11 @@ def same_texts(hashes: Mapping[str, str]) -> list[str]:
 
 class BatchProgress:
     """
-    How far batches have come, of which each is done whole or not at all.
+    The progress of batches, each of which is done whole or not at all.
 
     With one batch there is nothing to say: neither the log nor an error mentions it.
 
-    :param verb: what is done to the requests: ``signed``, ``rejected``.
+    :param verb: participle of the operation: ``signed``, ``rejected``.
     :param batches: the ids of the batches.
     :param log: the log that says how far they have come.
     """

@@ -12,7 +12,8 @@ from pydantic import StrictInt, StrictStr, ValidationError, WrapValidator
 from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.verification.signed_text import SignedTextError, read_object
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.signed_text import read_object
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 # A request cannot be older than any blockchain: such a date is the zero value of some program.
@@ -57,7 +58,7 @@ class WireEnvelope(TypedDict, total=False):
     network: str | None
     metadata: WireMetadata | None
     signedAddress: WireSignedAddress | None
-    # Who must sign, in the service's word. Of any type: nothing is decided by it.
+    # The approvers, in the service's word. Of any type: nothing is decided by it.
     approvers: Any
     trails: list[WireTrail] | None
     visibilityGroupID: str | None
@@ -105,7 +106,7 @@ class Signing:
 
     :param user_id: the external id of the user who signed. No signature covers it.
     :param signature: 64 bytes ``r || s`` in base64, as sent.
-    :param hashes: what was signed: the list of these hashes.
+    :param hashes: the hashes whose list was signed.
     """
 
     user_id: str
@@ -155,7 +156,7 @@ class WhitelistEnvelope:
 
     @property
     def action(self) -> str | None:
-        """What approving it does, in the service's word. The service's makers publish no list of them."""
+        """The effect of approving it, in the service's word. The service's makers publish no list of them."""
         return self.wire.get("action")
 
     @property
@@ -219,7 +220,7 @@ class WhitelistEnvelope:
             raise self._unusable("its payload or its hash is missing")
         try:
             return read_object(text, hash_)
-        except SignedTextError as error:
+        except RefusalError as error:
             raise self._unusable(f"its payload {error}") from None
 
     def _unusable(self, why: str) -> CustodyResponseError:

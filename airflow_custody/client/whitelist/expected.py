@@ -1,4 +1,4 @@
-"""What is expected of whitelisting requests, as a DAG says it, and whether they ask for it."""
+"""Expectations of whitelisting requests, as a DAG states them, and the comparison."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
     Return what is expected of each request, by its id.
 
     :param ids: the requests' ids.
-    :param expected: what the create task pushed as ``request``, a list of these, or the same fields by hand. Each entry
+    :param expected: the create task's ``request``, a list of these, or the same fields by hand. Each entry
         needs the key ``id``, unless there is one request and one entry.
-    :param consequence: what an error ends with: that nothing was signed, say.
+    :param consequence: end of an error's text, such as "nothing was signed".
     :raises CustodyRequestError: if it is anything else, or says nothing.
     """
     if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
@@ -74,7 +74,7 @@ def compare_listed(request: WhitelistRequest, listed: ListedRequest, accepted: C
     If it was verified, by its signed text alone: a field that no signature covers is no match. Otherwise by its payload
     and the hash that the service gives for it.
 
-    :param request: what is expected.
+    :param request: the expected request.
     :param listed: the request, as it is listed.
     :param accepted: keys of the payload that may have a value although nothing is said about them.
     :return: the fields that were compared although no signature covers them.

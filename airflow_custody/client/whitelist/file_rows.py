@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from difflib import get_close_matches
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import ascii_lower, count, is_decimal, sanitize
-from airflow_custody.client.whitelist.file_schema import FIELDS, ID_PATTERN, NOT_DEFAULTS
+from airflow_custody.client.whitelist.file_formats import MAX_VALUE, Faults, Fields, Items, Misread
+from airflow_custody.client.whitelist.file_schema import FIELDS, IDS, LISTS, NOT_DEFAULTS, VERSION
 from airflow_custody.client.whitelist.models import TEMPLATE_HINT, FieldFault, WhitelistRequest, read_request
 from airflow_custody.client.whitelist.spelling import Destinations
 
 #: Maximum number of faults that the text of an error shows.
 MAX_SHOWN = 20
-#: Maximum number of faults; the rest of a file that has more is not read.
-MAX_FAULTS = 1_000_000
-#: How much of a value a fault shows.
-MAX_VALUE = 100
 #: Maximum number of chains that a message names.
 MAX_CHAINS = 5
+_TOP = ("version", "defaults", "addresses")
 _CHAIN = ("blockchain", "currency")
-_LINKS = ("linked_internal_address_ids", "linked_wallet_ids")
-_ID = re.compile(ID_PATTERN)
 # Compared and shown letter by letter: none of them has others than those of ASCII.
 _ASCII = (*_CHAIN, "network", "address")
-# Letters of other scripts that look like those of ASCII.
-_LOOK_ALIKES = str.maketrans(
-    "АВСЕНІЈКМОРЅТХУасеіјорѕхуһԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧανογι", "ABCEHIJKMOPSTXYaceijopsxyhdqwABEZHIKMNOPTYXavoyi"
-)
 
 
 @dataclass(frozen=True)
@@ -82,161 +73,106 @@ class WhitelistFile:
         return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({', '.join(chains)})"
 
 
-@dataclass
-class Fields:
-    """
-    The fields of one row, or of the defaults.
-
-    :param values: the values by name.
-    :param spoiled: names of the fields that have been reported already.
-    :param lines: the line of each field; 0 where lines are not known.
-    """
-
-    values: dict[str, Any] = field(default_factory=dict)
-    spoiled: set[str] = field(default_factory=set)
-    lines: dict[str, int] = field(default_factory=dict)
-
-
-class TooManyFaults(Exception):
-    """Raised when a file has more than :data:`MAX_FAULTS`."""
-
-
-class Rows:
+class Rows(Faults):
     """
     Collects the rows of a file, and everything that is wrong with it.
 
     :param check_addresses: whether each address is checked against the rules of its chain.
     :param unit: what places are counted in: ``line`` or ``row``.
-    :param separate_ids: how several ids are written, for messages.
     """
 
-    def __init__(self, *, check_addresses: bool, unit: str, separate_ids: str) -> None:
+    def __init__(self, *, check_addresses: bool, unit: str) -> None:
+        super().__init__(unit)
         self.rows: list[FileRow] = []
         #: Number of addresses that could not be checked.
         self.unchecked = 0
-        self._unchecked_chains: dict[str, str] = {}
-        self._separate_ids = separate_ids
+        #: The chains of these addresses, by their names in lower case.
+        self.unchecked_chains: dict[str, str] = {}
         self._check_addresses = check_addresses
-        self._unit = unit
-        self._faults: list[tuple[int, str]] = []
         self._destinations: Destinations[int] = Destinations()
-        self._defaults = Fields()
+        self._defaults: dict[str, Any] = {}
+        # The fields of the defaults that have faults; empty text for the chain as a whole.
+        self._faulty_defaults: set[str] = set()
 
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """All faults, in the file's order."""
-        return tuple(text for _, text in sorted(self._faults, key=lambda each: each[0]))
+    # --- the file ---
 
-    @property
-    def unchecked_chains(self) -> tuple[str, ...]:
-        """The chains of the addresses that could not be checked, each once."""
-        return tuple(self._unchecked_chains.values())
-
-    def where(self, place: int) -> str:
-        """Return a place in words."""
-        return f"{self._unit} {place}"
-
-    def fault(self, place: int, text: str, name: str = "") -> None:
+    def read(self, root: Any) -> None:
         """
-        Note what is wrong.
+        Take all that is in a file.
 
-        :param place: where: a line or a row; 0 if it is the whole file, or the text says where.
-        :param text: what is wrong.
-        :param name: the field that it is about.
+        :param root: what its reader returned.
         """
-        self._note(place, ": ".join(filter(None, (self.where(place) if place else "", name, text))))
-
-    def fault_at(self, line: int, text: str, column: int | None = None) -> None:
-        """Note what is wrong with the text of the file, by its line, whatever places are counted in."""
-        place = f"line {line}" if column is None else f"line {line}, column {column}"
-        self._note(line if self._unit == "line" else 0, f"{place}: {text}")
-
-    def _note(self, place: int, text: str) -> None:
-        if len(self._faults) == MAX_FAULTS:
-            raise TooManyFaults
-        self._faults.append((place, text))
+        if not isinstance(root, Fields):
+            text = f"the file must be a mapping with the keys version and addresses, not {_kind(root)}"
+            self.fault(0, text)
+            return
+        self.check_keys(root, _TOP, 0)
+        version, addresses = root.get("version"), root.get("addresses")
+        if type(version) is not int or version != VERSION:
+            what = f"is {_kind(version)}" if "version" in root else "is missing"
+            self.fault(root.lines.get("version", 0), f"{what}: it must be the number {VERSION}", "version")
+        if "defaults" in root:
+            self._set_defaults(root["defaults"], root.lines["defaults"])
+        line = root.lines.get("addresses", 0)
+        if not addresses and (addresses is None or isinstance(addresses, list)):
+            self.no_rows(line)
+        elif not isinstance(addresses, list):
+            self.fault(line, f"must be a list of rows, not {_kind(addresses)}", "addresses")
+        else:
+            places = addresses.lines if isinstance(addresses, Items) else range(1, len(addresses) + 1)
+            for place, item in zip(places, addresses, strict=True):
+                self._add(item, place)
 
     def no_rows(self, place: int = 0) -> None:
         """Note that the file has no rows."""
         self.fault(place, "there are no addresses; such a file is refused, as it may be one that was cut off")
 
-    def set_defaults(self, fields: Fields, place: int) -> None:
-        """
-        Take the fields of every row that does not give its own, and check them once.
-
-        :param fields: the fields.
-        :param place: the line; 0 if lines are not known.
-        """
-        self._defaults = fields
+    def _set_defaults(self, fields: Any, place: int) -> None:
+        """Take the fields of every row that does not give its own, and check them once."""
+        if not isinstance(fields, Fields):
+            self.fault(place, f"must be a mapping of fields, not {_kind(fields)}", "defaults")
+            return
         prefix = "" if place else "defaults: "
+        self.check_keys(fields, FIELDS, place, prefix)
         for name in NOT_DEFAULTS:
-            if name in fields.lines:
-                text = f"{prefix}{name}: is of one address only: give it in the row"
-                self.fault(fields.lines[name] or place, text)
-                fields.spoiled.add(name)
-        for name in fields.spoiled:
-            fields.values.pop(name, None)
-        _, faults = read_request({**fields.values, **dict.fromkeys(NOT_DEFAULTS, "x")})
-        for name, text in (*faults, *self._joined_ids(fields.values, faults)):
-            base = name.partition("[")[0]
-            if base or any(each in fields.values for each in _CHAIN):
-                self.fault(fields.lines.get(base) or place, prefix + ": ".join(filter(None, (name, _plain(text)))))
-                fields.spoiled.update([base] if base else _CHAIN)
-        fields.spoiled.difference_update(NOT_DEFAULTS)
-        for name in fields.spoiled:
-            fields.values.pop(name, None)
-
-    def add(self, place: int, row: Fields) -> None:
-        """
-        Take a row, or note all that is wrong with it.
-
-        :param place: the line or the number of the row.
-        :param row: its own fields.
-        """
-        values = {**self._defaults.values, **row.values} if self._defaults.values else row.values
-        spoiled = row.spoiled | self._defaults.spoiled.difference(row.values)
-        for name in spoiled:
-            values.pop(name, None)
-        request, faults = read_request(values)
-        faults += self._joined_ids(values, faults)
+            if name in fields:
+                self.fault(fields.lines[name], f"{prefix}{name}: is of one address only: give it in the row")
+        self._defaults = {name: fields[name] for name in fields if name in FIELDS and name not in NOT_DEFAULTS}
+        _, faults = _check_fields({**self._defaults, **dict.fromkeys(NOT_DEFAULTS, "x")})
         for name, text in faults:
             base = name.partition("[")[0]
-            if base not in spoiled and (base or spoiled.isdisjoint(_CHAIN)):
-                self.fault(row.lines.get(base) or place, _plain(text), name)
-        unusable = spoiled.union(name.partition("[")[0] for name, _ in faults)
-        for name, text in _hidden_faults(values, unusable):
-            self.fault(row.lines.get(name) or place, text, name)
-            unusable.add(name)
-        self._check_destination(row.lines.get("address") or place, values, unusable)
-        if request is not None:
-            self.rows.append(FileRow(request, self.where(place)))
+            if base or any(each in self._defaults for each in _CHAIN):
+                self.fault(fields.lines.get(base) or place, text, f"{prefix}{name}")
+                self._faulty_defaults.add(base)
 
-    def _joined_ids(self, values: Mapping[str, Any], faults: Iterable[FieldFault]) -> list[FieldFault]:
-        """Return a fault for each id in a list that is several, as far as it has no other."""
-        found, reported = [], {name for name, _ in faults}
-        for name in _LINKS:
-            if not isinstance(ids := values.get(name), list):
-                continue
-            for index, each in enumerate(ids):
-                place = f"{name}[{index}]"
-                if isinstance(each, str) and not _ID.fullmatch(each) and place not in reported:
-                    shown = sanitize(repr(each[:MAX_VALUE]), MAX_VALUE)
-                    text = f"{shown} has a comma, a semicolon or white space in it: {self._separate_ids}"
-                    found.append(FieldFault(place, text))
-        return found
-
-    def _check_destination(self, place: int, values: Mapping[str, Any], unusable: set[str]) -> None:
-        """Check the address, and that no other row has it; as far as its fields are readable."""
-        if not unusable.isdisjoint(("", "address", "network", *_CHAIN)):
+    def _add(self, fields: Any, place: int) -> None:
+        """Take a row, or note all that is wrong with it."""
+        if not isinstance(fields, Fields):
+            self.fault(place, f"a row must be a mapping of fields, not {_kind(fields)}")
             return
+        self.check_keys(fields, FIELDS, place)
+        values = {**self._defaults, **{name: value for name, value in fields.items() if name in FIELDS}}
+        request, faults = _check_fields(values)
+        for name, text in faults:
+            base = name.partition("[")[0]
+            # What is wrong with a default has been said.
+            if base in fields or base not in self._faulty_defaults:
+                self.fault(fields.lines.get(base) or place, text, name)
+        faulty = {name.partition("[")[0] for name, _ in faults}
+        if faulty.isdisjoint(("", *_ASCII)):
+            self._check_destination(fields.lines["address"] or place, values, is_whole="memo" not in faulty)
+        if request is not None:
+            self.rows.append(FileRow(request, f"{self._unit} {place}"))
+
+    def _check_destination(self, place: int, values: Mapping[str, Any], *, is_whole: bool) -> None:
+        """Check the address, and that no other row has it, if the destination is known as a whole."""
         address, network = values["address"], values.get("network")
         chain = values.get("blockchain") or values["currency"]
         if self._check_addresses:
             self._check_address(place, address, chain, network)
-        if "memo" in unusable:
-            return
-        for first in self._destinations.add(chain, network, address, values.get("memo"), place):
-            self.fault(place, f"the same destination as in {self.where(first)}: remove one of them", "address")
+        if is_whole:
+            for first in self._destinations.add(chain, network, address, values.get("memo"), place):
+                self.fault(place, f"the same destination as in {self._unit} {first}: remove one of them", "address")
 
     def _check_address(self, place: int, address: str, chain: str, network: str | None) -> None:
         from airflow_custody.client.whitelist.addresses import check_address
@@ -245,49 +181,73 @@ class Rows:
         if check.verdict == "invalid":
             kind = f"{sanitize(chain, 40)} address: {sanitize(check.reason)}"
             self.fault(place, f"{sanitize(address, MAX_VALUE)!r} is not a valid {kind}", "address")
-        elif check.verdict == "unverifiable":
+        elif check.verdict == "unchecked":
             self.unchecked += 1
-            self._unchecked_chains.setdefault(ascii_lower(chain), chain)
+            self.unchecked_chains.setdefault(ascii_lower(chain), chain)
 
 
-def _plain(text: str) -> str:
-    return text.removesuffix(TEMPLATE_HINT)
+# --- fields ------------------------------------------------------------------------------------------------
 
 
-def _hidden_faults(values: Mapping[str, Any], unusable: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a row and cannot be seen: letters that look like others, an id that comes twice."""
-    for name in _ASCII:
-        value = values.get(name)
-        if name not in unusable and isinstance(value, str) and not value.isascii():
-            index, letter = next(each for each in enumerate(value, 1) if not each[1].isascii())
-            looks = unicodedata.normalize("NFKC", letter).translate(_LOOK_ALIKES)
-            what = f"looks like {looks!r}, but is not" if looks.isascii() else "may look like another one, but is not"
-            yield name, f"its character {index}, U+{ord(letter):04X} {unicodedata.name(letter, '')}, {what}"
-    for name in _LINKS:
-        if name not in unusable and isinstance(values.get(name), list):
-            # 007 may be 7 to the service.
-            ids = Counter(str(each).lstrip("0") if is_decimal(str(each)) else each for each in values[name])
-            for each in (each for each, number in ids.items() if number > 1):
-                yield name, f"{sanitize(each or 0, MAX_VALUE)} is there more than once: remove what is too much"
+def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
+    """Return the request that fields make, None if it has faults; and all of its faults."""
+    faults = [fault for name, value in values.items() for fault in _faults(name, value)]
+    reported = {each.name for each in faults}
+    request, others = read_request(values)
+    for name, text in others:
+        if name not in reported and (name or reported.isdisjoint(_CHAIN)):
+            faults.append(FieldFault(name, text.removesuffix(TEMPLATE_HINT)))
+    return None if faults else request, faults
 
 
-# --- names -------------------------------------------------------------------------------------------------
+def _faults(name: str, value: Any) -> Iterator[FieldFault]:
+    """Yield what a file adds to the rules of a request: nothing is corrected, and nothing is meant that is not seen."""
+    if name not in LISTS or not isinstance(value, list):
+        if fault := _fault(name, value):
+            yield FieldFault(name, fault)
+        return
+    for index, each in enumerate(value):
+        if fault := _fault(name, each):
+            yield FieldFault(f"{name}[{index}]", fault)
+    # 007 may be 7 to the service.
+    given = [str(each) for each in value if isinstance(each, (str, int))]
+    ids = Counter(each.lstrip("0") if is_decimal(each) else each for each in given)
+    for each in (each for each, number in ids.items() if number > 1):
+        yield FieldFault(name, f"{sanitize(each or 0, MAX_VALUE)} is there more than once: remove what is too much")
 
-_ALIASES = {field.alias: name for name, field in WhitelistRequest.model_fields.items()}
+
+def _fault(name: str, value: Any) -> str:
+    """Return what is wrong with a value; empty if nothing is."""
+    if value is None:
+        return "has no value: leave it out"
+    if isinstance(value, Misread):
+        return value.fault
+    if isinstance(value, (Fields, list)):
+        return f"must not be {_kind(value)}"
+    if isinstance(value, bool) or (isinstance(value, int) and name not in IDS):
+        source = json.dumps(value)
+        return f'{source} is {"a boolean" if isinstance(value, bool) else "a number"}: quote it: "{source}"'
+    if not isinstance(value, str) or not value.strip():
+        return ""
+    if value != value.strip():
+        return "begins or ends with white space: remove it, it is not removed for you"
+    if name in LISTS and re.search(r"[\s,;]", value):
+        return f"{_kind(value)} has a comma, a semicolon or white space in it: it must be one id"
+    if name in _ASCII and not value.isascii():
+        index, letter = next(each for each in enumerate(value, 1) if not each[1].isascii())
+        return (
+            f"its character {index} is U+{ord(letter):04X} {unicodedata.name(letter, '')}, which may look like another "
+            "one: only letters of ASCII are allowed"
+        )
+    return ""
 
 
-@lru_cache(maxsize=1024)
-def unknown_name(name: str, known: tuple[str, ...] = FIELDS) -> str:
-    """
-    Say that a name is unknown, and which one may be meant.
-
-    :param name: the name.
-    :param known: the names that are known.
-    """
-    folded = re.sub(r"[\s-]+", "_", ascii_lower(name[:MAX_VALUE].strip()))
-    near = [alias] if (alias := _ALIASES.get(name)) in known else get_close_matches(folded, known, n=1)
-    hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-    return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
+def _kind(value: Any) -> str:
+    if isinstance(value, (Fields, list)):
+        return "a mapping" if isinstance(value, Fields) else "a list"
+    if isinstance(value, Misread):
+        return "another value"
+    return "an empty value" if value is None else sanitize(repr(value), MAX_VALUE)
 
 
 # --- errors ------------------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""The JSON Schema of a whitelist file: built from the fields of a request, which stand in one place."""
+"""The fields of a whitelist file, and its JSON Schema: built from the fields of a request, which stand in one place."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
 from airflow_custody.client.whitelist.models import WhitelistRequest
@@ -12,10 +11,12 @@ from airflow_custody.client.whitelist.models import WhitelistRequest
 VERSION = 1
 #: The names of a row's fields, in the order of a request.
 FIELDS = tuple(WhitelistRequest.model_fields)
+#: The fields that are lists.
+LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
+#: The fields whose value, or whose members, may be whole numbers.
+IDS = (*LISTS, "exchange_account_id")
 #: What belongs to one address only, and so is no default.
 NOT_DEFAULTS = ("label", "address")
-#: What an id in a list is: no separator that would make it several.
-ID_PATTERN = r"[^\s,;]+"
 _NAMES_A_CHAIN = [{"required": ["blockchain"]}, {"required": ["currency"]}]
 
 
@@ -27,7 +28,6 @@ def whitelist_schema() -> dict[str, Any]:
 
     :return: the schema, new for each call.
     """
-    row = _fields()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Whitelist",
@@ -47,8 +47,8 @@ def whitelist_schema() -> dict[str, Any]:
                 "minItems": 1,
                 "items": {
                     "type": "object",
-                    "properties": row,
-                    "required": [name for name, each in WhitelistRequest.model_fields.items() if each.is_required()],
+                    "properties": _fields(),
+                    "required": list(NOT_DEFAULTS),
                     "additionalProperties": False,
                 },
             },
@@ -60,18 +60,6 @@ def whitelist_schema() -> dict[str, Any]:
     }
 
 
-@cache
-def list_fields() -> frozenset[str]:
-    """Return the names of the fields that are lists."""
-    return frozenset(name for name, each in _fields().items() if each.get("type") == "array")
-
-
-@cache
-def id_fields() -> frozenset[str]:
-    """Return the names of the fields whose value, or whose members, may be whole numbers."""
-    return frozenset(name for name, each in _fields().items() if "'integer'" in repr(each))
-
-
 def _fields() -> dict[str, dict[str, Any]]:
     """Return the schema of each field by its name."""
     descriptions = _descriptions()
@@ -79,22 +67,17 @@ def _fields() -> dict[str, dict[str, Any]]:
     for name, schema in WhitelistRequest.model_json_schema(by_alias=False)["properties"].items():
         # A field that is not given is left out: there is no null in a file.
         kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
-        kind: dict[str, Any] = dict(kinds[0]) if len(kinds) == 1 else {"anyOf": kinds}
-        kind.pop("title", None)
-        for each in kind.get("items", {}).get("anyOf", ()):
+        for each in kinds if name not in LISTS else kinds[0]["items"]["anyOf"]:
+            each.pop("title", None)
             if each["type"] == "string":
-                each["pattern"] = f"^{ID_PATTERN}$"
-        found[name] = {**({"description": descriptions[name]} if name in descriptions else {}), **kind}
+                # A file's own rule: no white space at the ends, and none in an id.
+                each["pattern"] = r"^[^\s,;]+$" if name in LISTS else r"^\S(.*\S)?$"
+        found[name] = {"description": descriptions.get(name, ""), **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
     return found
 
 
 def _descriptions() -> dict[str, str]:
-    """Return what the documentation of a request says of each field; nothing under ``python -OO``."""
+    """Return the first sentence that the documentation of a request says of each field; nothing under ``-OO``."""
     documented = re.findall(r":param (\w+): (.*?)(?=\n\s*:|\Z)", WhitelistRequest.__doc__ or "", re.DOTALL)
-    return {name: _sentence(" ".join(text.split()).replace("``", "")) for name, text in documented}
-
-
-def _sentence(text: str) -> str:
-    # The first sentence: what follows it is about the documentation's list.
-    first = text.partition(". ")[0].rstrip(".")
-    return f"{first[0].upper()}{first[1:]}."
+    sentences = {name: " ".join(text.split()).replace("``", "").partition(". ")[0] for name, text in documented}
+    return {name: f"{text[0].upper()}{text[1:].rstrip('.')}." for name, text in sentences.items()}

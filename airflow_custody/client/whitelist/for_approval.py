@@ -1,4 +1,4 @@
-"""Which requests are pending approval by the client's user."""
+"""Requests that are pending approval by the client's user."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def still_pending(
     """
     Return the requests whose creation is pending, of those that are listed as pending approval by the user.
 
-    One that is otherwise shown as decided is pending only if the user may still sign it, and not its deletion: an
+    A request that is otherwise shown as decided is pending only if the user may still sign it, not its deletion: an
     address is in effect until its deletion is. That takes one more call for each hundred of them.
 
     :param client: the client.
-    :param for_approval: what :func:`find_for_approval` found.
+    :param for_approval: the result of :func:`find_for_approval`.
     :param decided: the ids of those that are listed without asking for pending ones, with a status that says that they
         are in effect, or rejected.
     """
@@ -66,7 +66,7 @@ def pending_deletions(
     """
     Return the requests in effect whose deletion is pending, of those that are listed as pending approval by the user.
 
-    :param for_approval: what :func:`find_for_approval` found.
+    :param for_approval: the result of :func:`find_for_approval`.
     :param creations: the ids of those whose creation is pending, as :func:`still_pending` found them.
     """
     return {each: row for each, row in for_approval.items() if each not in creations and is_deletion(row.action or "")}

@@ -1,4 +1,4 @@
-"""How far several whitelisting requests have come, poll after poll. No I/O."""
+"""Progress of several whitelisting requests, poll after poll. No I/O."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from airflow_custody.client.errors import CustodyConflictError, CustodyError, CustodyVerificationError
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.text import count, count_of
-from airflow_custody.client.verification.trust_texts import what_to_do
+from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some, same_texts
 from airflow_custody.client.whitelist.progress import (
     DEFAULT_UNVERIFIED_AFTER,
-    LagJudge,
+    GracePeriod,
     ListedRequest,
     Progress,
     judge_progress,
@@ -38,11 +38,11 @@ _NOT_YET = {
 
 class GroupProgress:
     """
-    How far the requests of one wait have come.
+    The progress of the requests of one wait.
 
     A request that was found in effect is not looked up again while others are not. Once all have been found so, but
     not in one poll, they are confirmed: all are looked up once more, as one may have been deleted in between. One that
-    is unverified is in doubt until it is verified.
+    stays unverified until it is verified.
 
     :param ids: the requests' ids, each once.
     :param effective_statuses: as for :func:`~airflow_custody.client.whitelist.progress.judge_progress`.
@@ -71,7 +71,7 @@ class GroupProgress:
         self._progress: dict[str, Progress] = {}
         # Of what is verified, the hash of its text: thousands of texts may be large.
         self._hashes: dict[str, str] = {}
-        self._judges: dict[str, LagJudge] = {}
+        self._grace_periods: dict[str, GracePeriod] = {}
         self._named: set[str | None] = set()
         self._polls = 0
         # The poll that found a request in effect, by its id.
@@ -89,57 +89,57 @@ class GroupProgress:
 
     @property
     def progress(self) -> Iterable[Progress]:
-        """How far those have come that were looked up."""
+        """The progress of the requests that were looked up."""
         return self._progress.values()
 
     @property
     def patience(self) -> float:
-        """For how many more seconds a lag may explain all of that."""
+        """Seconds for which a lag may still explain all of that."""
         return min((self._progress[each].patience for each in self.lagging), default=0.0)
 
     @property
-    def doubted(self) -> list[str]:
+    def unverified_ids(self) -> list[str]:
         """The ids that were shown as in effect and not verified, and not verified since, however they are listed."""
-        return [each for each in self.ids if self._doubt_of(each) is not None and not self._ended(each)]
+        return [each for each in self.ids if self._unverified_of(each) is not None and not self._ended(each)]
 
     @property
-    def doubt_patience(self) -> float:
-        """For how many more seconds a lag may explain each of these doubts."""
-        return min((self._judges[each].doubt_patience for each in self.doubted), default=0.0)
+    def unverified_patience(self) -> float:
+        """Seconds for which a lag may still explain each of them."""
+        return min((self._grace_periods[each].unverified_patience for each in self.unverified_ids), default=0.0)
 
-    def confirm_doubts(self) -> None:
-        """Take for unverified what a lag does not explain any more, however it is listed by now."""
-        for each in self.doubted:
-            if self._judges[each].doubt_patience <= 0:
-                self._confirm_doubt(each)
+    def confirm_unverified(self) -> None:
+        """Confirm as unverified those that a lag does not explain any more."""
+        for each in self.unverified_ids:
+            if self._grace_periods[each].unverified_patience <= 0:
+                self._confirm_unverified(each)
 
-    def doubt(self) -> CustodyError | None:
+    def unverified_error(self) -> CustodyError | None:
         """Return the error for a wait that ends while requests are unverified, lag or not; None: none is."""
-        for each in self.doubted:
-            self._confirm_doubt(each)
+        for each in self.unverified_ids:
+            self._confirm_unverified(each)
         return self.failure()
 
-    def doubts(self) -> dict[str, Progress]:
+    def unverified(self) -> dict[str, Progress]:
         """Return the polls that showed requests as in effect, and not verified, by the requests' ids."""
-        found = {each: self._doubt_of(each) for each in self.doubted}
-        return {each: doubt for each, doubt in found.items() if doubt is not None}
+        found = {each: self._unverified_of(each) for each in self.unverified_ids}
+        return {each: progress for each, progress in found.items() if progress is not None}
 
-    def take_over(self, doubts: Mapping[str, Progress]) -> None:
-        """Go on with what :meth:`doubts` returned in another process."""
-        for each, doubt in doubts.items():
-            self._judge_of(each).take_over(doubt)
+    def take_over(self, unverified: Mapping[str, Progress]) -> None:
+        """Take over the result of :meth:`unverified` in another process."""
+        for each, progress in unverified.items():
+            self._grace_period_of(each).take_over(progress)
 
-    def _doubt_of(self, request_id: str) -> Progress | None:
-        judge = self._judges.get(request_id)
-        return None if judge is None else judge.doubt
+    def _unverified_of(self, request_id: str) -> Progress | None:
+        judge = self._grace_periods.get(request_id)
+        return None if judge is None else judge.unverified
 
-    def _confirm_doubt(self, request_id: str) -> None:
-        if (doubt := self._doubt_of(request_id)) is not None:
-            self._progress[request_id] = replace(doubt, confirmed=True)
+    def _confirm_unverified(self, request_id: str) -> None:
+        if (progress := self._unverified_of(request_id)) is not None:
+            self._progress[request_id] = replace(progress, confirmed=True)
 
-    def _judge_of(self, request_id: str) -> LagJudge:
+    def _grace_period_of(self, request_id: str) -> GracePeriod:
         limits = self._gone_after, self._unverified_after
-        return self._judges.setdefault(request_id, LagJudge(*limits, clock=self._clock))
+        return self._grace_periods.setdefault(request_id, GracePeriod(*limits, clock=self._clock))
 
     @property
     def is_done(self) -> bool:
@@ -151,19 +151,19 @@ class GroupProgress:
         self._polls += 1
 
     def judge(self, listed: ListedRequest) -> Progress:
-        """Return how far a request has come, by where it is listed. It changes nothing: a thread may do it."""
+        """Return the progress of a request. Changes nothing, so a thread may call it."""
         return judge_progress(
             listed, effective_statuses=self._effective_statuses, rejected_statuses=self._rejected_statuses
         )
 
     def update(self, judged: Mapping[str, Progress]) -> None:
-        """Take in how far some of the requests have come."""
+        """Update the progress of some requests."""
         for each, progress in judged.items():
             self._hashes.pop(each, None)
-            if progress.state in ("missing", "unverified") or each in self._judges:
-                progress = self._judge_of(each).judge(progress)
-            if progress.state not in ("missing", "unverified") and self._doubt_of(each) is None:
-                self._judges.pop(each, None)
+            if progress.state in ("missing", "unverified") or each in self._grace_periods:
+                progress = self._grace_period_of(each).judge(progress)
+            if progress.state not in ("missing", "unverified") and self._unverified_of(each) is None:
+                self._grace_periods.pop(each, None)
             if progress.state == "effective":
                 self._found_in[each] = self._polls
             if progress.verified is not None:
@@ -172,9 +172,9 @@ class GroupProgress:
 
     def forget_lagging(self, ids: Iterable[str] | None = None) -> None:
         """Forget how long requests have been missing: what a failed poll would have shown is unknown."""
-        for each in list(self._judges) if ids is None else ids:
-            if each in self._judges:
-                self._judges[each].reset()
+        for each in list(self._grace_periods) if ids is None else ids:
+            if each in self._grace_periods:
+                self._grace_periods[each].reset()
 
     def confirm(self) -> bool:
         """Return whether all must be looked up once more; then the next poll does."""

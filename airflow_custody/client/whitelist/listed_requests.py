@@ -1,5 +1,5 @@
 """
-What is known of a request that the service lists: what it asks for, whether it is in effect, whether that is proved.
+Listed requests: their content, their state, and whether signatures prove it.
 
 Pure functions, no I/O. Without pinned keys nothing is verified, and all of it is the service's word.
 """
@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyError, CustodyResponseError, CustodyVerificationError
+from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.text import read_number, sanitize
+from airflow_custody.client.verification.trust import RequestState, decide_trust
 from airflow_custody.client.whitelist.matching import Listed, Unreadable, match, match_respelled
 from airflow_custody.client.whitelist.matching_index import RequestIndex
 
@@ -50,14 +51,11 @@ def read_listed(
     """
     Read a request, and verify it if keys are pinned.
 
-    What the service shows as settled must be signed as the rules ask; of what is pending, each signature that is there
-    must be valid. What was rejected needs no proof: nobody relies on it.
-
     :param envelope: the request.
     :param listing: the listing that it is in.
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
-    :return: what is known of it; ``unverified``, with what it claims, if signatures do not prove it.
+    :return: the request and its state; ``unverified``, with what it claims, if signatures do not prove it.
     :raises CustodyConfigurationError: if the extra ``signing`` is missing, which verifying needs.
     """
     if read_number(envelope.id, MAX_ID) is None:
@@ -68,17 +66,14 @@ def read_listed(
         return Unreadable(envelope, error.message)
     state = listing.state_of(envelope, effective_statuses, rejected_statuses)
     doubt = listing.doubt(envelope, effective_statuses, rejected_statuses)
-    if listing.verifier is None or state == "rejected":
-        return Listed(envelope, payload, state, doubt=doubt)
-    try:
-        if state == "pending":
-            signatures = listing.verifier.verify_signatures(envelope.wire)
-            return Listed(envelope, payload, state, is_unsigned=not signatures.user_ids, doubt=doubt)
+    shown: RequestState = "effective" if state == "unchanged" else "unknown" if state == "differs" else state
+    trust = decide_trust(envelope.wire, shown, listing.verifier)
+    if trust.error is not None:
+        return Listed(envelope, payload, "unverified", why=trust.error.reason)
+    if trust.address is not None:
         # Of what was signed in a legacy form, only what the signatures cover.
-        verified = listing.verifier.verify(envelope.wire)
-    except CustodyVerificationError as error:
-        return Listed(envelope, payload, "unverified", why=error.reason)
-    return Listed(envelope, verified.fields, state, omitted=verified.omitted)
+        return Listed(envelope, trust.address.fields, state, omitted=trust.address.omitted)
+    return Listed(envelope, payload, state, is_unsigned=trust.state == "unsigned", doubt=doubt)
 
 
 class Claims:
@@ -97,7 +92,7 @@ class Claims:
         """
         Return a request that claims to be what a row asks for, or may mean it: one that no row has, if there is one.
 
-        :param request: what the row asks for.
+        :param request: the row's request.
         :param accepted: as for :func:`match`.
         :param has_own_label: whether the label is no other row's. Then it is enough that it is the same: the address
             may be the lie.

@@ -6,25 +6,27 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
 from airflow_custody.client.text import sanitize
+from airflow_custody.client.verification.trust import (
+    EFFECTIVE_STATUSES,
+    REJECTED_STATUSES,
+    ListedAs,
+    has_status,
+    state_of,
+)
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
 from airflow_custody.client.whitelist.models import WhitelistRequest
-from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    has_status,
-    status_word,
-)
+from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_creation, is_deletion
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
-    from airflow_custody.client.verification.verifier import VerificationPins, VerifiedAddress, VerifiedSignatures
+    from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
 log = logging.getLogger(__name__)
 
@@ -32,20 +34,6 @@ ListedState = Literal["rejected", "unchanged", "pending", "differs"]
 
 # Seconds before a listing that changed while it was read is read again.
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
-
-
-class EnvelopeVerifier(Protocol):
-    """What verifies envelopes: a :class:`~airflow_custody.client.verification.verifier.Verifier`."""
-
-    @property
-    def pins(self) -> VerificationPins:
-        """What is trusted."""
-
-    def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
-        """Return what the signatures of an envelope prove; raise a CustodyVerificationError if that is not enough."""
-
-    def verify_signatures(self, envelope: Mapping[str, Any]) -> VerifiedSignatures:
-        """Return which signatures a request has; raise a CustodyVerificationError if one of them is not valid."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +44,7 @@ class Listing:
     :param envelopes: the requests, pending ones included.
     :param pending_ids: the ids of those that are pending approval, whatever their status says. Default: none.
     :param settled_ids: the ids of those that are listed also without asking for pending ones. Default: none.
-    :param verifier: what the requests are verified with. Default None: nothing is verified.
+    :param verifier: verifier of the requests. Default None: nothing is verified.
     :param for_approval_ids: the ids of those whose creation is pending approval by the client's user. Default: none.
     :param deletions: those in effect whose deletion is pending approval by the client's user, as they are listed for
         it. They are in effect until it is approved, and not pending. Default: none.
@@ -65,13 +53,13 @@ class Listing:
     envelopes: Sequence[WhitelistEnvelope]
     pending_ids: frozenset[str] = field(default_factory=frozenset)
     settled_ids: frozenset[str] = field(default_factory=frozenset)
-    verifier: EnvelopeVerifier | None = None
+    verifier: Verifier | None = None
     for_approval_ids: frozenset[str] = field(default_factory=frozenset)
     deletions: Sequence[WhitelistEnvelope] = ()
 
     @property
     def pins(self) -> VerificationPins | None:
-        """What the requests are verified against; None: nothing is verified."""
+        """The pins of the verifier; None: nothing is verified."""
         return None if self.verifier is None else self.verifier.pins
 
     def without(self, ids: Iterable[str]) -> Listing:
@@ -96,15 +84,15 @@ class Listing:
         :return: ``rejected``; ``unchanged``, if it is in effect; ``pending``; or ``differs``, if it is not pending, and
             its status does not say that it is in effect.
         """
-        if envelope.id in self.for_approval_ids:
-            return "pending"
-        if has_status(envelope, rejected_statuses):
-            return "rejected"
+        listed: ListedAs = "settled" if envelope.id in self.settled_ids else "anywhere"
         if envelope.id in self.pending_ids:
-            return "pending"
-        if effective_statuses is None or has_status(envelope, effective_statuses):
-            return "unchanged"
-        return "differs" if envelope.id in self.settled_ids else "pending"
+            listed = "pending"
+        if envelope.id in self.for_approval_ids:
+            listed = "for approval"
+        state = state_of(
+            envelope.status, listed, effective_statuses=effective_statuses, rejected_statuses=rejected_statuses
+        )
+        return "unchanged" if state == "effective" else "differs" if state == "unknown" else state
 
     def pending(
         self, effective_statuses: Collection[str] | None, rejected_statuses: Collection[str]
@@ -139,11 +127,13 @@ def doubt_of(envelope: WhitelistEnvelope, settled_statuses: Iterable[str], *, fo
     """
     Return in words how the status of a pending request contradicts where it is listed; empty: it does not.
 
-    :param envelope: the request. One that is about a deletion may have any status.
+    :param envelope: the request. A deletion may have any status.
     :param settled_statuses: status words, compared without case, of requests that are not pending any more.
     :param for_approval: whether it is among those that are pending approval by the client's user.
     """
-    if not has_status(envelope, settled_statuses) or not is_creation(envelope.action or "", accept_unknown=False):
+    if not has_status(envelope.status, settled_statuses) or not is_creation(
+        envelope.action or "", accept_unknown=False
+    ):
         return ""
     where = "lists it for approval" if for_approval else "lists it with pending ones only"
     return f"the service {where} although its status is {status_word(envelope.status)}"
@@ -250,7 +240,7 @@ def _find_all(client: CustodyClient) -> tuple[list[WhitelistEnvelope], dict[str,
     """Return all requests, and those of them that are pending approval by the client's user, by their ids."""
     envelopes = list(client.find_whitelist_requests())
     for_approval = find_for_approval(client)
-    # What the other listing does not have is pending all the same.
+    # A request that the other listing lacks is pending all the same.
     known = {each.id for each in envelopes}
     envelopes += [each for each in for_approval.values() if each.id not in known]
     return envelopes, for_approval
@@ -270,11 +260,11 @@ def _fetch(
     decided = _decided(listed, for_approval, effective_statuses, rejected_statuses)
     creations = still_pending(client, for_approval, _settled(client, decided))
     pending = set(creations)
-    rejected = [each.id for each in envelopes if has_status(each, rejected_statuses)]
-    others = [each for each in envelopes if each.id not in pending and not has_status(each, rejected_statuses)]
-    effective = [each.id for each in others if has_status(each, effective_statuses)]
+    rejected = [each.id for each in envelopes if has_status(each.status, rejected_statuses)]
+    others = [each for each in envelopes if each.id not in pending and not has_status(each.status, rejected_statuses)]
+    effective = [each.id for each in others if has_status(each.status, effective_statuses)]
     # With the status that each has now: it may have taken effect since the listing.
-    now = _settled(client, [each.id for each in others if not has_status(each, effective_statuses)])
+    now = _settled(client, [each.id for each in others if not has_status(each.status, effective_statuses)])
     pending |= _pending_among(client, effective, now, pending.union(rejected))
     shown = [now.get(each.id, each) for each in envelopes]
     return _listing(shown, pending, now, for_approval, creations)
@@ -292,7 +282,7 @@ def _decided(
     """
     words = (*effective_statuses, *rejected_statuses)
     deleted = {each for each, row in for_approval.items() if is_deletion(row.action or "")}
-    return [each.id for each in envelopes if each.id in deleted or has_status(each, words)]
+    return [each.id for each in envelopes if each.id in deleted or has_status(each.status, words)]
 
 
 def _listing(
@@ -343,7 +333,7 @@ def to_request(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) -> White
     """
     Return what would have to be asked for to get this request.
 
-    What the service fills in by itself and every empty field is left out.
+    Values that the service fills in, and empty fields, are left out.
 
     :param envelope: the request.
     :param payload: its payload, as :func:`~airflow_custody.client.whitelist.listed_requests.read_listed` reads it.

@@ -1,4 +1,4 @@
-"""How does one request at the service compare with one row of a whitelist file? Pure functions, no I/O."""
+"""Comparison of one request at the service with one row of a whitelist file. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Listed:
     A request at the service, and what is known of it.
 
     :param envelope: the request.
-    :param payload: what it asks for, with an address: if signatures prove it, the fields that they cover.
+    :param payload: its payload, with an address: if signatures prove it, the fields that they cover.
     :param state: ``unchanged`` if it is in effect, ``pending``, ``rejected``; ``differs`` if it is settled and its
         status word is not known; ``unverified`` if signatures do not prove it, so that all of it is only claimed.
     :param why: why they do not.
     :param omitted: the keys of its payload that the signatures do not cover.
     :param is_unsigned: whether its signatures were verified, and none is valid.
     :param doubt: in words, how its status contradicts where it is listed; empty: it does not.
-    :param row: where in the file the row is that it was taken for; None if it was not.
+    :param row: place in the file of the row that it was matched with; None if there is none.
     :param is_sure: whether it certainly is that row's, and no other one's, the network aside.
     :param has_sure_network: whether the network is no other row's either.
     """
@@ -84,22 +84,22 @@ class Listed:
 
     @cached_property
     def label(self) -> str:
-        """What all spellings of the label have in common."""
-        return loosely(str(self.payload.get("label") or ""))
+        """The normalized label."""
+        return normalize(str(self.payload.get("label") or ""))
 
     @cached_property
     def memo(self) -> str:
-        """What all spellings of the memo have in common."""
+        """The normalized memo."""
         return memo_key(self.payload.get("memo"))
 
     @cached_property
     def chain(self) -> str:
-        """What all names of the chain have in common; empty if the service shows none."""
+        """The normalized chain; empty if the service shows none."""
         return chain_key(self.payload.get("currency"))
 
     @cached_property
     def network(self) -> str:
-        """What all names of the network have in common; empty if the service shows none."""
+        """The normalized network; empty if the service shows none."""
         return network_key(self.payload.get("network") or self.envelope.network, self.chain)
 
 
@@ -111,7 +111,7 @@ class Match:
     :param listed: the request.
     :param state: the row's state if it is.
     :param fields: the fields that differ.
-    :param note: what else there is to know.
+    :param note: further facts, in words.
     :param has_network: whether the row names the network, or the service shows none.
     """
 
@@ -138,35 +138,35 @@ def id_order(identifier: str) -> tuple[bool, int, str]:
     return (number is None, number or 0, identifier)
 
 
-def loosely(text: str) -> str:
-    """Return what all spellings of a text have in common."""
+def normalize(text: str) -> str:
+    """Normalize a text: Unicode form, case and white space."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def memo_key(memo: object) -> str:
     """Return what all spellings of a memo have in common; empty for none."""
-    text = loosely(str(memo or ""))
+    text = normalize(str(memo or ""))
     return _number(text)
 
 
 def chain_key(chain: object) -> str:
     """Return what all spellings of all names of a chain have in common; empty for none."""
-    return loosely(chain_name(unicodedata.normalize("NFKC", chain))) if isinstance(chain, str) else ""
+    return normalize(chain_name(unicodedata.normalize("NFKC", chain))) if isinstance(chain, str) else ""
 
 
 def network_key(network: object, chain: str) -> str:
     """Return what all spellings of all names of a chain's network have in common; empty for none."""
-    return loosely(network_name(unicodedata.normalize("NFKC", network), chain)) if isinstance(network, str) else ""
+    return normalize(network_name(unicodedata.normalize("NFKC", network), chain)) if isinstance(network, str) else ""
 
 
 def match(request: WhitelistRequest, listed: Listed, accepted: Collection[str] = ()) -> Match | None:
     """
     Compare a row with a request whose address has the same key.
 
-    :param request: what the row asks for.
+    :param request: the row's request.
     :param listed: the request.
     :param accepted: keys of the payload that nobody needs to have asked for, and :data:`ENVELOPE_ACTION`.
-    :return: how they compare; None if they certainly are for two destinations.
+    :return: the comparison; None if they certainly are for two destinations.
     """
     shown = listed.address
     if not (is_same_address(request.address, shown) or is_alike(request.address, shown)):
@@ -208,7 +208,7 @@ def contradictions(
     Return where the envelope of a request contradicts its payload or what was asked for.
 
     :param listed: the request.
-    :param request: what was asked for; None: whatever the payload asks for.
+    :param request: the request that was asked for; None: whatever the payload asks for.
     :param accepted: with :data:`ENVELOPE_ACTION`, a word that is not known to mean a creation is accepted.
     :return: ``envelope``, or :data:`ENVELOPE_ACTION` for such a word; and what there is, in words.
     """
@@ -229,10 +229,10 @@ def match_respelled(request: WhitelistRequest, listed: Listed, accepted: Collect
     """
     Compare a row with a request that has the same label, or a label that was cut, and may be spelled differently.
 
-    :param request: what the row asks for.
+    :param request: the row's request.
     :param listed: the request.
     :param accepted: as for :func:`match`.
-    :return: how they compare; None if nothing speaks for it.
+    :return: the comparison; None if nothing speaks for it.
     """
     shown = listed.address
     comparison = _compare(request, listed.payload, listed.envelope.network)
@@ -280,7 +280,7 @@ def differing_fields(request: WhitelistRequest, envelope: WhitelistEnvelope) -> 
     """
     Return in which fields a request at the service is not what was asked for, spelling that is its affair aside.
 
-    :param request: what was asked for.
+    :param request: the request that was asked for.
     :param envelope: the request at the service.
     :raises CustodyResponseError: if its payload cannot be verified.
     """
@@ -325,7 +325,7 @@ def _is_accepted(
     if finding.verdict == "same" or (finding.unasked and finding.key in accepted):
         return True
     if finding.unasked and finding.key not in PAYLOAD_KEYS:
-        # What nobody knows may name another destination, as a memo does.
+        # An unknown key may name another destination, as a memo does.
         return _is_empty(payload, finding.key)
     if finding.name == "address":
         return is_same_address(request.address, payload.get("address"))
@@ -362,7 +362,7 @@ def _number(text: str) -> str:
 
 class Unreadable:
     """
-    A request whose payload cannot be read. What it says proves nothing, but may be a reason not to create.
+    A request whose payload cannot be read. It proves nothing, but may be a reason not to create.
 
     :param envelope: the request.
     :param why: why it cannot be read.

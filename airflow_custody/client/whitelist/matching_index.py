@@ -1,5 +1,5 @@
 """
-Which requests at the service, and which rows of a file, may belong together? Nothing is compared twice.
+An index of requests at the service, to find those that may belong to a row. Nothing is compared twice.
 
 An exchange has one address for thousands of memos, and a service may show none of them: what has an address in
 common is found by chain, network and label, and what is taken is not compared again.
@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from airflow_custody.client.whitelist.matching import Listed, chain_key, loosely, memo_key, network_key
+from airflow_custody.client.whitelist.matching import Listed, chain_key, memo_key, network_key, normalize
 from airflow_custody.client.whitelist.spelling import address_end, address_key, are_apart, form_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Labels(Generic[Value]):
 
 
 class Group:
-    """Requests at the service, in their order. What a row has taken stays taken."""
+    """Requests at the service, in their order. Each is matched with one row at most."""
 
     def __init__(self) -> None:
         self._all: list[Listed] = []
@@ -93,7 +93,7 @@ class Group:
 
 
 class _Place:
-    """What is on one network of one chain."""
+    """The requests on one network of one chain."""
 
     def __init__(self) -> None:
         self.all = Group()
@@ -120,7 +120,7 @@ class Bucket:
 
     def labelled(self, request: WhitelistRequest) -> list[Group]:
         """Return those of :meth:`groups` that have the row's label, too."""
-        label = loosely(request.label)
+        label = normalize(request.label)
         return [each.labels[label] for each in self._on_chain(request) if label in each.labels]
 
     def alike(self, label: str) -> Iterator[Group]:
@@ -173,7 +173,7 @@ class RequestIndex:
 
     def alike(self, request: WhitelistRequest) -> Iterator[Group]:
         """Yield groups with a row's address, or the end of it, and a label that begins alike."""
-        label = loosely(request.label)
+        label = normalize(request.label)
         keys = [(self._by_address, address_key(request.address)), (self._by_end, address_end(request.address))]
         for buckets, key in keys:
             for memo in dict.fromkeys([memo_key(request.memo), ""]):
@@ -183,13 +183,13 @@ class RequestIndex:
     def respelled(self, request: WhitelistRequest) -> Iterator[Group]:
         """Yield groups with a row's label and chain, and an address in another form."""
         chain, form = chain_key(request.chain), form_of(request.address)
-        for other, places in self._by_label.get((loosely(request.label), chain), {}).items():
+        for other, places in self._by_label.get((normalize(request.label), chain), {}).items():
             if are_apart(form, other):
                 yield from _on_network(places, request, chain)
 
     def has_label(self, request: WhitelistRequest) -> Iterator[Listed]:
         """Yield the requests with a row's label and chain, whatever their address is."""
-        forms = self._by_label.get((loosely(request.label), chain_key(request.chain)), {})
+        forms = self._by_label.get((normalize(request.label), chain_key(request.chain)), {})
         for places in forms.values():
             for group in places.values():
                 yield from group
@@ -209,11 +209,11 @@ class RowIndex(Generic[Value]):
         """
         Add a row.
 
-        :param request: what it asks for.
+        :param request: the request.
         :param row: the row.
         :param is_sure: whether it certainly has its request, so that it means only that destination.
         """
-        address, chain, label = address_key(request.address), chain_key(request.chain), loosely(request.label)
+        address, chain, label = address_key(request.address), chain_key(request.chain), normalize(request.label)
         network = network_key(request.network, chain)
         # A request without a memo may be any row's.
         for memo, shown in ((memo_key(request.memo), request.memo), (None, None)):

@@ -38,7 +38,7 @@ def check_request_id(value: object, name: str = "the id of a whitelisting reques
     Return the id of a whitelisting request: only a number may become part of a path or of a signed batch.
 
     :param value: the id, a decimal number as text or as an int, of 64 bits at most.
-    :param name: what an error calls it.
+    :param name: its name in errors.
     :return: the id as text.
     :raises CustodyRequestError: if it is anything else.
     """
@@ -63,7 +63,7 @@ def check_request_ids(
     Return the ids of several requests.
 
     :param values: one id of a whitelisting request, or several.
-    :param name: what an error calls them.
+    :param name: their name in errors.
     :param limit: the largest number of ids; None: any number. Default 100, which a batch holds.
     :param merge: whether an id that is repeated is taken once. Default False: it is refused.
     :param may_be_empty: whether there may be none. Default False.
@@ -127,7 +127,7 @@ def _identifier(value: object) -> object:
     return int.__repr__(value) if isinstance(value, int) else value
 
 
-#: What an error about an empty value ends with: most of them come from a template.
+#: End of an error about an empty value: most of them come from a template.
 TEMPLATE_HINT = " (did a template find no value?)"
 
 
@@ -172,7 +172,7 @@ def _not_empty(value: list[str]) -> list[str]:
     return value
 
 
-# What of these checks a JSON Schema can say.
+# The part of these checks that a JSON Schema can express.
 _TEXT_SCHEMA = Field(json_schema_extra={"pattern": r"\S"})
 _SYMBOL_SCHEMA = Field(json_schema_extra={"pattern": r"^\S(.*\S)?$"})
 _WholeNumber = Annotated[int, Field(ge=0, le=MAX_ID)]
@@ -196,10 +196,10 @@ _Identifiers = Annotated[
 
 class FieldFault(NamedTuple):
     """
-    What is wrong with a field of a request.
+    A fault of a field of a request.
 
     :param name: the field, with the position in its list; empty if it is about several.
-    :param text: what is wrong, a sentence that begins with the field.
+    :param text: the fault, a sentence that begins with the field.
     """
 
     name: str
@@ -310,7 +310,7 @@ def _chain_faults(blockchain: str | None, currency: str | None) -> list[FieldFau
 
 
 def _fault(error: Mapping[str, Any]) -> FieldFault:
-    """Say what is wrong with a field, by the name the caller gave it."""
+    """Describe the fault of a field, by the name the caller gave it."""
     names = {field.alias: name for name, field in WhitelistRequest.model_fields.items()}
     place = [str(names.get(part, part)) for part in error["loc"]]
     # pydantic puts the members of a union into the place; the user knows of none.

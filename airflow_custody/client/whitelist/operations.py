@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.listings import (
     OffsetPage,
     is_readable_id,
@@ -16,8 +18,9 @@ from airflow_custody.client.http.listings import (
 )
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
-from airflow_custody.client.text import as_list, ascii_lower, read_number, sanitize
+from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.listed_rules import ListedRules
+from airflow_custody.client.verification.trust import REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
     WireCreateResponse,
@@ -25,10 +28,11 @@ from airflow_custody.client.whitelist.envelopes import (
     WireEnvelopes,
     WireSignatures,
 )
-from airflow_custody.client.whitelist.existence import status_if_exists, status_if_shown
 from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, check_request_ids
 
 log = logging.getLogger(__name__)
+
+_NO_STATUS = "not given"
 
 CREATE_WHITELIST_REQUEST = Operation(
     "create whitelisting request",
@@ -85,9 +89,6 @@ DELETE_WHITELIST_REQUEST = Operation(
     confirmed_by="read back",
 )
 
-#: Status words of requests that were rejected. The service's makers publish none.
-REJECTED_STATUSES = ("rejected",)
-
 
 class WhitelistOperations(ServiceOperations):
     """The operations on whitelisting requests."""
@@ -105,7 +106,7 @@ class WhitelistOperations(ServiceOperations):
         The service has no idempotency key: two calls create two requests. Until the request is signed it has no
         effect.
 
-        :param request: what is asked for.
+        :param request: the request.
         :param before_send: called once the connection is established, right before the first byte of the request
             leaves, and again before each further sending. What it raises comes out unchanged, and nothing is sent.
         :param reuse_connection: whether it may go out on a connection that had a complete response within the last
@@ -147,7 +148,7 @@ class WhitelistOperations(ServiceOperations):
         """
         Find whitelisting requests, page by page: ``GET /whitelists/addresses`` (undocumented).
 
-        What is listed is complete, also if requests come or leave meanwhile, as long as the service keeps their order:
+        The listing is complete, also if requests come or leave meanwhile, as long as the service keeps their order:
         each page must begin with the last request of the page before. All filters but ``ids`` are left to the service,
         which may not know them or compare loosely: check what you find. With pinned keys, each page has the rules once,
         and its rows share them.
@@ -241,7 +242,7 @@ class WhitelistOperations(ServiceOperations):
 
         :param ids: the requests' ids in ascending numeric order.
         :param signature: the user's signature over their current hashes: 64 bytes ``r || s`` in base64.
-        :param comment: what the requests' history will say.
+        :param comment: comment for the requests' history.
         :param before_send: as that of :meth:`create_whitelist_request`. Default None.
         :return: the number of signatures that the service says it took.
         :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable or a
@@ -268,20 +269,20 @@ class WhitelistOperations(ServiceOperations):
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
-        :param rejected_statuses: status words of rejected requests, compared without case. Default ``rejected``.
+        :param rejected_statuses: status words of rejected requests, compared without case. Default: as everywhere.
         :raises CustodyResponseError: if they are not known to be rejected.
         """
         numbers = check_request_ids(ids)
-        words = {ascii_lower(each) for each in as_list(rejected_statuses)}
+        words = as_list(rejected_statuses)
 
         def shows(data: Mapping[str, Any]) -> bool | None:
             request = shown_object(data, "result")
             if request is None:
                 return None
-            status = ascii_lower(str(request.get("status") or ""))
-            if str(request["id"]) not in numbers or (status and status not in words):
+            status = str(request.get("status") or "")
+            if str(request["id"]) not in numbers or (status and not has_status(status, words)):
                 return False
-            # One that is rejected does not say that all are.
+            # One rejected request does not prove that all are.
             return True if status and len(numbers) == 1 else None
 
         def read_back() -> str | None:
@@ -289,7 +290,7 @@ class WhitelistOperations(ServiceOperations):
                 status = status_if_shown(self, number)
                 if status is None:
                     return f"whitelisting request {number} does not exist"
-                if ascii_lower(status) not in words:
+                if not has_status(status, words):
                     return f"whitelisting request {number} has status {sanitize(repr(status), 40)}"
             return None
 
@@ -325,7 +326,7 @@ class WhitelistOperations(ServiceOperations):
                 return None
             if str(request["id"]) != number:
                 return False
-            # What has a status may still be there.
+            # An object with a status may still be there.
             return None if request.get("status") else True
 
         def read_back() -> str | None:
@@ -358,7 +359,7 @@ class WhitelistOperations(ServiceOperations):
         rows = reply.body.get("result") or []
         ids = require_ids(reply, [row.get("id") for row in rows])
         if others := set(ids).difference(filters.get("ids", ids)):
-            # What else such a listing leaves out or adds, nobody knows.
+            # It is not known what else such a listing leaves out or adds.
             raise reply.unexpected(f"it has request {sanitize(min(others), 40)}, which was not asked for")
         total = require_total(reply, reply.body.get("totalItems"))
         rules.add_to(rows, reply.body.get("rulesContainers"))
@@ -374,3 +375,59 @@ def _given_filters(
         # An empty filter would not be sent, and everything would be found.
         raise operation.refused("a filter is empty")
     return {**given}
+
+
+def status_if_exists(client: WhitelistOperations, request_id: str, *, said_done: bool = False) -> str | None:
+    """
+    Return a request's status; None if there certainly is no such request.
+
+    The service's 404 may mean that it does not offer to read one request. So it counts only if the listing does not
+    have the request either, and one that it has can be read in the same way; or if it has none at all.
+
+    :param client: the client.
+    :param request_id: the request's id.
+    :param said_done: whether the service has just responded as if it had deleted the request: then its 404, and that
+        it does not list the request, is enough. Default False.
+    :raises CustodyError: if that cannot be known.
+    """
+    not_offered: CustodyError | None = None
+    try:
+        status = status_if_shown(client, request_id)
+    except CustodyError as error:
+        if not (error.not_offered and error.from_service):
+            raise
+        status, not_offered = None, error
+    if status is not None:
+        return status
+    for found in client.find_whitelist_requests(ids=[request_id]):
+        return found.status or _NO_STATUS
+    if not_offered is not None:
+        raise not_offered
+    if said_done:
+        return None
+    page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]
+    # Any of them may be deleted just now: the last was created last.
+    others = dict.fromkeys([page[-1], page[len(page) // 2], page[0]] if page else [])
+    if not others or any(status_if_shown(client, each) is not None for each in others):
+        return None
+    raise CustodyResponseError(
+        f"the service responds with 404 to reading request {request_id}, and also to reading requests that it lists "
+        f"({', '.join(sanitize(each, 40) for each in others)}): whether it exists is not known",
+        code="outcome-unknown",
+    )
+
+
+def status_if_shown(client: WhitelistOperations, request_id: str) -> str | None:
+    """
+    Return a request's status; None if the service itself responds with 404, whatever it means by that.
+
+    :param client: the client.
+    :param request_id: the request's id.
+    :raises CustodyError: if it responds in another way.
+    """
+    try:
+        return client.get_whitelist_request(request_id).status or _NO_STATUS
+    except CustodyNotFoundError as error:
+        if not error.from_service:
+            raise
+        return None

@@ -42,16 +42,16 @@ class PlanRow:
     """
     One row of a plan.
 
-    :param state: what a row of the file, or a request that is in no file, was found to be.
-    :param action: what applying the plan does about it; None: nothing.
-    :param request: what the file asks for, or what the service has, or claims to have; None if that cannot be read.
+    :param state: state of a row of the file, or of a request that is in no file.
+    :param action: action of applying the plan; None: there is none.
+    :param request: the file's request, or the one that the service has, or claims to have; None if unreadable.
     :param where: the place in the file, such as ``line 12``; empty if the file does not have it.
     :param request_id: the id of the request at the service; empty if there is none.
     :param status: the service's own word for the status; empty if there is none.
     :param hash: the hash that approvers of the request sign; empty if there is none.
     :param fields: the names of the fields that differ.
-    :param note: what else there is to know, in words. Of what is deleted, the plan's hash covers it.
-    :param shown: what the service has, as text, by name: of the fields that differ, and of a request that no file can
+    :param note: further facts, in words. Of deletions, the plan's hash covers it.
+    :param shown: the service's values, as text, by name: of the fields that differ, and of a request that no file can
         ask for.
     """
 
@@ -68,7 +68,7 @@ class PlanRow:
 
     @cached_property
     def operation(self) -> str:
-        """What applying does, as the text that the plan's hash covers; empty for nothing."""
+        """The operation, as the text that the plan's hash covers; empty for none."""
         if self.action == "create" and self.request is not None:
             return create_operation(self.request)
         if self.action == "delete":
@@ -82,12 +82,12 @@ class PlanRow:
 @dataclass(frozen=True)
 class WhitelistPlan:
     """
-    What must be done so that the service has what a file says.
+    The plan: operations after which the service has what a file says.
 
     :param rows: a row for each row of the file, in its order, and after them one for each request that is in no file.
-    :param service: what names the service and the tenant; part of the hash.
+    :param service: name of the service and the tenant; part of the hash.
     :param name: the file's name. Default empty.
-    :param pins: what the rows were verified with; not part of the hash. Default None: nothing was verified.
+    :param pins: the pins that the rows were verified with; not part of the hash. Default None: nothing was verified.
     """
 
     rows: Sequence[PlanRow]
@@ -103,7 +103,7 @@ class WhitelistPlan:
 
     @cached_property
     def operations(self) -> tuple[str, ...]:
-        """What applying does, in the order of the rows."""
+        """The operations, in the order of the rows."""
         return tuple(each.operation for each in self.rows if each.operation)
 
     @cached_property
@@ -140,7 +140,7 @@ class WhitelistPlan:
 @dataclass(frozen=True)
 class PlanLimits:
     """
-    What a plan may do at most.
+    Limits of a plan.
 
     :param max_creates: maximum number of creations. Default None: no limit.
     :param max_create_percent: maximum number of creations, in per cent of the rows of the file. Default None: no limit.
@@ -158,7 +158,7 @@ class PlanLimits:
 
     def faults(self, plan: WhitelistPlan) -> tuple[str, ...]:
         """
-        Return, in words, which limits a plan exceeds.
+        Describe the limits that a plan exceeds.
 
         :param plan: the plan.
         :return: a text for each limit; empty if the plan keeps all of them.
@@ -215,8 +215,8 @@ def hash_operations(operations: Iterable[str], service: str) -> str:
     """
     Return the SHA-256, in hexadecimal, of what is to be done, in whatever order.
 
-    :param operations: what is to be done, and :attr:`WhitelistPlan.unverified`.
-    :param service: what names the service and the tenant.
+    :param operations: the operations, and :attr:`WhitelistPlan.unverified`.
+    :param service: name of the service and the tenant.
     """
     found = hashlib.sha256(_operation({"format": _HASH_FORMAT, "service": service}).encode())
     for each in sorted(operations):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count, escape
 from airflow_custody.client.text_table import format_table
-from airflow_custody.client.verification.trust_texts import NOT_PINNED
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plan import CHANGES, STATES
 
@@ -28,7 +28,7 @@ _MAX_EXACT = 512
 _MAX_VALUE = 120
 _MAX_NOTE = 400
 _FIELDS = tuple(WhitelistRequest.model_fields)
-# What has a column of its own.
+# Fields with a column of their own.
 _OWN_COLUMN = frozenset({"label", "address", "blockchain", "currency", "network", "memo"})
 _MEANINGS = {
     "create": "not at the service: applying creates it",
@@ -203,7 +203,7 @@ def _warning(plan: WhitelistPlan) -> str:
 
 
 def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
-    """Return the rows that matter. What is deleted, or not verified, must not be hidden behind what is created."""
+    """Return the rows that matter: deletions and unverified rows first, so that creates do not hide them."""
     order = {state: index for index, state in enumerate((*CHANGES, "pending"))}
     actions = {"delete": 0, "create": 2, None: 3}
     rows = [row for row in plan.rows if row.action or row.state in order]
@@ -243,7 +243,7 @@ def _prose(text: str) -> str:
     return text if len(text) <= _MAX_NOTE and _PROSE.fullmatch(text) else _code(text, _MAX_NOTE)
 
 
-# What could end a code span or a cell, and what a template engine or a formula begins with.
+# Characters that could end a code span or a cell, or begin a template or a formula.
 _SPECIAL = re.compile(r"[|`{}<>$]")
 
 
@@ -252,7 +252,7 @@ def _code(text: str, limit: int, *, exact: bool = False) -> str:
     Return any text as code spans that nothing in it can end.
 
     :param text: the text.
-    :param limit: maximum length in characters. What is cut says so.
+    :param limit: maximum length in characters; a cut is marked.
     :param exact: whether every character but those of ASCII is written as ``\\uXXXX``: people compare it.
     """
     shown = _visible(text[:limit], exact=exact)

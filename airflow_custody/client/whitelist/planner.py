@@ -1,5 +1,5 @@
 """
-What must be done so that the service has what a whitelist file says? Pure functions, no I/O.
+Planning: the operations after which the service has what a whitelist file says. Pure functions, no I/O.
 
 A row of the file and a request at the service are for the same destination if chain, network, address and memo are the
 same. Spelling that is the service's affair is not compared: the case of a chain's symbol, of hexadecimal and of
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.text import as_list, sanitize
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.listed_requests import Claims, read_listed
 from airflow_custody.client.whitelist.listing import Listing, to_request
 from airflow_custody.client.whitelist.matching import (
@@ -30,15 +31,15 @@ from airflow_custody.client.whitelist.matching import (
     chain_key,
     contradictions,
     id_order,
-    loosely,
     match,
     match_respelled,
+    normalize,
     not_covered,
     shown_values,
 )
 from airflow_custody.client.whitelist.matching_index import Group, RequestIndex, RowIndex
 from airflow_custody.client.whitelist.plan import PlanRow, State, WhitelistPlan, create_operation
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, status_word
+from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.client.whitelist.spelling import Destinations, address_key
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class DeclaredRow(Protocol):
 
     @property
     def request(self) -> WhitelistRequest:
-        """What it asks for."""
+        """The request."""
 
     @property
     def where(self) -> str:
@@ -82,7 +83,7 @@ def make_plan(
 
     :param rows: the rows of the file; no two for the same destination.
     :param listing: all that the service lists.
-    :param service: what names the service and the tenant; it becomes part of the plan's hash. Default empty.
+    :param service: name of the service and the tenant; it becomes part of the plan's hash. Default empty.
     :param name: the file's name. Default empty.
     :param prune: whether requests that the file does not have are to be deleted. Default False.
     :param dry_run_chains: chains, by any name, for which nothing is to be done. Default: none.
@@ -120,7 +121,7 @@ def _dry_run(names: Collection[str], rows: Iterable[DeclaredRow], matcher: _Matc
     known = {chain_key(row.request.chain): row.request.chain for row in rows}
     known = {**matcher.chains(), **known}
     unknown = [each for each in as_list(names) if chain_key(each) not in known]
-    # What cannot be read may be on any chain.
+    # An unreadable request may be on any chain.
     if unknown and "" not in known:
         there = ", ".join(sorted(sanitize(each, 40) for each in known.values())[:_MAX_NAMED]) or "none"
         raise CustodyRequestError(
@@ -187,7 +188,7 @@ class _Matcher:
         self._labels.update(_label_key(row.request) for row in rows)
         options = [self._options(row) for row in rows]
         found: list[Match | None] = [None] * len(rows)
-        # What certainly is a row's own must not be taken by another row that it may be, too.
+        # A request that certainly belongs to a row must not be matched with another that it may belong to.
         passes: list[Callable[[int], Iterable[Match]]] = [
             lambda index: filter(lambda each: each.is_same, options[index]),
             lambda index: filter(lambda each: each.is_certain, options[index]),
@@ -236,7 +237,7 @@ class _Matcher:
     def _respelled(self, row: DeclaredRow) -> Match | None:
         """Return a request that may be what a row asks for, in a spelling of the service's own; None: there is none."""
         alike, others = [*self._index.alike(row.request)], [*self._index.respelled(row.request)]
-        # One that is free; or else one of which nobody knows which row's it is.
+        # A free one first; or else one whose row is not known.
         for candidates in (
             *map(Group.free, (*alike, *others)),
             *map(Group.unsure_of_network, alike),
@@ -330,7 +331,7 @@ class _Matcher:
                 continue
             notes = [_progress(listed)]
             notes += [not_covered(listed.omitted)] if listed.omitted else []
-            # What contradicts itself, or is being deleted, is for a person; and what the file may mean.
+            # A person decides on requests that contradict themselves, are being deleted, or may be meant by the file.
             fields, faults = contradictions(listed, None, self._accepted)
             faults += [listed.doubt] if listed.doubt else []
             meant = self._meant_by(listed)
@@ -353,7 +354,7 @@ class _Matcher:
 
 
 def _progress(listed: Listed) -> str:
-    """Return, in words, how far a request has come: what a deletion takes away."""
+    """Describe the state of a request that is to be deleted."""
     if listed.state == "differs":
         return f"its status is {status_word(listed.envelope.status) or 'empty'}: whether it is in effect is not known"
     return "pending approval" if listed.state == "pending" else "in effect"
@@ -400,7 +401,7 @@ def _is_in_doubt(option: Match) -> bool:
 
 
 def _label_key(request: WhitelistRequest) -> tuple[str, str]:
-    return loosely(request.label), chain_key(request.chain)
+    return normalize(request.label), chain_key(request.chain)
 
 
 def _sibling_key(request: WhitelistRequest) -> tuple[str, str, str | None]:

@@ -1,5 +1,5 @@
 """
-How far whitelisting requests have come.
+The progress of whitelisting requests.
 
 Two things count: where a request is listed, as requests that are pending approval are hidden unless one asks for them,
 and its ``status``. The service's makers publish no list of the words of ``status``: one that is not known proves
@@ -23,8 +23,16 @@ from airflow_custody.client.errors import (
     CustodyVerificationError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
-from airflow_custody.client.text import ascii_lower, count, sanitize
-from airflow_custody.client.verification.trust_texts import what_to_do
+from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.verification.trust import (
+    REJECTED_STATUSES,
+    ListedAs,
+    RequestState,
+    decide_trust,
+    has_status,
+    state_of,
+    what_to_do,
+)
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
 from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
 
@@ -33,11 +41,6 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerifiedAddress, Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-#: The word of a request in effect, as a published sample has it.
-EFFECTIVE_STATUSES = ("approved",)
-#: Words, some of them guesses, that say that a request will not take effect any more. A word that the service never
-#: uses changes nothing.
-REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 #: Seconds that the service may take to show the last signature of a request that it shows as in effect.
 DEFAULT_UNVERIFIED_AFTER = 5.0
 _MAX_STATUS = 100
@@ -48,10 +51,10 @@ class ListedRequest:
     """
     A request, and where it is listed.
 
-    :param envelope: what is listed; None: nothing is.
+    :param envelope: the listed request; None: it is not listed.
     :param settled: whether it is listed without asking for pending ones, and not among those that are pending
         approval by the client's user.
-    :param verified: what its signatures prove, if it is settled and keys are pinned. Default None.
+    :param verified: the facts that its signatures prove, if it is settled and keys are pinned. Default None.
     :param unverified: why they prove nothing, if they do not. Default None.
     :param for_approval: whether it is among those that are pending approval by the client's user. Default False.
     :param deletion_pending: whether it is settled, and its deletion is pending approval by that user. Default False.
@@ -67,42 +70,41 @@ class ListedRequest:
     deletion_pending: bool = False
     was_signed: bool = False
 
-    def is_settled(self, effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES) -> bool:
-        """
-        Tell whether it is not pending any more.
+    @property
+    def listed_as(self) -> ListedAs:
+        """Where it is listed."""
+        if self.for_approval:
+            return "for approval"
+        if self.was_signed:
+            return "signed"
+        return "settled" if self.settled else "pending"
 
-        :param effective_statuses: status words of requests in effect, compared without case. One that the user has
-            signed, and may still be pending, has one of them. Default ``approved``, also for None.
-        """
-        if not self.was_signed or self.envelope is None:
-            return self.settled
-        return has_status(self.envelope, EFFECTIVE_STATUSES if effective_statuses is None else effective_statuses)
-
-    def is_rejected(self, rejected_statuses: Iterable[str]) -> bool:
-        """
-        Tell whether it was rejected, in the service's word. What can still be approved was not, whatever its status.
-
-        :param rejected_statuses: status words of rejected requests, compared without case.
-        """
-        return self.envelope is not None and not self.for_approval and has_status(self.envelope, rejected_statuses)
+    def state(
+        self, effective_statuses: Iterable[str] | None, rejected_statuses: Iterable[str] = REJECTED_STATUSES
+    ) -> RequestState:
+        """Return how far it has come; the parameters are those of :func:`state_of`."""
+        status = None if self.envelope is None else self.envelope.status
+        return state_of(
+            status, self.listed_as, effective_statuses=effective_statuses, rejected_statuses=rejected_statuses
+        )
 
 
 @dataclass(frozen=True)
 class Progress:
     """
-    How far a request has come.
+    The progress of a request.
 
     :param state: ``effective``, ``pending``, ``rejected``, ``missing`` (it is not listed), ``gone`` (it has been
         missing for too long), ``unverified`` (the service shows it as in effect, and its signatures do not prove it),
         or ``unknown``: it is not pending any more, and its status does not say whether it is in effect.
     :param status: the service's own word, as sent.
-    :param signatures: how many users have signed it, in the service's word.
-    :param seconds: how long it has been missing or unverified. Default 0.
+    :param signatures: number of users who have signed it, in the service's word.
+    :param seconds: seconds for which it has been missing or unverified. Default 0.
     :param patience: for how many more seconds a lag of the service may explain that. Default 0.
     :param confirmed: whether it has been unverified for longer than a lag explains, or to the end. Default False.
-    :param verified: what its signatures prove, if it is in effect and keys are pinned. Default None.
+    :param verified: the facts that its signatures prove, if it is in effect and keys are pinned. Default None.
     :param unverified: why they prove nothing, if it is unverified. Default None.
-    :param created_at: when it was created, if it is pending and says so. Default None.
+    :param created_at: creation time, if it is pending and says so. Default None.
     """
 
     state: Literal["effective", "pending", "rejected", "missing", "gone", "unverified", "unknown"]
@@ -211,7 +213,7 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
     missing or rejected: are they listed for approval? For those that are settled and listed there, too, one more says
     which can still be signed.
 
-    If the client has pinned keys, those that are settled are verified. One that does not verify is its own trouble.
+    If the client has pinned keys, those that are settled are verified. A request that does not verify affects no other.
 
     :param client: the client.
     :param ids: the requests' ids.
@@ -237,7 +239,7 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
         if rest := [each for each in batch if each not in rows]:
             more = {row.id: row for row in client.find_whitelist_requests(ids=rest)}
             # Of these, the status word, or that they are not listed, is not to be believed at once.
-            doubtful = [each for each in rest if each not in more or has_status(more[each], REJECTED_STATUSES)]
+            doubtful = [each for each in rest if each not in more or has_status(more[each].status, REJECTED_STATUSES)]
             pending = find_for_approval(client, doubtful)
             more = {**pending, **more}
             found.update({each: _listed(None, row, False, each in pending, strict) for each, row in more.items()})
@@ -252,21 +254,20 @@ def _listed(
     if not envelope.is_readable:
         # Nothing is known of it, and that is no success, whatever counts as one.
         raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read", code="request-differs")
-    if verifier is None or not settled:
+    if not settled:
         return ListedRequest(envelope, settled, for_approval=for_approval)
-    try:
-        return ListedRequest(envelope, settled, verified=verifier.verify(envelope.wire))
-    except CustodyVerificationError as error:
-        return ListedRequest(envelope, settled, unverified=error)
+    # Whatever its status: which words mean that it is in effect, whoever asked knows.
+    trust = decide_trust(envelope.wire, "effective", verifier)
+    return ListedRequest(envelope, settled, verified=trust.address, unverified=trust.error)
 
 
 def judge_progress(
     listed: ListedRequest, *, effective_statuses: Iterable[str] | None, rejected_statuses: Iterable[str]
 ) -> Progress:
     """
-    Judge how far a request has come.
+    Judge the progress of a request.
 
-    :param listed: where it is listed.
+    :param listed: its place in the listings.
     :param effective_statuses: status words, compared without case, of which a request in effect has one; None: being
         listed as settled is enough.
     :param rejected_statuses: status words, compared without case, that mean it was rejected.
@@ -276,27 +277,26 @@ def judge_progress(
         return Progress("missing", None, 0)
     status = listed.envelope.status
     signatures = len(listed.envelope.signed_by)
-    if listed.is_rejected(rejected_statuses):
-        return Progress("rejected", status, signatures)
-    if not listed.is_settled(effective_statuses):
+    state = listed.state(effective_statuses, rejected_statuses)
+    if state == "pending":
         return Progress("pending", status, signatures, created_at=listed.envelope.created_at)
-    if effective_statuses is not None and not has_status(listed.envelope, effective_statuses):
-        return Progress("unknown", status, signatures)
+    if state != "effective":
+        return Progress(state, status, signatures)
     if listed.unverified is not None:
         return Progress("unverified", status, signatures, unverified=listed.unverified)
     return Progress("effective", status, signatures, verified=listed.verified)
 
 
-class LagJudge:
+class GracePeriod:
     """
-    Judges for how long a request has been missing or unverified.
+    The time for which a request may be missing or unverified before that counts.
 
     A listing may lag: one that misses a request, or shows it without its last signature, proves nothing. A request is
     gone once it has been missing, in a row, for longer than the service may take to list it; and one that is still
     unverified after the time that it may take to show a signature is so for good.
 
-    A request that was unverified stays in doubt until it is verified, whatever is shown in between: what is shown now
-    like this and now like that must not be waited for without end. One that is listed is not missing any more.
+    A request that was unverified counts as such until it is verified, whatever is shown in between: what is shown now
+    like this and now like that must not be waited for without end. A listed request is not missing any more.
 
     :param gone_after: seconds that the service may take to list a request. Default 30.
     :param unverified_after: seconds that it may take to show a signature. Default 5.
@@ -314,20 +314,20 @@ class LagJudge:
         self._clock = clock
         self._since: dict[str, float] = {}
         #: The last poll that showed it as in effect, and not verified; None: none did since it was verified.
-        self.doubt: Progress | None = None
+        self.unverified: Progress | None = None
 
     def reset(self) -> None:
         """Forget how long it has been missing: nobody knows what the next listing would have shown."""
         self._since.pop("missing", None)
 
-    def take_over(self, doubt: Progress) -> None:
-        """Go on with a doubt of another process, as if it began now."""
-        self.doubt = doubt
+    def take_over(self, progress: Progress) -> None:
+        """Take over a poll of another process that was unverified, as if it were of now."""
+        self.unverified = progress
         self._since["unverified"] = self._clock()
 
     @property
-    def doubt_patience(self) -> float:
-        """For how many more seconds a lag may explain the doubt, however it is listed by now; 0 if there is none."""
+    def unverified_patience(self) -> float:
+        """Seconds for which a lag may still explain that it is unverified; 0 if it is not."""
         since = self._since.get("unverified")
         return 0.0 if since is None else max(0.0, self._limits["unverified"] - (self._clock() - since))
 
@@ -335,14 +335,14 @@ class LagJudge:
         """
         Return the progress, with the time that it has been missing or unverified if it is.
 
-        :param progress: what one listing shows.
+        :param progress: the progress by one listing.
         """
         if progress.state != "missing":
             self.reset()
         if progress.state == "unverified":
-            self.doubt = progress
+            self.unverified = progress
         elif progress.state == "effective":
-            self.doubt = None
+            self.unverified = None
             self._since.clear()
         if progress.state not in self._limits:
             return progress
@@ -359,23 +359,23 @@ class LagJudge:
         return replace(progress, seconds=seconds, confirmed=True)
 
 
-def doubts_to_json(doubts: Mapping[str, Progress]) -> dict[str, Any]:
+def unverified_to_json(unverified: Mapping[str, Progress]) -> dict[str, Any]:
     """
     Return polls that showed requests as in effect, and not verified, as plain JSON data.
 
-    :param doubts: the polls, by the requests' ids. Of those beyond the first ten, only the ids are kept.
+    :param unverified: the polls, by the requests' ids. Of those beyond the first ten, only the ids are kept.
     """
     found: dict[str, Any] = {}
-    for number, (each, doubt) in enumerate(doubts.items()):
+    for number, (each, progress) in enumerate(unverified.items()):
         found[each] = {}
-        if number < MAX_NAMED_IDS and doubt.unverified is not None:
-            error = doubt.unverified.to_json()
-            found[each] = {"status": status_word(doubt.status), "signatures": doubt.signatures, "error": error}
+        if number < MAX_NAMED_IDS and progress.unverified is not None:
+            error = progress.unverified.to_json()
+            found[each] = {"status": status_word(progress.status), "signatures": progress.signatures, "error": error}
     return found
 
 
-def doubts_from_json(data: Mapping[str, Any]) -> dict[str, Progress]:
-    """Return what :func:`doubts_to_json` was given."""
+def unverified_from_json(data: Mapping[str, Any]) -> dict[str, Progress]:
+    """Return what :func:`unverified_to_json` was given."""
     found = {}
     for each, facts in data.items():
         error = CustodyError.from_json(facts["error"]) if "error" in facts else None
@@ -390,13 +390,3 @@ def doubts_from_json(data: Mapping[str, Any]) -> dict[str, Progress]:
 def status_word(status: str | None) -> str:
     """Return the service's word for a status, of a length that is fit for a report; empty if there is none."""
     return sanitize(status or "", _MAX_STATUS)
-
-
-def has_status(envelope: WhitelistEnvelope, words: Iterable[str]) -> bool:
-    """
-    Tell whether a request's status is one of these words.
-
-    :param envelope: the request.
-    :param words: the words; compared without case.
-    """
-    return ascii_lower(envelope.status or "") in {ascii_lower(each) for each in words if each}

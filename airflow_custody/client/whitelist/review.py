@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
+from airflow_custody.client.verification.signed_text import LINK_KEYS
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
 from airflow_custody.client.whitelist.value_texts import differing_values
 
@@ -32,10 +33,6 @@ NOT_COMPARED: Mapping[str, str] = {
     "currency": "another name of blockchain, which is compared",
     "visibility_group_id": "not part of the payload, so approvers do not sign it: envelope_faults compares it",
 }
-#: The keys of a link. All but its id are the service's description of the id that was asked for.
-LINK_KEYS = ("id", "address", "label", "name", "path")
-
-
 #: Accepted by this name: a word of the envelope's ``action`` that is not known.
 ENVELOPE_ACTION = "envelope.action"
 
@@ -43,15 +40,15 @@ ENVELOPE_ACTION = "envelope.action"
 @dataclass(frozen=True)
 class Finding:
     """
-    What a comparison found out about one key of a payload.
+    The result of comparing one key of a payload.
 
     :param key: the key; one of a link as ``linkedWallets.name``.
     :param name: the field of the request that it is compared with; the key itself if there is none.
-    :param verdict: how they compare.
+    :param verdict: the verdict.
     :param unasked: whether it has a value that nobody asked for, and that may be accepted by name.
     :param filled_in: whether its value is the service's, and harmless.
     :param outside: whether it was compared with the envelope, because the payload leaves it out.
-    :param values: what was asked for, and what is shown; None if the field was not asked for.
+    :param values: the value asked for, and the value shown; None if the field was not asked for.
     """
 
     key: str
@@ -64,7 +61,7 @@ class Finding:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it, in words."""
+        """The fault, in words."""
         if self.unasked:
             return f"{sanitize(self.key, 60)} (not asked for)"
         words = ["unclear"] if self.verdict == "unclear" else []
@@ -75,7 +72,7 @@ class Finding:
 @dataclass(frozen=True)
 class Comparison:
     """
-    How a payload compares with a request.
+    The comparison of a payload with a request.
 
     :param findings: one for each field of the request that a payload covers, and for each key that no field covers.
     """
@@ -122,10 +119,11 @@ class Comparison:
 
     def refusal(self, accepted: Collection[str] = ()) -> tuple[str, str | None]:
         """
-        Return, in words that name some of it, what must not be signed; and how what nobody asked for is accepted.
+        Return a text that names what must not be signed, and one that says how to accept what nobody asked for.
 
         :param accepted: as for :meth:`faults`.
-        :return: what must not be signed, empty if all is accounted for; and how to accept it, None if nothing does.
+        :return: the keys that must not be signed, empty if all is accounted for; and how to accept them, None if they
+            cannot be accepted.
         """
         unaccounted = [each for each in self.unaccounted if each not in accepted]
         names = ", ".join(repr(sanitize(each, 60)) for each in unaccounted[:MAX_NAMED_IDS])
@@ -135,7 +133,7 @@ class Comparison:
 
     def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """
-        Return, in words, what must not be signed.
+        Describe what must not be signed.
 
         :param accepted: keys of the payload that may have a value although nobody asked for one.
         :return: the names of the fields and keys, with what was asked for and what is shown; empty if all of the
@@ -155,8 +153,8 @@ def compare(request: WhitelistRequest, payload: Mapping[str, Any], *, network: s
     Takes neither a different spelling nor a missing field for a difference, nor for the same: one would create a
     request twice, the other would take somebody else's.
 
-    :param request: what was asked for.
-    :param payload: what :meth:`WhitelistEnvelope.payload` returned.
+    :param request: the request that was asked for.
+    :param payload: the result of :meth:`WhitelistEnvelope.payload`.
     :param network: the network that the envelope gives. It is compared where the payload leaves the network out, as
         many services do. Default None: nothing is known of it.
     :return: a verdict for each field, and for each key that no field covers.
@@ -173,13 +171,13 @@ def envelope_faults(
     accepted: Collection[str] = (),
 ) -> tuple[str, ...]:
     """
-    Return, in words, where an envelope contradicts its payload or what was asked for.
+    Describe each contradiction between an envelope and its payload, or the request that was asked for.
 
     No signature covers the envelope, so it proves nothing; but what contradicts itself is not signed.
 
     :param envelope: the envelope.
     :param payload: its verified payload.
-    :param request: what was asked for; None: whatever the payload asks for.
+    :param request: the request that was asked for; None: whatever the payload asks for.
     :param tenant_id: the tenant of the user who signs; None: not known.
     :param accepted: with :data:`ENVELOPE_ACTION`, a word that is not known to mean a creation is accepted.
     :return: the contradictions; empty if there is none.
@@ -207,7 +205,7 @@ def envelope_faults(
     return tuple(found)
 
 
-# The words of `action` are not published. One that says something else must not even be accepted by name.
+# The words of `action` are not published. Another kind of action must not even be accepted by name.
 _CREATING = frozenset({"create", "created", "creating", "creation", "add", "added", "new", "insert", "inserted"})
 _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "request"})
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
@@ -267,7 +265,7 @@ def _compare_text(asked: str, shown: object) -> Verdict:
         return "unclear"
     if asked == shown:
         return "same"
-    return "unclear" if not shown or _loosely(asked) == _loosely(shown) else "differs"
+    return "unclear" if not shown or _normalize(asked) == _normalize(shown) else "differs"
 
 
 def _compare_links(asked: Sequence[str], shown: object) -> Verdict:
@@ -296,7 +294,7 @@ def _is_text(shown: object) -> bool:
     return isinstance(shown, str)
 
 
-def _loosely(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -314,13 +312,13 @@ def _quote(value: object) -> str:
 @dataclass(frozen=True)
 class _Key:
     """
-    What a key of a payload is compared with.
+    The rule for comparing a key of a payload.
 
     :param field: the field of the request; None: nothing in a request asks for it.
     :param compare: compares what was asked for with what is shown.
     :param is_valid: whether a value has the right type.
     :param harmless: the service's own value for "not given".
-    :param unasked: what a value that nobody asked for means to whoever looks for a request: ``differs`` where it says
+    :param unasked: meaning of a value that nobody asked for, in a search for a request: ``differs`` where it says
         that somebody else has asked, ``unclear`` where the service may have filled it in.
     """
 
@@ -347,8 +345,6 @@ PAYLOAD_KEYS: Mapping[str, _Key] = {
     "contractType": _Key("contract_type", unasked="unclear"),
     "tnParticipantID": _Key(None, unasked="unclear"),
 }
-#: Every key that a payload may have, at any level.
-ALL_KEYS = frozenset({*PAYLOAD_KEYS, *LINK_KEYS})
 
 
 def _findings(request: WhitelistRequest, payload: Mapping[str, Any], network: str | None) -> Iterator[Finding]:
@@ -362,9 +358,7 @@ def _findings(request: WhitelistRequest, payload: Mapping[str, Any], network: st
             yield _finding(name, key, asked, shown)
         if key.compare is _compare_links and _are_links(shown):
             yield from _link_findings(name, payload[name])
-    for name in payload:
-        if name not in PAYLOAD_KEYS:
-            yield Finding(_unknown(name), _unknown(name), "unclear", unasked=True)
+    yield from (Finding(each, each, "unclear", unasked=True) for each in _unknown_keys(payload))
 
 
 def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
@@ -386,6 +380,23 @@ def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
 def _unknown(key: str) -> str:
     """Return a key as it may be accepted: quoted, if it could be taken for another one."""
     return key if key == sanitize(key, 60) and "." not in key else _quote(key)
+
+
+def unknown_keys(payload: Mapping[str, Any], accepted: Collection[str] = ()) -> list[str]:
+    """
+    Return the keys of a payload, and of its links, that no whitelisting request is known to have.
+
+    :param payload: the payload; its links are lists of objects.
+    :param accepted: the keys that are accepted by name. Default: none.
+    """
+    found = [*_unknown_keys(payload)]
+    for name in ("linkedInternalAddresses", "linkedWallets"):
+        found += [each.key for each in _link_findings(name, payload.get(name) or []) if each.unasked]
+    return [each for each in found if each not in accepted]
+
+
+def _unknown_keys(payload: Mapping[str, Any]) -> Iterator[str]:
+    return (_unknown(name) for name in payload if name not in PAYLOAD_KEYS)
 
 
 def _link_findings(name: str, links: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

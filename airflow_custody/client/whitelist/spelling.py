@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from airflow_custody.client.text import ascii_lower
-from airflow_custody.client.whitelist.address_rules import RULES
 
 # By so much the lengths of addresses in base58 differ.
 _LENGTHS_VARY = 4
@@ -19,7 +18,36 @@ _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(.+)", re.DOTALL)
 # An account of Hedera with its checksum, which is another one on each ledger: HIP-15.
 _HIP15 = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)(-[A-Za-z]{5})")
 # What the main network may be called, without punctuation and case, also behind the name of its chain.
-MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
+_MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
+# The names of each chain, without punctuation and case. The first is what it is called here.
+_CHAINS = (
+    "btc bitcoin xbt",
+    "bch bitcoincash",
+    "ltc litecoin",
+    "doge dogecoin",
+    "eth ethereum",
+    "polygon matic pol",
+    "ftm fantom",
+    "sonic s",
+    "avalanchec avalanche avax avaxc avaxcchain avalanchecchain",
+    "xrp xrpl ripple xrpledger",
+    "xlm stellar",
+    "xtz tezos",
+    "ada cardano",
+    "dot polkadot",
+    "tao bittensor",
+    "algo algorand",
+    "sol solana",
+    "cosmos atom cosmoshub",
+    "near nearprotocol",
+    "icp internetcomputer dfinity",
+    "hedera hbar hederahashgraph",
+    "mina minaprotocol",
+    "filecoin fil",
+    "tron trx",
+)
+#: What a chain is called here, by each of its names.
+CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
 
 Place = TypeVar("Place")
 
@@ -30,8 +58,7 @@ Place = TypeVar("Place")
 @lru_cache(maxsize=4096)
 def chain_name(chain: str) -> str:
     """Return what all names of a chain have in common; of one whose names are not known, its symbol without case."""
-    known, _ = RULES.get(_letters(chain), ("", None))
-    return ascii_lower(known or chain)
+    return CHAIN_NAMES.get(_letters(chain)) or ascii_lower(chain)
 
 
 @lru_cache(maxsize=4096)
@@ -39,8 +66,13 @@ def network_name(network: str, chain: str) -> str:
     """Return what all names of a chain's network have in common: one for those of the main network."""
     name, known = _letters(network), chain_name(chain)
     bare = {name, name.removeprefix(_letters(chain))}
-    bare |= {name.removeprefix(each) for each, (other, _) in RULES.items() if ascii_lower(other) == known}
-    return "mainnet" if bare.intersection(MAIN_NETWORKS) else ascii_lower(network)
+    bare |= {name.removeprefix(each) for each, other in CHAIN_NAMES.items() if other == known}
+    return "mainnet" if bare.intersection(_MAIN_NETWORKS) else ascii_lower(network)
+
+
+def is_main_network(network: str, chain: str) -> bool:
+    """Tell whether a network is clearly the main one of its chain: it may also be called as the chain is."""
+    return network_name(network, chain) == "mainnet" or chain_name(network) == chain_name(chain)
 
 
 def _letters(name: str) -> str:

@@ -1,27 +1,47 @@
-"""The TCP connections below the calls, for faults that break them."""
+"""The TCP connections below the calls, and the calls' delays: both can be cut off."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_Addresses = tuple[object, object]
-
 
 class Connections:
-    """The open connections, by the addresses of their two ends."""
+    """The open connections, by the addresses of their two ends; belongs to the server's event loop."""
 
     def __init__(self) -> None:
-        self._open: dict[_Addresses, asyncio.Transport] = {}
+        self._open: dict[tuple[object, object], asyncio.Transport] = {}
+        self._cut_off = asyncio.Event()
+        self._closed = False
 
     def find(self, scope: Scope) -> asyncio.Transport | None:
         """Return the connection a call came over, or None if it is closed."""
-        return self._open.get((scope["client"], scope["server"]))
+        transport = self._open.get((scope["client"], scope["server"]))
+        return None if transport is None or transport.is_closing() else transport
 
-    def abort_all(self) -> None:
-        """Close all connections at once, without sending what is pending."""
+    async def wait(self, seconds: float) -> bool:
+        """Delay a call, and return False if it was cut off meanwhile."""
+        cut_off = self._cut_off
+        if seconds:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(cut_off.wait(), seconds)
+        else:
+            # Let other calls run.
+            await asyncio.sleep(0)
+        return not (cut_off.is_set() or self._closed)
+
+    def cut_off_delays(self) -> None:
+        """Cut off the calls that are delayed now."""
+        self._cut_off.set()
+        self._cut_off = asyncio.Event()
+
+    def close(self) -> None:
+        """Cut off all calls that are or will be delayed, and close all connections without sending what is pending."""
+        self._closed = True
+        self._cut_off.set()
         for transport in list(self._open.values()):
             transport.abort()
 

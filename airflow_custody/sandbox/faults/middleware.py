@@ -11,7 +11,6 @@ from urllib.parse import parse_qs
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_custody.sandbox.faults.store import Fault
-from airflow_custody.sandbox.paths import is_control
 from airflow_custody.sandbox.service import Service
 
 _BODILESS_STATUSES = (204, 304)
@@ -56,13 +55,12 @@ class FaultMiddleware:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._faults = service.faults
-        self._delays = service.delays
         self._connections = service.connections
         self._request_log = service.request_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")
-        if scope["type"] != "http" or is_control(path):
+        if scope["type"] != "http" or f"{path}/".startswith("/sandbox/"):
             await self._app(scope, receive, send)
             return
         body = await _read(receive)
@@ -70,25 +68,19 @@ class FaultMiddleware:
             return
         record = self._request_log.add(scope, body)
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-        fault = self._faults.take(scope["method"], path, query)
-        if fault is None:
-            response = await self._call_app(scope, receive, body)
-            record["status"] = response.status
-            await _send(send, response)
-            return
-        record["fault"] = fault.kind
+        fault = self._faults.take(scope["method"], path, query) or Fault()
+        record["fault"] = fault.kind if fault.model_fields_set else None
         try:
             await self._delay(fault.delay)
+            response = _response(200, "application/json", b"{}")
             if fault.does_work:
                 response = await self._call_app(scope, receive, body)
-            else:
-                response = _response(200, "application/json", b"{}")
             await self._delay(fault.delay_after)
             if fault.kind == "drop":
                 raise _Disconnect
             response = _replace(response, fault)
             record["status"] = response.status
-            await self._send_faulty(scope, receive, send, fault, response)
+            await self._send(scope, receive, send, fault, response)
         except _Disconnect:
             await self._disconnect(scope, receive, abort=True)
 
@@ -116,16 +108,20 @@ class FaultMiddleware:
             _logger.exception("The sandbox failed")
         return response
 
-    async def _send_faulty(self, scope: Scope, receive: Receive, send: Send, fault: Fault, response: _Response) -> None:
+    async def _send(self, scope: Scope, receive: Receive, send: Send, fault: Fault, response: _Response) -> None:
         if fault.kind in ("truncate_body", "truncate_headers", "trickle_headers"):
             await self._send_raw(scope, fault, response)
             await self._disconnect(scope, receive)
-        elif fault.kind == "trickle":
-            await _send(send, response, self._pieces(scope, response.body, fault))
-        elif fault.kind == "large":
-            await _send(send, response, self._padding(scope, fault.size or 0))
-        else:
-            await _send(send, response)
+            return
+        await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
+        if fault.kind in ("trickle", "large"):
+            pieces = self._padding(scope, fault.size or 0)
+            if fault.kind == "trickle":
+                pieces = self._pieces(scope, response.body, fault)
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            response.body = b""
+        await send({"type": "http.response.body", "body": response.body})
 
     async def _send_raw(self, scope: Scope, fault: Fault, response: _Response) -> None:
         """Write to the connection itself: the HTTP library would not send half a response."""
@@ -146,10 +142,8 @@ class FaultMiddleware:
 
     async def _disconnect(self, scope: Scope, receive: Receive, *, abort: bool = False) -> None:
         transport = self._connections.find(scope)
-        if transport is not None and abort:
-            transport.abort()
-        elif transport is not None:
-            transport.close()
+        if transport is not None:
+            (transport.abort if abort else transport.close)()
         # The HTTP library would send a response of its own if this call ended before the connection did.
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -174,13 +168,12 @@ class FaultMiddleware:
         yield after
 
     def _check_open(self, scope: Scope) -> None:
-        transport = self._connections.find(scope)
-        if transport is None or transport.is_closing():
+        if self._connections.find(scope) is None:
             raise _Disconnect
 
     async def _delay(self, seconds: float) -> None:
         """Wait; a reset or the end of the sandbox cuts this short, a caller that gives up does not."""
-        if not await self._delays.wait(seconds):
+        if not await self._connections.wait(seconds):
             raise _Disconnect
 
 
@@ -194,16 +187,6 @@ async def _read(receive: Receive) -> bytes | None:
         body += message.get("body", b"")
         if not message.get("more_body", False):
             return bytes(body)
-
-
-async def _send(send: Send, response: _Response, pieces: AsyncIterator[bytes] | None = None) -> None:
-    await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
-    if pieces is not None:
-        async for piece in pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-        return
-    await send({"type": "http.response.body", "body": response.body})
 
 
 def _response(status: int, content_type: str, body: bytes) -> _Response:

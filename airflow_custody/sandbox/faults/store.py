@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from airflow_custody.sandbox.errors import error_body
-from airflow_custody.sandbox.paths import is_below
+from airflow_custody.sandbox.wire import is_below
 
-FaultKind = Literal[
-    "normal",
-    "status",
-    "html",
-    "redirect",
-    "rate_limit",
-    "empty",
-    "drop",
-    "truncate_body",
-    "truncate_headers",
-    "trickle",
-    "trickle_headers",
-    "large",
-]
 Seconds = Annotated[float, Field(ge=0, le=3600)]
 # The HTTP library would refuse to send anything else, and the caller would get no response at all.
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^([!-~\x80-\xff]([\t -~\x80-\xff]*[!-~\x80-\xff])?)?$")]
 
-# With these the service does not do the work, unless the fault says so.
-_WITHOUT_WORK = ("status", "html", "redirect", "rate_limit", "drop")
-
-# The options of each kind. Any other option has no effect with it, and is refused as a mistake in a test.
-_OPTIONS: dict[str, set[str]] = {
+# The kinds with a response of their own, and its status.
+_STATUSES = {"status": 200, "html": 200, "redirect": 302, "rate_limit": 429, "empty": 200}
+#: The kinds, and the options of each. Any other option has no effect with it, and is refused as a mistake in a test.
+FAULT_KINDS: dict[str, set[str]] = {
     "normal": set(),
     "status": {"status", "body", "content_type", "headers", "retry_after"},
     "html": {"status", "body", "headers", "retry_after"},
@@ -67,7 +51,7 @@ class Fault(BaseModel):
     delay: Seconds = 0.0
     delay_after: Seconds = 0.0
     work: bool | None = None
-    kind: FaultKind = "normal"
+    kind: str = "normal"
     status: Annotated[int, Field(ge=200, le=599)] | None = None
     body: dict[str, Any] | list[Any] | str | None = None
     content_type: HeaderValue | None = None
@@ -82,7 +66,9 @@ class Fault(BaseModel):
 
     @model_validator(mode="after")
     def _check_options(self) -> Fault:
-        unused = self.model_fields_set - _COMMON_OPTIONS - _OPTIONS[self.kind]
+        if self.kind not in FAULT_KINDS:
+            raise ValueError(f"kind: must be one of {', '.join(FAULT_KINDS)}")
+        unused = self.model_fields_set - _COMMON_OPTIONS - FAULT_KINDS[self.kind]
         if unused:
             raise ValueError(f"{', '.join(sorted(unused))} cannot be used with the fault {self.kind}")
         required = _REQUIRED_OPTIONS.get(self.kind)
@@ -95,7 +81,9 @@ class Fault(BaseModel):
     @property
     def does_work(self) -> bool:
         """Whether the service does what the call asks for."""
-        return self.kind not in _WITHOUT_WORK if self.work is None else self.work
+        if self.work is not None:
+            return self.work
+        return self.kind not in ("status", "html", "redirect", "rate_limit", "drop")
 
     def matches(self, method: str, path: str, query: Mapping[str, Sequence[str]]) -> bool:
         """Return whether the fault is for such a call."""
@@ -107,23 +95,19 @@ class Fault(BaseModel):
 
     def replacement(self) -> tuple[int, str, bytes] | None:
         """Return status, content type and body of the response that replaces the service's own, or None."""
-        if self.kind == "html":
-            status = self.status or 200
-            page = self.body if isinstance(self.body, str) else f"<html><body><h1>{status}</h1></body></html>"
-            return status, "text/html; charset=utf-8", page.encode()
+        if self.kind not in _STATUSES:
+            return None
+        status, body = self.status or _STATUSES[self.kind], self.body
         if self.kind == "empty":
-            return self.status or 200, "application/json", b""
-        if self.kind == "redirect":
-            return self.status or 302, "text/html; charset=utf-8", b"<html><body>Moved</body></html>"
-        if self.kind in ("status", "rate_limit"):
-            status = self.status or 429
-            body = self.body
-            if body is None:
-                body = error_body(status, "a fault added by a test") if status >= 400 else {}
-            if isinstance(body, str):
-                return status, self.content_type or "text/plain; charset=utf-8", body.encode()
-            return status, self.content_type or "application/json", json.dumps(body).encode()
-        return None
+            return status, "application/json", b""
+        if self.kind in ("html", "redirect"):
+            page = body if isinstance(body, str) else f"<html><body><h1>{status}</h1></body></html>"
+            return status, "text/html; charset=utf-8", page.encode()
+        if body is None:
+            body = error_body(status, "a fault added by a test") if status >= 400 else {}
+        if isinstance(body, str):
+            return status, self.content_type or "text/plain; charset=utf-8", body.encode()
+        return status, self.content_type or "application/json", json.dumps(body).encode()
 
     def extra_headers(self) -> dict[str, str]:
         """Return the headers that the fault adds, with names in lower case."""
@@ -139,36 +123,63 @@ class FaultStore:
     """The store of faults."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._faults: list[Fault] = []
 
-    def add(self, fault: Fault) -> None:
-        """Add a fault after the existing ones."""
-        with self._lock:
-            self._faults.append(fault)
+    def add_fault(self, /, kind: str = "normal", **options: Any) -> None:
+        """
+        Add a fault, to inject into the next calls. If several match a call, the first one is used.
+
+        These options select the calls: ``method``; ``path`` (at or below it, with or without ``/api/rest/v1``);
+        ``query``, values that the query must have, by name (of a repeated one, any may be it);
+        ``skip``, how many calls to let through first; ``times``, how many calls to affect (default 1; None: all, until
+        the faults are cleared).
+
+        These go with every fault: ``delay`` and ``delay_after``, seconds to wait before and after the work; ``work``,
+        whether the service does what the call asks for (by default it does, except with status, html, redirect,
+        rate_limit and drop).
+
+        The faults, with their own options:
+
+        - ``normal`` (default): the service's own response
+        - ``status``: a response with ``status``, and optionally ``body`` (JSON or text), ``content_type``,
+          ``retry_after``
+        - ``html``: an HTML page; optionally ``status`` (default 200), ``body``, ``retry_after``
+        - ``redirect``: a redirect to ``location``; optionally ``status`` (default 302)
+        - ``rate_limit``: a 429 response; optionally ``retry_after`` (number or text), ``body``, ``content_type``
+        - ``empty``: a response without a body; optionally ``status`` (default 200)
+        - ``drop``: the connection is closed without a response
+        - ``truncate_body``: the connection is closed after half of the body, or after ``keep`` bytes of it
+        - ``truncate_headers``: the connection is closed in the middle of the headers
+        - ``trickle``, ``trickle_headers``: the body or the headers are sent in pieces of ``piece`` bytes (default 1),
+          one every ``pieces_every`` seconds (default 0.1)
+        - ``large``: a body of ``size`` bytes; with ``chunked=True`` its size is not announced
+
+        ``headers``, names and values, can be added to status, html, redirect, rate_limit and empty.
+
+        :param kind: the fault.
+        :param options: the options above.
+        """
+        self._faults.append(Fault.model_validate({"kind": kind, **options}))
 
     def take(self, method: str, path: str, query: Mapping[str, Sequence[str]]) -> Fault | None:
         """Return the first fault for a call that has nothing left to skip, and count this use of it."""
-        with self._lock:
-            for position, fault in enumerate(self._faults):
-                if not fault.matches(method, path, query):
-                    continue
-                if fault.skip:
-                    fault.skip -= 1
-                    continue
-                if fault.times is not None:
-                    fault.times -= 1
-                    if not fault.times:
-                        del self._faults[position]
-                return fault
+        for position, fault in enumerate(self._faults):
+            if not fault.matches(method, path, query):
+                continue
+            if fault.skip:
+                fault.skip -= 1
+                continue
+            if fault.times is not None:
+                fault.times -= 1
+                if not fault.times:
+                    del self._faults[position]
+            return fault
         return None
 
-    def list(self) -> list[dict[str, Any]]:
+    def faults(self) -> list[dict[str, Any]]:
         """Return the faults that are not used up."""
-        with self._lock:
-            return [fault.model_dump(exclude_unset=True) for fault in self._faults]
+        return [fault.model_dump(exclude_unset=True) for fault in self._faults]
 
-    def clear(self) -> None:
+    def clear_faults(self) -> None:
         """Delete all faults."""
-        with self._lock:
-            self._faults.clear()
+        self._faults.clear()

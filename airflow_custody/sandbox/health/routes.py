@@ -6,14 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from airflow_custody.sandbox.dependencies import ServiceDep, require_roles
 from airflow_custody.sandbox.errors import not_found
+from airflow_custody.sandbox.web import ServiceDep, require_roles
 
 _MIN_VERSION = (3, 14)
 
 
 async def _require_version(service: ServiceDep) -> None:
-    if service.version < _MIN_VERSION:
+    if tuple(int(part) for part in service.state.settings.version.split(".")) < _MIN_VERSION:
         raise not_found("page")
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
 from typing import Any
 
 from airflow_custody.sandbox.errors import invalid, not_found
-from airflow_custody.sandbox.health.entries import default_entries
 from airflow_custody.sandbox.state import State
-from airflow_custody.sandbox.wire import dumps, timestamp_from_ns
+from airflow_custody.sandbox.wire import dumps, omit_none, timestamp_from_ns
 
 Entry = dict[str, Any]
 
 _RELATIVE_DATE = re.compile(r"\{now(?:([+-])(\d+(?:\.\d+)?)s)?\}")
-_MAX_CACHED = 64
+_NAMESPACE = uuid.UUID("6f1c1f0e-6c1b-4c57-9d0e-6a3c5f3f0b11")
 
 
 class HealthStore:
@@ -22,58 +22,73 @@ class HealthStore:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.load()
+        self.reload()
 
-    def load(self) -> None:
+    def reload(self) -> None:
         """Load the entries from the state, or begin with the default ones."""
-        entries = self._state.get_setting("health", None)
+        entries = self._state.load("health", None)
         self._entries: list[Entry] = default_entries() if entries is None else entries
-        self._response: Any = self._state.get_setting("health_response", None)
-        self._templates: dict[str | None, _Template] = {}
+        self._response: Any = self._state.load("health_response", None)
+        self._texts: dict[str | None, str] = {}
 
     def listing(self, tenant_id: str | None) -> bytes:
         """Return the listing by group, as JSON; None lists the entries of all tenants."""
-        template = self._templates.get(tenant_id)
-        if template is None:
-            if len(self._templates) >= _MAX_CACHED:
-                self._templates.clear()
-            template = self._templates[tenant_id] = _Template(self._build(tenant_id))
-        return template.render()
+        if tenant_id not in self._texts:
+            self._texts = {tenant_id: dumps(self._build(tenant_id))}
+        now = time.time_ns()
 
-    def set(self, entries: list[Entry]) -> None:
-        """Replace all entries by these, exactly as they are."""
-        for entry in entries:
-            if not isinstance(entry.get("group"), str):
-                raise invalid("every entry needs a text `group`; to test anything else, set the whole response")
-        self._entries = entries
-        self._response = None
-        self._save()
+        def date(found: re.Match[str]) -> str:
+            return timestamp_from_ns(now + round(float((found[1] or "+") + (found[2] or "0")) * 1e9))
 
-    def set_response(self, response: Any) -> None:
-        """Replace the listing by this value, whatever it is; None goes back to the entries."""
-        self._response = response
-        self._save()
+        return _RELATIVE_DATE.sub(date, self._texts[tenant_id]).encode()
 
-    def update(self, group: str | None, component: str | None, check: str | None, fields: dict[str, Any]) -> int:
-        """Change fields of every matching entry, remove those that are None, and return how many entries match."""
+    def set_health(self, entries: list[dict[str, Any]]) -> None:
+        """
+        Set the health entries, each of which is listed under its `group` exactly as it is given.
+
+        A field that an entry leaves out is missing in the response; :func:`health_entry` returns complete entries.
+        Only ``{now}``, ``{now-5s}``, ``{now+60s}`` and the like are replaced, at each read, by the date they stand
+        for.
+
+        :param entries: the entries, in their order.
+        """
+        self._save(entries, None)
+
+    def set_health_response(self, response: Any) -> None:
+        """
+        Set the whole response to the health listing, to any JSON value.
+
+        :param response: the response; None goes back to the entries.
+        """
+        self._save(self._entries, response)
+
+    def update_health(
+        self, /, group: str | None = None, component: str | None = None, check: str | None = None, **fields: Any
+    ) -> int:
+        """
+        Change fields of all matching health entries, and return how many match.
+
+        :param group: only entries of this group. None (default): of all.
+        :param component: name or id of the component. None (default): all.
+        :param check: only entries with this name. None (default): all.
+        :param fields: the fields, by their names on the wire; those that are None are removed.
+        """
         found = [
             entry
             for entry in self._entries
-            if _matches(entry, "group", group)
-            and _matches(entry, "healthCheck", check)
-            and (_matches(entry, "componentName", component) or _matches(entry, "componentId", component))
+            if group in (None, entry.get("group"))
+            and check in (None, entry.get("healthCheck"))
+            and component in (None, entry.get("componentName"), entry.get("componentId"))
         ]
         if not found:
             raise not_found("a matching health entry")
-        if "group" in fields and not isinstance(fields["group"], str):
-            raise invalid("`group` must be a text; to test anything else, set the whole response")
         for entry in found:
             for name, value in fields.items():
                 if value is None:
                     entry.pop(name, None)
                 else:
                     entry[name] = value
-        self._save()
+        self._save(self._entries, self._response)
         return len(found)
 
     def _build(self, tenant_id: str | None) -> Any:
@@ -85,30 +100,72 @@ class HealthStore:
                 groups.setdefault(entry["group"], {"healthChecks": []})["healthChecks"].append(entry)
         return {"groups": groups} if groups else {}
 
-    def _save(self) -> None:
-        self._templates.clear()
-        self._state.set_setting("health", self._entries)
-        self._state.set_setting("health_response", self._response)
+    def _save(self, entries: list[Entry], response: Any) -> None:
+        if not all(isinstance(entry.get("group"), str) for entry in entries):
+            raise invalid("every entry needs a text `group`; to test anything else, set the whole response")
+        self._state.save("health", entries)
+        self._state.save("health_response", response)
+        self.reload()
 
 
-class _Template:
-    """JSON text in which only the relative dates are left to fill in, so that a long listing is quick to write."""
+def health_entry(
+    group: str = "hsm",
+    component: str = "hsm-1",
+    check: str = "connectivity",
+    *,
+    tenant_id: str = "1",
+    duration: str = "12.3ms",
+    results: dict[str, str] | None = None,
+    report: dict[str, Any] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """
+    Return a complete, healthy and fresh entry.
 
-    def __init__(self, value: Any) -> None:
-        self._text = dumps(value)
-        self._offsets = {
-            date.group(): round(float((date[1] or "+") + (date[2] or "0")) * 1e9)
-            for date in _RELATIVE_DATE.finditer(self._text)
-        }
+    :param group: the group that it is listed under. Default ``hsm``.
+    :param component: name of the component; its id is made of it. Default ``hsm-1``.
+    :param check: name of the check. Default ``connectivity``.
+    :param tenant_id: id of the tenant. Default ``1``.
+    :param duration: how long the check took, in the service's notation. Default ``12.3ms``.
+    :param results: status words by key, for example by currency. None (default): none.
+    :param report: fields to replace in the report, or to remove if they are None.
+    :param fields: fields to replace in the entry, by their names on the wire, or to remove if they are None.
+    """
+    whole_report = {
+        "name": check,
+        "status": "success",
+        "duration": duration,
+        "results": results,
+        **(report or {}),
+    }
+    entry: dict[str, Any] = {
+        "tenantId": tenant_id,
+        "componentName": component,
+        "componentId": str(uuid.uuid5(_NAMESPACE, f"{tenant_id}/{component}")),
+        "group": group,
+        "healthCheck": check,
+        "status": "success",
+        "report": omit_none(whole_report),
+        "lastUpdateDate": "{now-5s}",
+        "validUntilDate": "{now+60s}",
+    }
+    return omit_none({**entry, **fields})
 
-    def render(self) -> bytes:
-        """Return the text with dates relative to now."""
-        now = time.time_ns()
-        text = self._text
-        for date, offset in self._offsets.items():
-            text = text.replace(date, timestamp_from_ns(now + offset))
-        return text.encode()
 
-
-def _matches(entry: Entry, name: str, value: str | None) -> bool:
-    return value is None or entry.get(name) == value
+def default_entries() -> list[dict[str, Any]]:
+    """Return the entries of a fresh sandbox: three groups, two tenants, every way to write a duration."""
+    vault = {"hostPort": "vault-1.internal:8200", "connected": True, "lastPing": "{now-2s}"}
+    coins = {"ETH": "success", "BTC": "success", "XRP": "success", "SOL": "success"}
+    return [
+        health_entry("hsm", "hsm-1", "connectivity", duration="850\u00b5s"),
+        health_entry("hsm", "hsm-1", "vault", duration="12.3ms", report={"vaultdClients": [vault]}),
+        health_entry("hsm", "hsm-2", "connectivity", tenant_id="2", duration="912\u03bcs"),
+        health_entry("blockchain", "chain-gateway", "nodes", duration="1.5s", results=coins),
+        health_entry("blockchain", "chain-gateway", "synchronisation", duration="1m2.5s", results={"ADA": "success"}),
+        health_entry(
+            "blockchain", "chain-gateway", "nodes", tenant_id="2", duration="75us", results={"XLM": "success"}
+        ),
+        health_entry("database", "database", "ping", duration="930ns"),
+        health_entry("database", "database", "replication", duration="2ms", report={"message": "1 replica in step"}),
+        health_entry("database", "database", "ping", tenant_id="2", duration="1.2ms"),
+    ]

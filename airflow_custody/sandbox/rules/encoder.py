@@ -1,4 +1,4 @@
-"""The protocol buffers in which rules, their signatures and addresses travel: a writer for these messages only."""
+"""The protocol buffers in which rules and their signatures travel: a writer for these messages only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 _VARINT = 0
 _BYTES = 2
 
-_MAX_NUMBER = 2**64 - 1
-
 #: The numbers of the roles that users of the sandbox may have.
 ROLES = {
     "REQUESTAPPROVER": 0,
@@ -19,7 +17,6 @@ ROLES = {
     "TPUSER": 10,
     "WHITELISTEDADDRESSAPPROVER": 11,
 }
-_ADDRESS_TYPES = ("individual", "exchange", "baker", "contract", "stakepool", "validator", "node", "fiatprovider")
 _INTERNAL_WALLET = 1
 
 
@@ -39,7 +36,7 @@ def encode_rules_container(
     """
     return b"".join(
         [
-            *(encode_user(each) for each in users),
+            *(_element(1, _user(each)) for each in users),
             *(_element(2, _text(1, name) + _elements(2, ids)) for name, ids in groups.items()),
             *(_element(6, _rule(each)) for each in rules),
             _number(10, timestamp),
@@ -47,48 +44,9 @@ def encode_rules_container(
     )
 
 
-def encode_user(user: Mapping[str, Any]) -> bytes:
-    """Return one more user for a rules container: to be appended to it."""
-    return _element(1, _user(user))
-
-
 def encode_user_signatures(signatures: Iterable[tuple[str, bytes]]) -> bytes:
     """Return the signatures, each a user's id and 64 bytes, as one message."""
     return _elements(1, (_text(1, user_id) + _element(2, signature) for user_id, signature in signatures))
-
-
-def encode_address(payload: Mapping[str, Any], network: str) -> bytes:
-    """Return what the text of a whitelisting request says, as a message."""
-    exchange_account = str(payload["exchangeAccountId"])
-    address_type = payload["addressType"]
-    return b"".join(
-        [
-            _text(1, payload["currency"]),
-            _number(2, _ADDRESS_TYPES.index(address_type) if address_type in _ADDRESS_TYPES else 0),
-            _text(3, payload["address"]),
-            _text(4, payload["memo"]),
-            _text(5, payload["label"]),
-            _text(6, payload["customerId"]),
-            _number(7, int(exchange_account) if exchange_account.isdecimal() else 0),
-            _elements(
-                8,
-                (
-                    _number(1, int(each["id"])) + _text(2, each["address"]) + _text(3, each["label"])
-                    for each in payload["linkedInternalAddresses"]
-                ),
-            ),
-            _text(9, payload["contractType"]),
-            _elements(
-                11,
-                (
-                    _number(1, each["id"]) + _text(2, each["name"]) + _text(3, each["path"])
-                    for each in payload.get("linkedWallets", ())
-                ),
-            ),
-            _text(13, network),
-            _text(14, payload.get("tnParticipantID", "")),
-        ]
-    )
 
 
 def _user(user: Mapping[str, Any]) -> bytes:
@@ -123,7 +81,7 @@ def _threshold(group: Mapping[str, Any]) -> bytes:
 
 def _number(field: int, value: int) -> bytes:
     """Return a number; zero is not written."""
-    return _varint(field << 3 | _VARINT) + _varint(value & _MAX_NUMBER) if value else b""
+    return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
 
 
 def _text(field: int, value: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The rules for whitelisting, and the super-administrators who sign them."""
+"""The rules for whitelisting: who must sign, and the super-administrators who sign the rules."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from airflow_custody.sandbox.errors import invalid, not_found
+from pydantic import BaseModel, ConfigDict, Field
+
 from airflow_custody.sandbox.rules.encoder import encode_rules_container, encode_user_signatures
 from airflow_custody.sandbox.rules.keys import create_private_key, public_key_of, sign
-from airflow_custody.sandbox.rules.thresholds import Branches, is_any, select_thresholds
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.wire import dumps, timestamp_from_ns
 
+Branches = list[dict[str, Any]]
+
 #: The group that signs whitelisting requests if no rules are set.
 DEFAULT_GROUP = "approvers"
 _DEFAULT_BRANCHES: Branches = [{"sequential": [{"externalGroupID": DEFAULT_GROUP, "minimumSignatures": 1}]}]
-_DEFAULT_SUPERADMINS = 2
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS superadmins (number INTEGER PRIMARY KEY, private_key TEXT NOT NULL);
@@ -33,25 +33,37 @@ CREATE TABLE IF NOT EXISTS rules (
 """
 
 
-@dataclass(frozen=True)
-class SignedRules:
-    """
-    Rules that all super-administrators have signed.
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
 
-    :param id: the id of this version of the rules.
-    :param hash: the SHA-256 of the container, in hex.
-    :param container: the container, in base64.
-    :param signatures: the signatures as one message, in base64.
-    :param signed_by: the same signatures, each with its user.
-    :param created_at: when this version came into force.
-    """
 
-    id: int
-    hash: str
-    container: str
-    signatures: str
-    signed_by: tuple[dict[str, str], ...]
-    created_at: str
+class Group(_Model):
+    """A group of approvers, and how many of it must sign; zero counts as one."""
+
+    externalGroupID: str
+    minimumSignatures: Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class Branch(_Model):
+    """Groups of approvers that sign one after the other."""
+
+    sequential: list[Group]
+
+
+class Line(_Model):
+    """Who must sign if a request's only link is the wallet with this path."""
+
+    path: str
+    parallel: list[Branch]
+
+
+class Rule(_Model):
+    """Who must sign for a chain and a network; empty or ``Any`` is for all of them."""
+
+    currency: str = ""
+    network: str = ""
+    parallel: list[Branch]
+    lines: list[Line] = []
 
 
 class RuleStore:
@@ -67,35 +79,57 @@ class RuleStore:
         self._users = users
         state.create_tables(_TABLES)
 
-    def pins(self) -> dict[str, Any]:
-        """Return the super-administrators' public keys, and how many of them must sign, as a connection's extras."""
-        return {
-            "superadmin_keys": [public_key_of(each) for each in self.superadmins().values()],
-            "superadmin_minimum": self._state.get_setting("superadmin_minimum", _DEFAULT_SUPERADMINS),
-        }
+    def set_approvers(self, parallel: list[dict[str, Any]] | None) -> None:
+        """
+        Set who must sign the whitelisting requests that are created from now on, if no rule is for their chain.
 
-    def set_superadmins(self, number: int, minimum: int) -> None:
-        """Set how many super-administrators there are, and how many of them must sign."""
-        if not 1 <= minimum <= number:
-            raise invalid("minimum: must be at least 1, and at most the number of super-administrators")
-        self._state.set_setting("superadmins", number)
-        self._state.set_setting("superadmin_minimum", minimum)
+        Requests that are there keep theirs, and do not verify if the rules in force when they take effect ask for more.
 
-    def public_keys(self) -> list[dict[str, str]]:
-        """Return the super-administrators' public keys, with their ids."""
-        return [{"userID": name, "publicKey": public_key_of(key)} for name, key in self.superadmins().items()]
-
-    def set_rules(self, rules: list[dict[str, Any]] | None) -> None:
-        """Set the rules for whitelisting; None for one rule for all chains."""
-        self._state.set_setting("rules", rules)
-
-    def set_approvers(self, branches: Branches | None) -> None:
-        """Set who must sign if no rule is for the chain, or one of the default's group; None for the latter."""
-        self._state.set_setting("approvers", branches)
-        rules = self._state.get_setting("rules", None)
+        :param parallel: ``[{"sequential": [{"externalGroupID": ..., "minimumSignatures": ...}, ...]}, ...]``: any one
+            branch must be signed, and within a branch one group after the other. None: one member of the group
+            ``approvers``, or two for a request with both linked lists.
+        """
+        branches = [Branch.model_validate(each).model_dump() for each in parallel or ()]
+        self._state.save("approvers", branches or None)
+        rules = self._state.load("rules", None)
         if rules is not None:
             others = [rule for rule in rules if not (is_any(rule["currency"]) and is_any(rule["network"]))]
             self.set_rules([*others, _default_rule(branches or _DEFAULT_BRANCHES)])
+
+    def set_rules(self, rules: Sequence[Mapping[str, Any]] | None) -> None:
+        """
+        Set all rules for the whitelisting requests that are created from now on.
+
+        A request's rule is the first one for its chain and network, or else for its chain, or else for all chains.
+        Without one, nobody can sign it.
+
+        :param rules: each with ``currency`` (the chain) and ``network``, empty or left out for all; ``parallel``, as
+            in :meth:`set_approvers`; and optionally ``lines``, each with the ``path`` of a wallet, and the ``parallel``
+            that a request follows instead if this wallet is its only link. None: one rule for all, as
+            :meth:`set_approvers` sets it.
+        """
+        found = None if rules is None else [Rule.model_validate(each).model_dump() for each in rules]
+        self._state.save("rules", found)
+
+    def pins(self) -> dict[str, Any]:
+        """
+        Return what a client pins to verify the rules, by the names of a connection's extras.
+
+        ``superadmin_keys`` is a list of public keys in PEM, and ``superadmin_minimum`` how many of them must sign.
+        """
+        keys = [public_key_of(each) for each in self.superadmins().values()]
+        return {"superadmin_keys": keys, "superadmin_minimum": self._state.settings.superadmin_minimum}
+
+    def superadmins(self) -> dict[str, str]:
+        """Return the private keys of the super-administrators by their ids, to forge with."""
+        number = self._state.settings.superadmins
+        query = "SELECT * FROM superadmins ORDER BY number LIMIT ?"
+        found = self._state.rows(query, number)
+        if len(found) < number:
+            new = [(each, create_private_key()) for each in range(len(found) + 1, number + 1)]
+            self._state.write_many("INSERT INTO superadmins VALUES (?, ?)", new)
+            found = self._state.rows(query, number)
+        return {f"superadmin-{row['number']}@example.test": row["private_key"] for row in found}
 
     def thresholds(self, payloads: Iterable[tuple[Mapping[str, Any], str]]) -> list[Branches]:
         """Return who must sign each of some requests, of which these are the payloads and the networks."""
@@ -106,8 +140,13 @@ class RuleStore:
             found.append(_both_linked(payload) if branches == _DEFAULT_BRANCHES and self._is_default else branches)
         return found
 
-    def current(self) -> SignedRules:
-        """Return the rules in force."""
+    def current(self) -> sqlite3.Row:
+        """
+        Return the rules in force, signed by all super-administrators.
+
+        Their `hash` is the SHA-256 of the `container`, which is in base64, as is the message with all `signatures`;
+        `signed_by` has the same signatures, each with its user, in JSON.
+        """
         superadmins = self.superadmins()
         users = [*self._users_with_keys(), *(_superadmin(name, key) for name, key in superadmins.items())]
         rules = self._rules()
@@ -115,7 +154,7 @@ class RuleStore:
         content = hashlib.sha256(dumps([users, groups, rules]).encode()).hexdigest()
         latest = self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")
         if latest and latest[0]["content"] == content:
-            return _signed_rules(latest[0])
+            return latest[0]
         now = time.time_ns()
         container = encode_rules_container(users, groups, rules, now // 10**9)
         signatures = [(name, sign(key, container)) for name, key in superadmins.items()]
@@ -128,62 +167,63 @@ class RuleStore:
             json.dumps([{"userId": name, "signature": _base64(signature)} for name, signature in signatures]),
             timestamp_from_ns(now),
         )
-        return _signed_rules(self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")[0])
+        return self._state.rows("SELECT * FROM rules ORDER BY id DESC LIMIT 1")[0]
 
-    def versions(self, hashes: Iterable[str]) -> dict[str, SignedRules]:
+    def versions(self, hashes: Iterable[str]) -> dict[str, sqlite3.Row]:
         """Return these versions of the rules, by the hashes of their containers."""
         rows = self._state.rows(
             "SELECT * FROM rules WHERE hash IN (SELECT value FROM json_each(?))", json.dumps(sorted(set(hashes)))
         )
-        return {row["hash"]: _signed_rules(row) for row in rows}
-
-    def get(self, version: int) -> SignedRules:
-        """Return a version of the rules by its id."""
-        found = self._state.rows("SELECT * FROM rules WHERE id = ?", version)
-        if not found:
-            raise not_found(f"rules {version}")
-        return _signed_rules(found[0])
-
-    def history(self) -> list[SignedRules]:
-        """Return all versions of the rules, those in force first."""
-        self.current()
-        return [_signed_rules(row) for row in self._state.rows("SELECT * FROM rules ORDER BY id DESC")]
+        return {row["hash"]: row for row in rows}
 
     @property
     def _is_default(self) -> bool:
-        return self._state.get_setting("rules", None) is None and not self._state.get_setting("approvers", None)
+        return self._state.load("rules", None) is None and not self._state.load("approvers", None)
 
     def _rules(self) -> list[dict[str, Any]]:
-        rules: list[dict[str, Any]] | None = self._state.get_setting("rules", None)
+        rules: list[dict[str, Any]] | None = self._state.load("rules", None)
         if rules is not None:
             return rules
-        return [_default_rule(self._state.get_setting("approvers", None) or _DEFAULT_BRANCHES)]
-
-    def superadmins(self) -> dict[str, str]:
-        """Return the private keys of the super-administrators by their ids."""
-        number = self._state.get_setting("superadmins", _DEFAULT_SUPERADMINS)
-        query = "SELECT * FROM superadmins ORDER BY number LIMIT ?"
-        found = self._state.rows(query, number)
-        if len(found) < number:
-            new = [(each, create_private_key()) for each in range(len(found) + 1, number + 1)]
-            self._state.write_many("INSERT INTO superadmins VALUES (?, ?)", new)
-            found = self._state.rows(query, number)
-        return {f"superadmin-{row['number']}@example.test": row["private_key"] for row in found}
+        return [_default_rule(self._state.load("approvers", None) or _DEFAULT_BRANCHES)]
 
     def _users_with_keys(self) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
-        for user in self._users.with_keys():
-            # Ids are unique in the rules.
-            found.setdefault(
-                user.external_id,
-                {
-                    "id": user.external_id,
-                    "publicKey": user.public_key,
-                    "roles": user.roles,
-                    "groups": user.groups,
-                },
-            )
+        for user in self._users.all():
+            if user.public_key:
+                # Ids are unique in the rules.
+                entry = {"publicKey": user.public_key, "roles": user.roles, "groups": user.groups}
+                found.setdefault(user.external_id, {"id": user.external_id, **entry})
         return list(found.values())
+
+
+def is_any(word: str) -> bool:
+    """Return whether a rule's chain or network stands for all of them."""
+    return word.casefold() in ("", "any")
+
+
+def select_thresholds(rules: Sequence[Mapping[str, Any]], payload: Mapping[str, Any], network: str) -> Branches:
+    """
+    Return who must sign a request: all groups of any one branch; no branch at all if no rule is for it.
+
+    :param rules: the rules, as the control sets them.
+    :param payload: the payload of the request.
+    :param network: its network, which the payload need not have.
+    """
+    of_chain = [rule for rule in rules if rule["currency"] == payload["currency"]]
+    of_any = [rule for rule in rules if is_any(rule["currency"])]
+    candidates = [
+        *(rule for rule in of_chain if network and rule["network"] == network),
+        *(rule for rule in of_chain if is_any(rule["network"])),
+        *(rule for rule in of_any if is_any(rule["network"]) or rule["network"] == network),
+    ]
+    if not candidates:
+        return []
+    wallets = payload.get("linkedWallets", [])
+    if len(wallets) == 1 and not payload["linkedInternalAddresses"]:
+        for line in candidates[0]["lines"]:
+            if line["path"] and line["path"] == wallets[0].get("path"):
+                return list(line["parallel"])
+    return list(candidates[0]["parallel"])
 
 
 def _superadmin(name: str, private_key: str) -> dict[str, Any]:
@@ -212,17 +252,6 @@ def _groups(users: Sequence[Mapping[str, Any]], rules: Sequence[Mapping[str, Any
         for name in dict.fromkeys(user["groups"]):
             found.setdefault(name, []).append(user["id"])
     return found
-
-
-def _signed_rules(row: sqlite3.Row) -> SignedRules:
-    return SignedRules(
-        id=row["id"],
-        hash=row["hash"],
-        container=row["container"],
-        signatures=row["signatures"],
-        signed_by=tuple(json.loads(row["signed_by"])),
-        created_at=row["created_at"],
-    )
 
 
 def _base64(data: bytes) -> str:

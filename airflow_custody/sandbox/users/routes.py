@@ -7,10 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
-from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_roles
 from airflow_custody.sandbox.errors import invalid
-from airflow_custody.sandbox.responses import json_response
 from airflow_custody.sandbox.users.tokens import Caller
+from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, require_roles
 from airflow_custody.sandbox.wire import omit_empty
 
 router = APIRouter()
@@ -37,7 +36,7 @@ async def sign_in(service: ServiceDep, body: SignInBody) -> Response:
     if not name:
         raise invalid("username: Field required")
     user = service.users.sign_in(name, body.password, body.totp)
-    token = service.tokens.add(roles=user.roles, tenant_id=user.tenant_id, user_id=user.id, expires_in=None, jwt=True)
+    token = service.tokens.add_token(user.roles, user.tenant_id, user.id, jwt=True)
     return json_response({"result": token})
 
 

@@ -29,11 +29,13 @@ class User:
     """A user of the service."""
 
     id: str
+    name: str
     tenant_id: str
     roles: tuple[str, ...]
+    password: str
+    totp: bool
     groups: tuple[str, ...]
     public_key: str
-    totp: bool
     external_id: str
 
 
@@ -44,11 +46,11 @@ class UserStore:
         self._state = state
         state.create_tables(_TABLES)
 
-    def add(
+    def add_user(
         self,
-        *,
         name: str,
         roles: Sequence[str],
+        *,
         user_id: str | None = None,
         tenant_id: str = "1",
         password: str | None = None,
@@ -57,7 +59,19 @@ class UserStore:
         public_key: str | None = None,
         external_id: str | None = None,
     ) -> str:
-        """Add a user, or replace the one with this id, and return the id."""
+        """
+        Add a user, or replace the one with this id, and return the id.
+
+        :param name: the user's name, to sign in with.
+        :param roles: the user's roles, such as ``TPUser``.
+        :param user_id: id of the user; ``1`` is the user of the main token. Default: a new id.
+        :param tenant_id: id of the user's tenant. Default ``1``.
+        :param password: password of the user, who cannot sign in without one.
+        :param totp: whether signing in takes a one-time code.
+        :param groups: the groups of approvers that the user belongs to.
+        :param public_key: P-256 key in PEM, to verify the user's signatures with.
+        :param external_id: the id that signatures carry. Default: an e-mail address made of the id.
+        """
         if user_id is None:
             (highest,) = self._state.rows("SELECT coalesce(max(CAST(id AS INTEGER)), 0) FROM users")[0]
             user_id = str(max(highest + 1, _FIRST_ID))
@@ -73,21 +87,16 @@ class UserStore:
         found = self._state.rows("SELECT * FROM users WHERE id = ?", user_id)
         return _user(found[0]) if found else None
 
-    def with_keys(self) -> list[User]:
-        """Return the users who have a public key, in the order of their ids."""
-        rows = self._state.rows("SELECT * FROM users WHERE public_key != '' ORDER BY CAST(id AS INTEGER), id")
-        return [_user(row) for row in rows]
-
-    def passwords(self) -> list[str]:
-        """Return the passwords of all users."""
-        return [str(row["password"]) for row in self._state.rows("SELECT password FROM users")]
-
     def require(self, user_id: str) -> User:
         """Return a user, or raise a 404 error."""
         user = self.get(user_id)
         if user is None:
             raise not_found(f"user {user_id}")
         return user
+
+    def all(self) -> list[User]:
+        """Return all users in the order of their ids."""
+        return [_user(row) for row in self._state.rows("SELECT * FROM users ORDER BY CAST(id AS INTEGER), id")]
 
     def external_id(self, user_id: str) -> str:
         """Return the external id of a user, or of a token without a user."""
@@ -96,10 +105,9 @@ class UserStore:
 
     def sign_in(self, name: str, password: str, totp: str) -> User:
         """Return the user with this name and password, or raise a 401 error."""
-        found = self._state.rows("SELECT * FROM users WHERE name = ?", name)
-        if not found or not found[0]["password"] or not hmac.compare_digest(found[0]["password"], password):
+        user = next((each for each in self.all() if each.name == name and each.password), None)
+        if user is None or not hmac.compare_digest(user.password.encode(), password.encode()):
             raise ServiceError(401, "wrong user name or password")
-        user = _user(found[0])
         if user.totp and not totp:
             raise ServiceError(401, "a one-time code is required")
         return user
@@ -110,12 +118,5 @@ def _default_external_id(user_id: str) -> str:
 
 
 def _user(row: sqlite3.Row) -> User:
-    return User(
-        id=row["id"],
-        tenant_id=row["tenant_id"],
-        roles=tuple(json.loads(row["roles"])),
-        groups=tuple(json.loads(row["groups"])),
-        public_key=row["public_key"],
-        totp=bool(row["totp"]),
-        external_id=row["external_id"],
-    )
+    values = {**row, "roles": tuple(json.loads(row["roles"])), "groups": tuple(json.loads(row["groups"]))}
+    return User(**{**values, "totp": bool(row["totp"])})

@@ -1,31 +1,38 @@
-"""Bearer tokens."""
+"""Bearer tokens and API keys: who makes a call."""
 
 from __future__ import annotations
 
 import base64
+import binascii
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_custody.sandbox.errors import ServiceError
 from airflow_custody.sandbox.state import State
+from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.wire import dumps
 
 #: The roles of the main token.
 ROLES = ("TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "Admin")
 
-DEFAULT_JWT_LIFETIME = 30 * 60
+_API_KEY_SCHEME = "TPV1-HMAC-SHA256"
+_API_KEY_FIELD = re.compile(r"(ApiKey|Nonce|Timestamp|Signature)=(\S+)")
+# An assumption.
+_MAX_CLOCK_SKEW_MS = 30_000
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS tokens (
     token TEXT PRIMARY KEY, user_id TEXT NOT NULL, tenant_id TEXT NOT NULL, roles TEXT NOT NULL,
     expires_at REAL, is_main INTEGER NOT NULL
 );
+CREATE TABLE IF NOT EXISTS api_keys (id TEXT PRIMARY KEY, secret TEXT NOT NULL, user_id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS nonces (api_key TEXT, nonce TEXT, PRIMARY KEY (api_key, nonce));
 """
 
 
@@ -44,10 +51,11 @@ class Caller:
 
 
 class TokenStore:
-    """The store of the tokens that the service accepts."""
+    """The store of the tokens that the service accepts, of API keys, and of the nonces that were used with them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, users: UserStore) -> None:
         self._state = state
+        self._users = users
         state.create_tables(_TABLES)
         # Nothing verifies the signatures made with this key: the tokens are looked up.
         self._key = secrets.token_bytes(32)
@@ -56,45 +64,73 @@ class TokenStore:
         """Set the token that has every role, and return it; None keeps the current one, or creates one."""
         current = self._state.rows("SELECT token FROM tokens WHERE is_main")
         token = token or (str(current[0]["token"]) if current else secrets.token_urlsafe(24))
-        self._save(token, "1", "1", ROLES, None, is_main=True)
-        self._state.write("DELETE FROM tokens WHERE is_main AND token != ?", token)
+        self._state.write("DELETE FROM tokens WHERE is_main")
+        self._save(token, "1", "1", ROLES, None, True)
         return token
 
-    def add(self, *, roles: Sequence[str], tenant_id: str, user_id: str, expires_in: float | None, jwt: bool) -> str:
-        """Add a token and return it."""
-        if jwt and expires_in is None:
-            expires_in = self._state.get_setting("token_lifetime", DEFAULT_JWT_LIFETIME)
-        expires_at = None if expires_in is None else time.time() + expires_in
+    def add_token(
+        self,
+        roles: Sequence[str],
+        tenant_id: str = "1",
+        user_id: str = "2",
+        expires_in: float | None = None,
+        jwt: bool = False,
+    ) -> str:
+        """
+        Add a token with these roles, and return it.
+
+        :param roles: the roles of its user, such as ``TPUser``.
+        :param tenant_id: id of the user's tenant. Default ``1``.
+        :param user_id: id of the user. Default ``2``.
+        :param expires_in: seconds; negative for a token that has already expired. Default: it does not expire, but a
+            JWT expires after half an hour.
+        :param jwt: whether to make it a JWT, with the claims ``exp`` and ``roles``.
+        """
+        token, settings = secrets.token_urlsafe(24), self._state.settings
         if jwt:
-            now = time.time() + self._state.get_setting("token_clock_offset", 0.0)
-            claims = {"sub": user_id, "tenantId": tenant_id, "exp": int(now + (expires_in or 0))}
-            if self._state.get_setting("token_has_iat", False):
-                claims["iat"] = int(now)
-            token = self._sign(claims, roles)
-        else:
-            token = secrets.token_urlsafe(24)
-        self._save(token, user_id, tenant_id, roles, expires_at, is_main=False)
+            expires_in = settings.token_lifetime if expires_in is None else expires_in
+            now = time.time() + settings.clock_offset
+            claims = {"sub": user_id, "tenantId": tenant_id, "exp": int(now + expires_in)}
+            claims |= {"iat": int(now)} if settings.token_has_iat else {}
+            # The random id makes every token unique.
+            token = self._sign({**claims, "roles": [role.lower() for role in roles], "jti": token})
+        expires_at = None if expires_in is None else time.time() + expires_in
+        self._save(token, user_id, tenant_id, roles, expires_at, False)
         return token
 
-    def set_claims(self, *, clock_offset: float, has_iat: bool) -> None:
-        """Set how far ahead the clock is that the JWTs' times are of, and whether they say when they were issued."""
-        self._state.set_setting("token_clock_offset", clock_offset)
-        self._state.set_setting("token_has_iat", has_iat)
+    def revoke_tokens(self, user_id: str) -> None:
+        """
+        Revoke all tokens of a user, except the main token.
 
-    def all(self) -> list[str]:
-        """Return all tokens."""
-        return [str(row["token"]) for row in self._state.rows("SELECT token FROM tokens")]
-
-    def set_lifetime(self, seconds: float) -> None:
-        """Set the lifetime of the JWTs that the service issues from now on."""
-        self._state.set_setting("token_lifetime", seconds)
-
-    def revoke(self, user_id: str) -> None:
-        """Revoke all tokens of a user, except the main token."""
+        :param user_id: id of the user.
+        """
         self._state.write("DELETE FROM tokens WHERE user_id = ? AND NOT is_main", user_id)
 
-    def authenticate(self, authorization: str) -> Caller:
-        """Return the caller who sent this Authorization header, or raise a 401 error."""
+    def add_api_key(self, user_id: str) -> dict[str, str]:
+        """
+        Add an API key for a user, and return its `id` and its `secret` in hex.
+
+        :param user_id: id of the user.
+        """
+        key = {"id": secrets.token_hex(8), "secret": secrets.token_hex(32)}
+        owner = self._users.require(user_id).id
+        self._state.write("INSERT INTO api_keys VALUES (?, ?, ?)", key["id"], key["secret"], owner)
+        return key
+
+    def secrets(self) -> list[str]:
+        """Return all tokens, and the passwords of all users."""
+        tokens = self._state.rows("SELECT token FROM tokens")
+        return [*(row["token"] for row in tokens), *(user.password for user in self._users.all())]
+
+    def authenticate(self, authorization: str, call: Sequence[str], body: bytes) -> Caller:
+        """
+        Return the caller who sent this Authorization header, or raise a 401 error.
+
+        :param call: method, host, path, query and content type, which an API key signs together with the body.
+        """
+        if authorization.startswith(_API_KEY_SCHEME):
+            user = self._users.require(self._check_api_key(authorization, call, body))
+            return Caller(user.id, user.tenant_id, user.roles)
         scheme, _, token = authorization.strip().partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise ServiceError(401, "a bearer token is required")
@@ -106,27 +142,46 @@ class TokenStore:
             raise ServiceError(401, "the token has expired")
         return Caller(row["user_id"], row["tenant_id"], tuple(json.loads(row["roles"])))
 
+    def _check_api_key(self, authorization: str, call: Sequence[str], body: bytes) -> str:
+        """Return the id of the user whose key signed this call, or raise a 401 error."""
+        fields = dict(_API_KEY_FIELD.findall(authorization))
+        if set(fields) != {"ApiKey", "Nonce", "Timestamp", "Signature"}:
+            raise ServiceError(401, "the API key's header is malformed")
+        found = self._state.rows("SELECT * FROM api_keys WHERE id = ?", fields["ApiKey"])
+        if not found:
+            raise ServiceError(401, "the API key is not known")
+        parts = [fields["ApiKey"], fields["Nonce"], fields["Timestamp"], *call]
+        expected = sign(found[0]["secret"], parts, body)
+        try:
+            signature = base64.b64decode(fields["Signature"], validate=True)
+        except (binascii.Error, ValueError):
+            signature = b""
+        if not hmac.compare_digest(signature, expected):
+            raise ServiceError(401, "the API key's signature is wrong")
+        now = (time.time() + self._state.settings.clock_offset) * 1000
+        if not fields["Timestamp"].isdigit() or abs(now - int(fields["Timestamp"])) > _MAX_CLOCK_SKEW_MS:
+            raise ServiceError(401, "the API key's timestamp is too far from the service's clock")
+        if self._state.write("INSERT OR IGNORE INTO nonces VALUES (?, ?)", fields["ApiKey"], fields["Nonce"]) == 0:
+            raise ServiceError(401, "the API key's nonce was used before")
+        return str(found[0]["user_id"])
+
     def _save(
-        self,
-        token: str,
-        user_id: str,
-        tenant_id: str,
-        roles: Sequence[str],
-        expires_at: float | None,
-        *,
-        is_main: bool,
+        self, token: str, user_id: str, tenant_id: str, roles: Sequence[str], expires_at: float | None, is_main: bool
     ) -> None:
         self._state.write(
             "INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
             *(token, user_id, tenant_id, json.dumps(list(roles)), expires_at, is_main),
         )
 
-    def _sign(self, claims: dict[str, Any], roles: Sequence[str]) -> str:
-        # The random id makes every token unique.
-        claims = {**claims, "roles": [role.lower() for role in roles], "jti": secrets.token_hex(8)}
-        head = _base64url(dumps({"alg": "HS256", "typ": "JWT"}).encode())
-        text = f"{head}.{_base64url(dumps(claims).encode())}"
+    def _sign(self, claims: dict[str, object]) -> str:
+        text = ".".join(_base64url(dumps(each).encode()) for each in ({"alg": "HS256", "typ": "JWT"}, claims))
         return f"{text}.{_base64url(hmac.digest(self._key, text.encode(), hashlib.sha256))}"
+
+
+def sign(secret: str, parts: Sequence[str], body: bytes) -> bytes:
+    """Return the signature of a call with an API key: of all parts that are not empty, joined by spaces."""
+    message = b" ".join(part for part in [b"TPV1", *(part.encode() for part in parts), body] if part)
+    return hmac.digest(bytes.fromhex(secret), message, hashlib.sha256)
 
 
 def _base64url(data: bytes) -> str:

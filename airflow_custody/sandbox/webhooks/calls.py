@@ -10,16 +10,16 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from airflow_custody.sandbox.errors import invalid
-from airflow_custody.sandbox.listings import Listing
+from airflow_custody.sandbox.listings import DEFAULT_PAGE_SIZE, Listing, Paging
+from airflow_custody.sandbox.settings import CallSettings
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.webhooks.paging import DEFAULT_PAGE_SIZE, Paging
-from airflow_custody.sandbox.wire import dumps, omit_empty, timestamp_from_ns
+from airflow_custody.sandbox.wire import dumps, omit_empty, timestamp, timestamp_from_ns
 
 # The columns beside the call itself are what it is found by. `position` is the time by which it is listed.
 _TABLES = """
@@ -33,7 +33,9 @@ CREATE TABLE IF NOT EXISTS status_changes (
     changed_at REAL NOT NULL
 );
 CREATE TRIGGER IF NOT EXISTS whitelist_status_changes AFTER UPDATE OF status ON whitelist
-WHEN old.status != new.status AND EXISTS (SELECT 1 FROM settings WHERE name = 'whitelist_events' AND value = 'true')
+WHEN old.status != new.status AND EXISTS (
+    SELECT 1 FROM saved WHERE name = 'settings' AND json_extract(value, '$.whitelist_events')
+)
 BEGIN
     INSERT INTO status_changes
     VALUES (NULL, new.tenant_id, new.id, new.status, (julianday('now') - 2440587.5) * 86400);
@@ -45,19 +47,13 @@ _FIRST_ID = 100_001
 _WHITELIST_TYPE = "requestStatus.updated"
 
 
-class CallBehaviour(BaseModel):
-    """How the service writes, keeps and lists calls. None of this is published."""
+class CallSearch(Paging):
+    """Which calls to list."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    paging: Literal["offset", "keyset"] = "offset"
-    order: Literal["created", "written"] = "created"
-    ids: Literal["number", "uuid"] = "number"
-    resolution: Annotated[float, Field(ge=0)] = 0.0
-    writes_when_disabled: bool = False
-    writes_when_cooling_down: bool = True
-    max_age: Annotated[float, Field(ge=0)] | None = None
-    max_number: Annotated[int, Field(ge=0)] | None = None
+    webhook_id: str | None = Field(default=None, alias="webhookID")
+    event_id: str | None = Field(default=None, alias="eventID")
+    status: str | None = None
+    order: Literal["ASC", "DESC"] = Field(default="DESC", alias="sortOrder")
 
 
 class CallStore:
@@ -74,91 +70,117 @@ class CallStore:
         state.create_tables(_TABLES)
 
     @property
-    def behaviour(self) -> CallBehaviour:
-        """How calls are written, kept and listed."""
-        return CallBehaviour.model_validate(self._state.get_setting("call_behaviour", {}))
+    def _settings(self) -> CallSettings:
+        return self._state.settings.calls
 
-    def set_behaviour(self, behaviour: CallBehaviour) -> None:
-        """Set how calls are written, kept and listed."""
-        self._state.set_setting("call_behaviour", behaviour.model_dump())
+    def add_webhook_call(self, /, tenant_id: str = "1", **call: Any) -> None:
+        """
+        Add a call to a webhook, with these fields by their names on the wire.
 
-    def set_whitelist_events(self, enabled: bool) -> None:
-        """Set whether a call is written when the status of a whitelisting request changes; the service has none."""
-        self._state.set_setting("whitelist_events", enabled)
-
-    def add(self, tenant_id: str, call: dict[str, Any]) -> None:
-        """Add a call, whatever its values."""
+        :param tenant_id: id of the tenant. Default ``1``.
+        :param call: the fields.
+        """
         self._insert(tenant_id, [call])
 
-    def add_many(self, number: int, *, tenant_id: str, age: float, spacing: float, fields: dict[str, Any]) -> list[str]:
-        """Add calls with these fields, one after the other, the first with this age in seconds; return their ids."""
-        behaviour = self.behaviour
+    def add_webhook_calls(
+        self, /, number: int, *, age: float = 0.0, spacing: float = 0.001, tenant_id: str = "1", **fields: Any
+    ) -> list[str]:
+        """
+        Add calls to webhooks, one after the other, and return their ids. It is quick.
+
+        :param number: how many.
+        :param age: seconds since the first was created. Default 0.
+        :param spacing: seconds between one and the next. Default 0.001.
+        :param tenant_id: id of the tenant. Default ``1``.
+        :param fields: fields of all, by their names on the wire.
+        """
         first, step = time.time_ns() - round(age * 1e9), round(spacing * 1e9)
-        ids = self._new_ids(number, behaviour)
+        ids = self._new_ids(number)
         calls = [
-            _call(each, _dated(first + index * step, behaviour), eventId=f"event-{each}", webhookId="", payload="{}")
-            | fields
+            self._call(each, first + index * step, eventId=f"event-{each}", webhookId="", payload="{}") | fields
             for index, each in enumerate(ids)
         ]
         self._insert(tenant_id, calls)
         return ids
 
     def send_event(
-        self, webhook_type: str, payload: Any, *, tenant_id: str, event_id: str | None, age: float, status: str
+        self,
+        webhook_type: str,
+        payload: Any,
+        *,
+        event_id: str | None = None,
+        age: float = 0.0,
+        status: str = "success",
+        tenant_id: str = "1",
     ) -> list[dict[str, Any]]:
-        """Write a call for each webhook of a type, unless its state keeps it from that, and return the calls."""
+        """
+        Write a call to each webhook of a type, unless its state keeps it from that, and return the calls.
+
+        :param webhook_type: the type of the webhooks.
+        :param payload: what it tells: JSON data, or text.
+        :param event_id: the id of the event. Default: a random one.
+        :param age: seconds since the calls were created: older than others that are listed already, they are late.
+            Default 0.
+        :param status: how their delivery stands.
+        :param tenant_id: id of the tenant. Default ``1``.
+        """
         self._write_status_changes()
         at = time.time_ns() - round(age * 1e9)
         return self._write_event(webhook_type, payload, tenant_id, event_id or str(uuid.uuid4()), at, status)
 
-    def find(
-        self, caller: Caller, *, filters: dict[str, str | None], descending: bool, paging: Paging
-    ) -> dict[str, Any]:
+    def find(self, caller: Caller, search: CallSearch) -> dict[str, Any]:
         """Return one page of the calls to webhooks of the caller's tenant."""
-        behaviour = self.behaviour
         self._write_status_changes()
-        self._remove_old(caller.tenant_id, behaviour)
+        self._remove_old(caller.tenant_id)
+        search = self.listing.understood(search)
+        filters = {"webhook_id": search.webhook_id, "event_id": search.event_id, "status": search.status}
         given = {name: value for name, value in filters.items() if value is not None}
         where = " AND ".join(["tenant_id = ?", *(f"{name} = ?" for name in given)])
         values = (caller.tenant_id, *given.values())
-        key = "position, number" if behaviour.order == "created" else "'', number"
         if self.listing.is_arranged:
             rows = self._state.rows(f"SELECT call FROM webhook_calls WHERE {where} ORDER BY number", *values)
-            found, cursor = paging.cut([json.loads(row["call"]) for row in rows], self.listing)
+            found, cursor = search.cut([json.loads(row["call"]) for row in rows], self.listing)
             return omit_empty(calls=found, cursor=cursor)
-        find = self._find_by_key if behaviour.paging == "keyset" else self._find_by_offset
-        size = self.listing.page_size(paging.size or DEFAULT_PAGE_SIZE)
-        rows, cursor = find(where, values, key, descending, paging, size)
+        find = self._find_by_key if self._settings.paging == "keyset" else self._find_by_offset
+        rows, cursor = find(where, values, search, self.listing.page_size(search.size or DEFAULT_PAGE_SIZE))
         return omit_empty(calls=[json.loads(row["call"]) for row in rows], cursor=cursor)
 
+    @property
+    def _place(self) -> str:
+        """The column by which calls are listed, before their number."""
+        return "position" if self._settings.order == "created" else "''"
+
     def _find_by_offset(
-        self, where: str, values: tuple[str, ...], key: str, descending: bool, paging: Paging, size: int
+        self, where: str, values: tuple[str, ...], search: CallSearch, size: int
     ) -> tuple[list[sqlite3.Row], dict[str, Any]]:
         (total,) = self._state.rows(f"SELECT count(*) FROM webhook_calls WHERE {where}", *values)[0]
-        start = paging.start(total, size)
+        start, cursor = search.place(size, total)
         rows = self._state.rows(
-            f"SELECT call FROM webhook_calls WHERE {where} ORDER BY {_directed(key, descending)} LIMIT ? OFFSET ?",
+            f"SELECT call FROM webhook_calls WHERE {where} "
+            f"ORDER BY {self._place} {search.order}, number {search.order} LIMIT ? OFFSET ?",
             *(*values, size, start),
         )
-        return rows, paging.cursor(start, size, total)
+        return rows, cursor
 
     def _find_by_key(
-        self, where: str, values: tuple[str, ...], key: str, descending: bool, paging: Paging, size: int
+        self, where: str, values: tuple[str, ...], search: CallSearch, size: int
     ) -> tuple[list[sqlite3.Row], dict[str, Any]]:
         """Return a page that begins after the last row of the page before, or ends before the first of the next."""
-        backwards = paging.request in ("PREVIOUS", "LAST")
-        known = () if paging.request in ("FIRST", "LAST") else _read_key(paging.current, backwards)
-        after = f" AND ({key}) {'<' if descending is not backwards else '>'} (?, ?)" if known else ""
+        backwards = search.request in ("PREVIOUS", "LAST")
+        down = (search.order == "DESC") is not backwards
+        known = () if search.request in ("FIRST", "LAST") else _read_key(search.current, backwards)
+        after = f" AND ({self._place}, number) {'<' if down else '>'} (?, ?)" if known else ""
+        direction = "DESC" if down else "ASC"
         rows = self._state.rows(
-            f"SELECT call, {key.split(', ')[0]} AS place, number FROM webhook_calls WHERE {where}{after} "
-            f"ORDER BY {_directed(key, descending is not backwards)} LIMIT ?",
+            f"SELECT call, {self._place} AS place, number FROM webhook_calls WHERE {where}{after} "
+            f"ORDER BY {self._place} {direction}, number {direction} LIMIT ?",
             *(*values, *known, size + 1),
         )
         more, rows = len(rows) > size, rows[:size]
         if backwards:
             rows.reverse()
-        has_next = paging.request == "PREVIOUS" or (more and not backwards)
-        has_previous = paging.request == "NEXT" or (more and backwards)
+        has_next = search.request == "PREVIOUS" or (more and not backwards)
+        has_previous = search.request == "NEXT" or (more and backwards)
         return rows, omit_empty(currentPage=_write_key(rows), hasPrevious=has_previous, hasNext=has_next)
 
     def _write_status_changes(self) -> None:
@@ -176,22 +198,30 @@ class CallStore:
     def _write_event(
         self, webhook_type: str, payload: Any, tenant_id: str, event_id: str, at: int, status: str
     ) -> list[dict[str, Any]]:
-        behaviour, now = self.behaviour, timestamp_from_ns(time.time_ns())
-        webhooks = [
-            row["id"]
-            for row in self._state.rows(
-                "SELECT * FROM webhooks WHERE tenant_id = ? AND type = ? ORDER BY number", tenant_id, webhook_type
-            )
-            if _writes(row, behaviour, now)
-        ]
+        rows = self._state.rows(
+            "SELECT * FROM webhooks WHERE tenant_id = ? AND type = ? ORDER BY number", tenant_id, webhook_type
+        )
+        webhooks = [row["id"] for row in rows if self._writes_to(row)]
         text = payload if isinstance(payload, str) else dumps(payload)
-        ids = self._new_ids(len(webhooks), behaviour)
         calls = [
-            _call(each, _dated(at, behaviour), eventId=event_id, webhookId=webhook, payload=text, status=status)
-            for each, webhook in zip(ids, webhooks, strict=True)
+            self._call(each, at, eventId=event_id, webhookId=webhook, payload=text, status=status)
+            for each, webhook in zip(self._new_ids(len(webhooks)), webhooks, strict=True)
         ]
         self._insert(tenant_id, calls)
         return calls
+
+    def _writes_to(self, webhook: sqlite3.Row) -> bool:
+        if webhook["status"] == "disabled":
+            return self._settings.writes_when_disabled
+        if webhook["status"] != "enabled" or webhook["timeout_until"] > timestamp():
+            return self._settings.writes_when_cooling_down
+        return True
+
+    def _call(self, id: str, at: int, **fields: str) -> dict[str, Any]:
+        step = max(1, round(self._settings.resolution * 1e9))
+        created_at = timestamp_from_ns(at // step * step)
+        times = {"createdAt": created_at, "updatedAt": created_at}
+        return {"id": id, "status": "success", "attempts": "1", **fields, **times}
 
     def _insert(self, tenant_id: str, calls: Iterable[dict[str, Any]]) -> None:
         names = ("id", "webhookId", "eventId", "status")
@@ -203,41 +233,23 @@ class CallStore:
             ],
         )
 
-    def _new_ids(self, number: int, behaviour: CallBehaviour) -> list[str]:
-        if behaviour.ids == "uuid":
+    def _new_ids(self, number: int) -> list[str]:
+        if self._settings.ids == "uuid":
             return [str(uuid.uuid4()) for _ in range(number)]
-        first = self._state.get_setting("next_call_id", _FIRST_ID)
-        self._state.set_setting("next_call_id", first + number)
+        first = self._state.load("next_call_id", _FIRST_ID)
+        self._state.save("next_call_id", first + number)
         return [str(each) for each in range(first, first + number)]
 
-    def _remove_old(self, tenant_id: str, behaviour: CallBehaviour) -> None:
-        if behaviour.max_age is not None:
-            oldest = _position(timestamp_from_ns(time.time_ns() - round(behaviour.max_age * 1e9)))
+    def _remove_old(self, tenant_id: str) -> None:
+        if self._settings.max_age is not None:
+            oldest = _position(timestamp(-self._settings.max_age))
             self._state.write("DELETE FROM webhook_calls WHERE tenant_id = ? AND position < ?", tenant_id, oldest)
-        if behaviour.max_number is not None:
+        if self._settings.max_number is not None:
             self._state.write(
                 "DELETE FROM webhook_calls WHERE number IN (SELECT number FROM webhook_calls WHERE tenant_id = ? "
                 "ORDER BY position DESC, number DESC LIMIT -1 OFFSET ?)",
-                *(tenant_id, behaviour.max_number),
+                *(tenant_id, self._settings.max_number),
             )
-
-
-def _call(id: str, created_at: str, **fields: str) -> dict[str, Any]:
-    times = {"createdAt": created_at, "updatedAt": created_at}
-    return {"id": id, "status": "success", "attempts": "1", **fields, **times}
-
-
-def _dated(at: int, behaviour: CallBehaviour) -> str:
-    step = max(1, round(behaviour.resolution * 1e9))
-    return timestamp_from_ns(at // step * step)
-
-
-def _writes(webhook: sqlite3.Row, behaviour: CallBehaviour, now: str) -> bool:
-    if webhook["status"] == "disabled":
-        return behaviour.writes_when_disabled
-    if webhook["status"] != "enabled" or webhook["timeout_until"] > now:
-        return behaviour.writes_when_cooling_down
-    return True
 
 
 def _position(created_at: Any) -> str:
@@ -250,10 +262,6 @@ def _position(created_at: Any) -> str:
 
 def _column(value: Any) -> str | None:
     return value if isinstance(value, str) or value is None else json.dumps(value)
-
-
-def _directed(key: str, descending: bool) -> str:
-    return ", ".join(f"{each} DESC" if descending else each for each in key.split(", "))
 
 
 def _write_key(rows: list[sqlite3.Row]) -> str:

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_any_role, require_roles
-from airflow_custody.sandbox.responses import json_response
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.webhooks.paging import MAX_PAGE_SIZE, Paging
-from airflow_custody.sandbox.webhooks.store import NewStatus, NewWebhook
+from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, require_roles
+from airflow_custody.sandbox.webhooks.calls import CallSearch
+from airflow_custody.sandbox.webhooks.store import NewStatus, NewWebhook, WebhookSearch
 
 router = APIRouter(prefix="/webhooks")
 
 Admin = Annotated[Caller, Depends(require_roles("Admin"))]
-Reader = Annotated[Caller, Depends(require_any_role("Admin", "AdminReadOnly"))]
+Reader = Annotated[Caller, Depends(require_roles("Admin", "AdminReadOnly", any_one=True))]
 
 WebhookBody = Annotated[NewWebhook, Depends(read_body(NewWebhook))]
 StatusBody = Annotated[NewStatus, Depends(read_body(NewStatus))]
-
-PageRequest = Annotated[Literal["FIRST", "NEXT", "PREVIOUS", "LAST"], Query(alias="cursor.pageRequest")]
-PageSize = Annotated[int, Query(alias="cursor.pageSize", ge=0, le=MAX_PAGE_SIZE)]
-CurrentPage = Annotated[str | None, Query(alias="cursor.currentPage")]
-SortOrder = Annotated[Literal["ASC", "DESC"], Query(alias="sortOrder")]
-
-
-async def _paging(request: PageRequest = "FIRST", size: PageSize = 0, current: CurrentPage = None) -> Paging:
-    return Paging(request=request, size=size, current=current)
-
-
-Page = Annotated[Paging, Depends(_paging)]
 
 
 @router.post("")
@@ -40,47 +27,15 @@ async def create(service: ServiceDep, caller: Admin, body: WebhookBody) -> Respo
 
 
 @router.get("")
-async def find(
-    service: ServiceDep,
-    caller: Reader,
-    page: Page,
-    type: str | None = None,
-    url: str | None = None,
-    sort_order: SortOrder = "ASC",
-) -> Response:
+async def find(service: ServiceDep, caller: Reader, search: Annotated[WebhookSearch, Query()]) -> Response:
     """List the webhooks."""
-    known = service.webhooks.listing.understood({"type": type, "url": url, "sortOrder": sort_order, "cursor": page})
-    found = service.webhooks.find(
-        caller,
-        type=known.get("type"),
-        url=known.get("url"),
-        descending=known.get("sortOrder") == "DESC",
-        paging=known.get("cursor", Paging()),
-    )
-    return json_response(found)
+    return json_response(service.webhooks.find(caller, search))
 
 
 @router.get("/calls")
-async def calls(
-    service: ServiceDep,
-    caller: Reader,
-    page: Page,
-    webhook_id: Annotated[str | None, Query(alias="webhookID")] = None,
-    event_id: Annotated[str | None, Query(alias="eventID")] = None,
-    status: str | None = None,
-    sort_order: SortOrder = "DESC",
-) -> Response:
+async def calls(service: ServiceDep, caller: Reader, search: Annotated[CallSearch, Query()]) -> Response:
     """List the calls to webhooks: those that a test has ordered. The sandbox delivers none."""
-    parameters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": sort_order}
-    known = service.webhook_calls.listing.understood({**parameters, "cursor": page})
-    filters = {"webhook_id": known.get("webhookID"), "event_id": known.get("eventID"), "status": known.get("status")}
-    found = service.webhook_calls.find(
-        caller,
-        filters=filters,
-        descending=known.get("sortOrder", "DESC") == "DESC",
-        paging=known.get("cursor", Paging()),
-    )
-    return json_response(found)
+    return json_response(service.webhook_calls.find(caller, search))
 
 
 @router.patch("/{webhook_id}")

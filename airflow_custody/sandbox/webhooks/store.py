@@ -8,13 +8,12 @@ import sqlite3
 import uuid
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from airflow_custody.sandbox.errors import invalid, not_found
-from airflow_custody.sandbox.listings import Listing
+from airflow_custody.sandbox.listings import Listing, Paging
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.webhooks.paging import Paging
 from airflow_custody.sandbox.wire import omit_empty, timestamp
 
 WebhookType = Literal[
@@ -29,7 +28,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS webhooks (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, tenant_id TEXT NOT NULL, type TEXT NOT NULL,
-    url TEXT NOT NULL, status TEXT NOT NULL, secret TEXT NOT NULL, timeout_until TEXT NOT NULL,
+    url TEXT NOT NULL, status TEXT NOT NULL, timeout_until TEXT NOT NULL,
     created_at TEXT NOT NULL, updated_at TEXT NOT NULL
 );
 """
@@ -53,6 +52,14 @@ class NewStatus(BaseModel):
     status: Literal["enabled", "disabled"]
 
 
+class WebhookSearch(Paging):
+    """Which webhooks to list."""
+
+    type: str | None = None
+    url: str | None = None
+    order: Literal["ASC", "DESC"] = Field(default="ASC", alias="sortOrder")
+
+
 class WebhookStore:
     """The store of webhook configurations."""
 
@@ -64,30 +71,61 @@ class WebhookStore:
 
     def create(self, caller: Caller, new: NewWebhook) -> dict[str, Any]:
         """Create a webhook and return it with its secret, which is random unless one is given."""
-        secret = new.secret or secrets.token_urlsafe(24)
-        webhook = self.add(tenant_id=caller.tenant_id, type=new.type, url=new.url, secret=secret)
-        return {"webhook": webhook, "secret": secret}
+        webhook = self.add_webhook(new.type, new.url, tenant_id=caller.tenant_id)
+        return {"webhook": webhook, "secret": new.secret or secrets.token_urlsafe(24)}
 
-    def add(
+    def add_webhook(
         self,
-        *,
-        tenant_id: str,
-        type: str,
-        url: str,
+        type: str = "requestStatus.updated",
+        url: str = "https://hooks.example.com/custody",
         status: str = "enabled",
-        secret: str = "",
         id: str | None = None,
+        tenant_id: str = "1",
         timeout_until: str = "",
     ) -> dict[str, Any]:
-        """Add a webhook, whatever its values, and return it."""
+        """
+        Add a webhook, whatever its values, and return it as the service does.
+
+        :param type: the type of event. Default ``requestStatus.updated``.
+        :param url: where it delivers. Default ``https://hooks.example.com/custody``.
+        :param status: its status, such as ``enabled`` (default) or ``disabled``.
+        :param id: its id. Default: a random UUID.
+        :param tenant_id: id of its tenant. Default ``1``.
+        :param timeout_until: until when it cools down after failed deliveries. Default: it does not.
+        """
         id, now = (id or str(uuid.uuid4())).lower(), timestamp()
         if self._state.rows("SELECT 1 FROM webhooks WHERE id = ?", id):
             raise invalid(f"webhook {id} already exists")
         self._state.write(
-            "INSERT INTO webhooks VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *(id, tenant_id, type, url, status, secret, timeout_until, now, now),
+            "INSERT INTO webhooks VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *(id, tenant_id, type, url, status, timeout_until, now, now),
         )
         return self._get(id)
+
+    def webhooks(self) -> list[dict[str, Any]]:
+        """Return the webhooks of all tenants."""
+        rows = self._state.rows("SELECT * FROM webhooks ORDER BY number")
+        return [{**_webhook(row), "tenantId": row["tenant_id"]} for row in rows]
+
+    def change_webhook(
+        self, webhook_id: str, *, status: str | None = None, timeout_until: str | None = None
+    ) -> dict[str, Any]:
+        """
+        Change a webhook, whatever the values, and return it as the service does.
+
+        :param webhook_id: the webhook's id.
+        :param status: its status. Default None: it stays.
+        :param timeout_until: until when it cools down after failed deliveries; empty: it does not. Default None: that
+            stays.
+        """
+        changed = self._state.write(
+            "UPDATE webhooks SET status = coalesce(?, status), timeout_until = coalesce(?, timeout_until), "
+            "updated_at = ? WHERE id = ?",
+            *(status, timeout_until, timestamp(), webhook_id.lower()),
+        )
+        if not changed:
+            raise not_found(f"webhook {webhook_id}")
+        return self._get(webhook_id.lower())
 
     def set_status(self, caller: Caller, webhook_id: str, status: str) -> dict[str, Any]:
         """Enable or disable a webhook, which also ends its time-out after failed deliveries."""
@@ -106,40 +144,19 @@ class WebhookStore:
         if not self._state.write("DELETE FROM webhooks WHERE id = ? AND tenant_id = ?", id, caller.tenant_id):
             raise not_found(f"webhook {id}")
 
-    def find(
-        self, caller: Caller, *, type: str | None, url: str | None, descending: bool, paging: Paging
-    ) -> dict[str, Any]:
+    def find(self, caller: Caller, search: WebhookSearch) -> dict[str, Any]:
         """Return one page of the webhooks of the caller's tenant, by age."""
+        search = self.listing.understood(search)
         rows = self._state.rows(
-            "SELECT * FROM webhooks WHERE tenant_id = ? AND (? IS NULL OR type = ?) AND (? IS NULL OR url = ?)"
-            f" ORDER BY number {_direction(descending)}",
-            *(caller.tenant_id, type, type, url, url),
+            "SELECT * FROM webhooks WHERE tenant_id = ? AND type = coalesce(?, type) AND url = coalesce(?, url)"
+            f" ORDER BY number {search.order}",
+            *(caller.tenant_id, search.type, search.url),
         )
-        found, cursor = paging.cut([_webhook(row) for row in rows], self.listing)
+        found, cursor = search.cut([_webhook(row) for row in rows], self.listing)
         return omit_empty(webhooks=found, cursor=cursor)
-
-    def change(self, webhook_id: str, *, status: str | None, timeout_until: str | None) -> dict[str, Any]:
-        """Change a webhook, whatever the values, and return it; what is None stays."""
-        changed = self._state.write(
-            "UPDATE webhooks SET status = coalesce(?, status), timeout_until = coalesce(?, timeout_until), "
-            "updated_at = ? WHERE id = ?",
-            *(status, timeout_until, timestamp(), webhook_id.lower()),
-        )
-        if not changed:
-            raise not_found(f"webhook {webhook_id}")
-        return self._get(webhook_id.lower())
-
-    def list_all(self) -> list[dict[str, Any]]:
-        """Return the webhooks of all tenants."""
-        rows = self._state.rows("SELECT * FROM webhooks ORDER BY number")
-        return [{**_webhook(row), "tenantId": row["tenant_id"]} for row in rows]
 
     def _get(self, id: str) -> dict[str, Any]:
         return _webhook(self._state.rows("SELECT * FROM webhooks WHERE id = ?", id)[0])
-
-
-def _direction(descending: bool) -> str:
-    return "DESC" if descending else "ASC"
 
 
 def _webhook(row: sqlite3.Row) -> dict[str, Any]:

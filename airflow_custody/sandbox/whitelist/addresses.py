@@ -7,20 +7,15 @@ What decodes them is imported with the first address that needs it. Where it is 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import importlib.util
-import re
-import zlib
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 # Of the main, test and regression test networks: `network`, which tells them apart, is free text.
 _BITCOIN_PREFIXES = ("bc", "tb", "bcrt")
 _BITCOIN_VERSIONS = (0x00, 0x05, 0x6F, 0xC4)
 _CARDANO_PREFIXES = ("addr", "addr_test", "stake", "stake_test")
-# The version byte of an account.
-_STELLAR_ACCOUNT = 6 << 3
 # No address of these chains is longer.
 _MAX_LENGTH = 128
 
@@ -40,18 +35,20 @@ def _can_decode() -> bool:
 
 
 def _is_ethereum_address(address: str) -> bool:
-    if not re.fullmatch(r"0x[0-9a-fA-F]{40}", address):
+    from bip_utils import EthAddrDecoder
+
+    # In one case it has no checksum.
+    digits = address.removeprefix("0x")
+    return _is_decoded(EthAddrDecoder, address, skip_chksum_enc=digits in (digits.lower(), digits.upper()))
+
+
+def _is_decoded(decoder: Any, address: str, **options: Any) -> bool:
+    try:
+        decoder.DecodeAddr(address, **options)
+    except Exception:
+        # Of some texts, such as CBOR of another kind, not only ValueError.
         return False
-    digits = address[2:]
-    # Without a checksum. In mixed case, EIP-55: each bit of a hash says which case a letter has.
-    return digits in (digits.lower(), digits.upper()) or digits == _eip55(digits.lower())
-
-
-def _eip55(digits: str) -> str:
-    from bip_utils.utils.crypto import Kekkak256
-
-    nibbles = Kekkak256.QuickDigest(digits).hex()
-    return "".join(each.upper() if nibble > "7" else each for each, nibble in zip(digits, nibbles, strict=False))
+    return True
 
 
 def _is_bitcoin_address(address: str) -> bool:
@@ -72,20 +69,18 @@ def _is_solana_address(address: str) -> bool:
 
 
 def _is_stellar_address(address: str) -> bool:
-    if not re.fullmatch(r"[A-Z2-7]{56}", address):
-        return False
-    data = base64.b32decode(address)
-    return data[0] == _STELLAR_ACCOUNT and binascii.crc_hqx(data[:-2], 0) == int.from_bytes(data[-2:], "little")
+    from bip_utils import XlmAddrDecoder, XlmAddrTypes
+
+    return _is_decoded(XlmAddrDecoder, address, addr_type=XlmAddrTypes.PUB_KEY)
 
 
 def _is_cardano_address(address: str) -> bool:
     prefix = _bech32_prefix(address)
     if prefix in _CARDANO_PREFIXES:
         return _is_bech32(prefix, address)
-    # Byron, in CBOR: a list of two, the tag 24 with bytes, and the number that is their CRC-32.
-    data = _base58(address)
-    end = 5 + data[4] if data[:4] == b"\x82\xd8\x18\x58" and len(data) > 4 else len(data)
-    return len(data) > end + 1 and int.from_bytes(data[end + 1 :], "big") == zlib.crc32(data[5:end])
+    from bip_utils import AdaByronAddrDecoder
+
+    return _is_decoded(AdaByronAddrDecoder, address)
 
 
 def _bech32_prefix(address: str) -> str:

@@ -1,4 +1,4 @@
-"""Approving, rejecting and deleting whitelisting requests."""
+"""The decisions of users on whitelisting requests: approving, rejecting and deleting them."""
 
 from __future__ import annotations
 
@@ -18,49 +18,42 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from airflow_custody.sandbox.errors import ServiceError, invalid
+from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import MAIN_USER, UserStore
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.whitelist.models import Approval, Deletion, Rejection, Search
+from airflow_custody.sandbox.whitelist.models import Approval, ApprovalSearch, Deletion, Rejection
 from airflow_custody.sandbox.whitelist.store import PENDING, REJECTED, REMOVED, WhitelistStore
 from airflow_custody.sandbox.wire import dumps
 
 
 class Approvals:
-    """The decisions of users on whitelisting requests."""
+    """What users may decide about whitelisting requests, and what comes of it."""
 
-    def __init__(self, users: UserStore, whitelist: WhitelistStore) -> None:
+    def __init__(self, state: State, users: UserStore, whitelist: WhitelistStore) -> None:
+        self._state = state
         self._users = users
         self._whitelist = whitelist
-        self._deletions = whitelist.deletions
 
     def approve(self, caller: Caller, approval: Approval) -> int:
         """Sign all requests or none, unless a setting says otherwise, and return how many."""
         numbers = [int(each) for each in approval.ids if each.isdigit()]
         if len(numbers) != len(approval.ids) or numbers != sorted(set(numbers)):
             raise invalid("ids: must be numbers in ascending order, without duplicates")
-        rows, groups = [], []
-        for request_id in approval.ids:
-            row = self._pending_row(caller, request_id)
-            rows.append(row)
-            groups.append(self._group_to_sign_for(caller, row))
+        rows = [self._pending_row(caller, request_id) for request_id in approval.ids]
+        groups = [self._group_to_sign_for(caller, row) for row in rows]
         hashes = [envelope["metadata"]["hash"] for envelope in self._whitelist.envelopes(rows)]
         self._verify(caller, approval.signature, dumps(hashes).encode())
-        signed = rows[: self._whitelist.max_signatures]
+        signed = rows[: self._state.settings.max_signatures]
         for row, group in zip(signed, groups, strict=False):
             if row["deleted_from"]:
-                self._deletions.add_signature(row, caller.user_id, group)
+                self._whitelist.sign_deletion(row, caller.user_id, group)
             else:
                 self._whitelist.add_signatures(
-                    [row],
-                    caller.user_id,
-                    group=group,
-                    signature=approval.signature,
-                    comment=approval.comment,
-                    hashes=hashes,
+                    [row], caller.user_id, group, approval.signature, approval.comment, hashes
                 )
-            if _is_complete(row["approvers"], self._deletions.signers([row])[row["id"]]):
+            if _is_complete(row["approvers"], self._signers(row)):
                 if row["deleted_from"]:
-                    self._whitelist.set_status(str(row["id"]), REMOVED)
+                    self._whitelist.set_whitelist_status(str(row["id"]), REMOVED)
                 else:
                     self._whitelist.take_effect([row])
         return len(signed)
@@ -71,35 +64,43 @@ class Approvals:
         for row in rows:
             self._group_to_sign_for(caller, row)
         for row in rows:
-            self._whitelist.set_status(str(row["id"]), row["deleted_from"] or REJECTED)
+            self._whitelist.set_whitelist_status(str(row["id"]), row["deleted_from"] or REJECTED)
 
     def delete(self, caller: Caller, deletion: Deletion) -> None:
         """Delete a request, or mark it for deletion."""
         row = self._whitelist.row(caller, deletion.id)
-        if self._whitelist.behaviour.deletion == "at once":
-            self._whitelist.set_status(deletion.id, REMOVED)
+        if self._state.settings.deletion == "at once":
+            self._whitelist.set_whitelist_status(deletion.id, REMOVED)
             return
         if row["deleted_from"]:
             raise ServiceError(409, f"the deletion of whitelisted address {deletion.id} is already pending")
-        self._whitelist.set_status(deletion.id, PENDING)
-        self._deletions.add(row)
+        self._whitelist.mark_for_deletion(row)
 
-    def find(self, caller: Caller, search: Search, *, include_signed: bool) -> dict[str, Any]:
+    def find(self, caller: Caller, search: ApprovalSearch) -> dict[str, Any]:
         """Return one page of the requests that the caller may sign."""
-        rows = self._whitelist.rows(caller, search)
-        signers, groups = self._deletions.signers(rows), self._groups_of(caller)
-        found = [row for row in rows if _may_sign(caller, row, signers[row["id"]], groups, include_signed)]
-        return self._whitelist.page(found[search.offset : search.offset + search.page_size], len(found))
+        search = self._whitelist.listing.understood(search)
+        found = self._rows_to_sign(caller, search)
+        return self._whitelist.page(self._whitelist.cut(found, search), len(found))
 
     def count(self, caller: Caller) -> int:
         """Return how many requests the caller may sign, without those that the caller has signed."""
-        rows = self._whitelist.rows(caller, self._whitelist.search(only_pending=True))
-        signers, groups = self._deletions.signers(rows), self._groups_of(caller)
-        return sum(_may_sign(caller, row, signers[row["id"]], groups, False) for row in rows)
+        return len(self._rows_to_sign(caller, ApprovalSearch()))
 
-    def _may_sign(self, caller: Caller, row: sqlite3.Row, include_signed: bool) -> bool:
-        signers = self._deletions.signers([row])[row["id"]]
-        return _may_sign(caller, row, signers, self._groups_of(caller), include_signed)
+    def _rows_to_sign(self, caller: Caller, search: ApprovalSearch) -> list[sqlite3.Row]:
+        rows = self._whitelist.rows(caller, search)
+        signers, groups = self._whitelist.signers(rows), self._groups_of(caller)
+        return [
+            row
+            for row in rows
+            if (
+                search.include_signed
+                if caller.user_id in signers[row["id"]]
+                else _next_group(row["approvers"], signers[row["id"]], groups) is not None
+            )
+        ]
+
+    def _signers(self, row: sqlite3.Row) -> dict[str, str]:
+        return self._whitelist.signers([row])[row["id"]]
 
     def _pending_row(self, caller: Caller, request_id: str) -> sqlite3.Row:
         row = self._whitelist.row(caller, request_id)
@@ -108,7 +109,7 @@ class Approvals:
         return row
 
     def _group_to_sign_for(self, caller: Caller, row: sqlite3.Row) -> str:
-        signed = self._deletions.signers([row])[row["id"]]
+        signed = self._signers(row)
         if caller.user_id in signed:
             raise ServiceError(409, f"this user has already signed whitelisted address {row['id']}")
         group = _next_group(row["approvers"], signed, self._groups_of(caller))
@@ -148,31 +149,16 @@ class _EveryGroup:
 _EVERY_GROUP = _EveryGroup()
 
 
-def _may_sign(
-    caller: Caller, row: sqlite3.Row, signers: Mapping[str, str], groups: Container[str], include_signed: bool
-) -> bool:
-    if caller.user_id in signers:
-        return include_signed
-    return _next_group(row["approvers"], signers, groups) is not None
-
-
 def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[str]) -> str | None:
-    """Return the first of these groups that must sign next, or None if none of them must."""
-    return next((group for group in _next_groups(approvers, signers) if group in groups), None)
-
-
-def _next_groups(approvers: str, signers: Mapping[str, str]) -> list[str]:
-    """Return the groups that may sign next: of each branch, the first that has too few signatures."""
+    """Return the first of these groups that must sign next: of each branch, the first that has too few signatures."""
     if _is_complete(approvers, signers):
-        return []
+        return None
     counts = Counter(signers.values())
-    found = []
     for branch in _branches(approvers):
-        for group, minimum in branch:
-            if counts[group] < minimum:
-                found.append(group)
-                break
-    return found
+        next_group = next((group for group, minimum in branch if counts[group] < minimum), None)
+        if next_group is not None and next_group in groups:
+            return next_group
+    return None
 
 
 def _is_complete(approvers: str, signers: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from airflow_custody.sandbox.rules.encoder import encode_address
+from airflow_custody.sandbox.settings import Settings
 from airflow_custody.sandbox.wire import dumps, omit_empty, omit_none
 
 # The words of a trail's `action` are assumptions.
@@ -17,29 +17,33 @@ _CREATED = "created"
 _APPROVED = "approved"
 
 
+#: Where a service that lies wants the funds to go.
+FORGED_ADDRESS = "0x" + "66" * 20
+
+
 def build_envelope(
     row: sqlite3.Row,
     signatures: list[sqlite3.Row],
     *,
+    settings: Settings,
     external_id: Callable[[str], str],
-    network_is_hashed: bool,
     rules: Mapping[str, str],
-    status_words: Mapping[str, str],
     metadata: dict[str, Any],
     replaced: dict[str, Any],
 ) -> dict[str, Any]:
     """
     Return the envelope of a whitelisting request; one whose deletion is pending has the action ``delete``.
 
+    :param settings: how status words are written, whether the network is hashed, and which requests are forged.
     :param external_id: returns the external id of a user.
-    :param network_is_hashed: whether the network is part of the payload; otherwise only the envelope has it.
     :param rules: the envelope's fields for the rules.
-    :param status_words: how status words are written, by the sandbox's own words.
     :param metadata: fields to replace in the metadata, or to remove if they are None.
     :param replaced: the same for the envelope.
     """
     fields = json.loads(row["fields"])
-    payload = build_payload(row["blockchain"], fields, network_is_hashed=network_is_hashed)
+    if str(row["id"]) in settings.forged:
+        fields["address"] = FORGED_ADDRESS
+    payload = build_payload(row["blockchain"], fields, network_is_hashed=settings.network_is_hashed)
     text = dumps(payload)
     original = {"hash": hashlib.sha256(text.encode()).hexdigest(), "payloadAsString": text, "payload": payload}
     creation = {"id": "1", **_user_ids(row, external_id), "action": _CREATED, "date": row["created_at"]}
@@ -47,13 +51,13 @@ def build_envelope(
     envelope = omit_empty(
         id=str(row["id"]),
         tenantId=row["tenant_id"],
-        status=status_words.get(row["status"], row["status"]),
+        status=settings.status_words.get(row["status"], row["status"]),
         action="delete" if row["deleted_from"] else "create",
         blockchain=row["blockchain"],
         network=row["network"],
         metadata=omit_none({**original, **metadata}),
         **rules,
-        signedAddress=_signed_address(encode_address(payload, row["network"]), signatures, external_id),
+        signedAddress=_signed_address(text, signatures, external_id),
         approvers={"parallel": json.loads(row["approvers"])},
         trails=[creation, *approvals],
         visibilityGroupID=fields.get("visibilityGroupID", ""),
@@ -117,12 +121,12 @@ def _wallet(wallet_id: str) -> dict[str, Any]:
 
 
 def _signed_address(
-    payload: bytes, signatures: list[sqlite3.Row], external_id: Callable[[str], str]
+    text: str, signatures: list[sqlite3.Row], external_id: Callable[[str], str]
 ) -> dict[str, Any] | None:
     if not signatures:
         return None
     return {
-        "payload": base64.b64encode(payload).decode(),
+        "payload": base64.b64encode(text.encode()).decode(),
         "signatures": [
             {
                 "signature": {

@@ -39,7 +39,7 @@ class NewRequest(BaseModel):
     contract_type: str | None = None
     customer_id: str | None = None
     exchange_account_id: str | None = None
-    visibility_group_id: str | None = Field(None, alias="visibilityGroupID")
+    visibility_group_id: str | None = Field(default=None, alias="visibilityGroupID")
 
     @property
     def chain(self) -> str:
@@ -52,25 +52,28 @@ class NewRequest(BaseModel):
         return chain
 
 
-class Search(BaseModel):
-    """What to list, and which page of it."""
-
-    limit: int = 0
-    offset: int = 0
+class _Listing(BaseModel):
+    limit: int = Field(default=0, ge=0, le=MAX_LIMIT)
+    offset: int = Field(default=0, ge=0, le=2**31)
     ids: list[str] = []
-    addresses: list[str] = []
     blockchain: str | None = None
     network: str | None = None
     query: str | None = None
-    include_pending: bool = False
-    only_pending: bool = False
-    # Whether each version of the rules is returned once, beside the requests.
-    rules_once: bool = False
 
-    @property
-    def page_size(self) -> int:
-        """The number of requests on a page."""
-        return self.limit or DEFAULT_LIMIT
+
+class Search(_Listing):
+    """Which requests to list, and which page of them. That a larger limit is refused is an assumption."""
+
+    addresses: list[str] = []
+    include_pending: bool = Field(default=False, alias="includeForApproval")
+    #: Whether each version of the rules is returned once, beside the requests.
+    rules_once: bool = Field(default=False, alias="rulesContainerNormalized")
+
+
+class ApprovalSearch(_Listing):
+    """Which of the requests to list that the caller may sign, and which page of them."""
+
+    include_signed: bool = Field(default=False, alias="includeAlreadySignedByUser")
 
 
 Ids = Annotated[list[str], Field(min_length=1, max_length=MAX_BATCH)]

@@ -6,12 +6,21 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from airflow_custody.sandbox.dependencies import ServiceDep, read_body, require_roles
-from airflow_custody.sandbox.responses import json_response
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.whitelist.models import MAX_LIMIT, Approval, Deletion, NewRequest, Rejection
+from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, require_roles
+from airflow_custody.sandbox.whitelist.models import (
+    MAX_LIMIT,
+    Approval,
+    ApprovalSearch,
+    Deletion,
+    NewRequest,
+    Rejection,
+    Search,
+)
+from airflow_custody.sandbox.wire import omit_empty
 
-router = APIRouter(prefix="/whitelists/addresses")
+router = APIRouter()
+_PATH = "/whitelists/addresses"
 
 Creator = Annotated[Caller, Depends(require_roles("WhitelistedAddressCreator", "TPUser"))]
 Approver = Annotated[Caller, Depends(require_roles("WhitelistedAddressApprover", "TPUser"))]
@@ -22,98 +31,63 @@ NewRequestBody = Annotated[NewRequest, Depends(read_body(NewRequest))]
 ApprovalBody = Annotated[Approval, Depends(read_body(Approval))]
 RejectionBody = Annotated[Rejection, Depends(read_body(Rejection))]
 DeletionBody = Annotated[Deletion, Depends(read_body(Deletion))]
-
-# That a larger limit is refused is an assumption.
 Limit = Annotated[int, Query(ge=0, le=MAX_LIMIT)]
-Offset = Annotated[int, Query(ge=0, le=2**31)]
-Ids = Annotated[list[str], Query()]
-Addresses = Annotated[list[str], Query()]
-IncludePending = Annotated[bool, Query(alias="includeForApproval")]
-RulesOnce = Annotated[bool, Query(alias="rulesContainerNormalized")]
-IncludeSigned = Annotated[bool, Query(alias="includeAlreadySignedByUser")]
 
 
-@router.post("")
+@router.post(_PATH)
 async def create(request: Request, service: ServiceDep, caller: Creator, body: NewRequestBody) -> Response:
     """Create a request."""
     return json_response({"result": {"id": service.whitelist.create(caller, body, await request.body())}})
 
 
-@router.get("")
-async def find(
-    service: ServiceDep,
-    caller: Reader,
-    limit: Limit = 0,
-    offset: Offset = 0,
-    ids: Ids = [],  # noqa: B006 - FastAPI copies it
-    addresses: Addresses = [],  # noqa: B006
-    blockchain: str | None = None,
-    network: str | None = None,
-    query: str | None = None,
-    include_pending: IncludePending = False,
-    rules_once: RulesOnce = False,
-) -> Response:
+@router.get(_PATH)
+async def find(service: ServiceDep, caller: Reader, search: Annotated[Search, Query()]) -> Response:
     """Find requests; pending ones only if the caller asks for them."""
-    search = service.whitelist.search(
-        limit=limit,
-        offset=offset,
-        ids=ids,
-        addresses=addresses,
-        blockchain=blockchain,
-        network=network,
-        query=query,
-        include_pending=include_pending,
-        rulesContainerNormalized=rules_once,
-    )
     return json_response(service.whitelist.find(caller, search))
 
 
-@router.get("/for-approval")
+@router.get(f"{_PATH}/for-approval")
 async def find_for_approval(
-    service: ServiceDep,
-    caller: Reader,
-    limit: Limit = 0,
-    offset: Offset = 0,
-    ids: Ids = [],  # noqa: B006
-    blockchain: str | None = None,
-    network: str | None = None,
-    query: str | None = None,
-    include_signed: IncludeSigned = False,
+    service: ServiceDep, caller: Reader, search: Annotated[ApprovalSearch, Query()]
 ) -> Response:
     """Find the requests that the caller may sign."""
-    search = service.whitelist.search(
-        limit=limit,
-        offset=offset,
-        ids=ids,
-        blockchain=blockchain,
-        network=network,
-        query=query,
-        only_pending=True,
-    )
-    return json_response(service.approvals.find(caller, search, include_signed=include_signed))
+    return json_response(service.approvals.find(caller, search))
 
 
-@router.post("/approve")
+@router.post(f"{_PATH}/approve")
 async def approve(service: ServiceDep, caller: Approver, body: ApprovalBody) -> Response:
     """Approve requests."""
     return json_response({"signatures": str(service.approvals.approve(caller, body))})
 
 
-@router.post("/reject")
+@router.post(f"{_PATH}/reject")
 async def reject(service: ServiceDep, caller: Approver, body: RejectionBody) -> Response:
     """Reject requests."""
     service.approvals.reject(caller, body)
     return json_response({})
 
 
-@router.post("/delete")
+@router.post(f"{_PATH}/delete")
 async def delete(service: ServiceDep, caller: Creator, body: DeletionBody) -> Response:
     """Delete a request."""
     service.approvals.delete(caller, body)
     return json_response({"result": {"id": body.id}})
 
 
-@router.get("/{request_id}")
+@router.get(_PATH + "/{request_id}")
 async def get(service: ServiceDep, caller: Reader, request_id: str) -> Response:
     """Return one request, pending or not."""
     return json_response({"result": service.whitelist.get(caller, request_id)})
+
+
+@router.get("/statistics/for-approval")
+async def count_for_approval(
+    service: ServiceDep, caller: Reader, limit: Annotated[int, Query(ge=0, le=MAX_LIMIT)] = 0
+) -> Response:
+    """
+    Count what the caller may sign; of the kinds that there are, the sandbox has whitelisted addresses only.
+
+    That no count is above the limit is an assumption, and that the default is the largest.
+    """
+    number = min(service.approvals.count(caller), limit or MAX_LIMIT)
+    return json_response(omit_empty(whitelistedAddressesCount=str(number) if number else ""))

@@ -1,4 +1,4 @@
-"""Users of the sandbox's own, who sign whitelisting requests on demand."""
+"""Users whose private keys the sandbox makes and keeps."""
 
 from __future__ import annotations
 
@@ -6,36 +6,113 @@ import base64
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from airflow_custody.sandbox.errors import ServiceError, invalid
 from airflow_custody.sandbox.rules.keys import create_private_key, public_key_of, sign
+from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
-from airflow_custody.sandbox.users.store import UserStore
+from airflow_custody.sandbox.users.store import MAIN_USER, UserStore
+from airflow_custody.sandbox.users.tokens import TokenStore
 from airflow_custody.sandbox.whitelist.models import MAX_BATCH
-from airflow_custody.sandbox.whitelist.store import EFFECTIVE, PENDING, WhitelistStore
+from airflow_custody.sandbox.whitelist.store import EFFECTIVE, PENDING, WhitelistStore, added
 from airflow_custody.sandbox.wire import dumps
 
+#: The groups of the approvers, in the order in which they must sign.
+GROUPS = ("first", "second")
 _ROLES = ("TPUser", "WhitelistedAddressApprover")
 _COMMENT = "signed by the sandbox"
+# Approvers have a token; the others sign on demand only.
 _TABLES = """
-CREATE TABLE IF NOT EXISTS signers (user_id TEXT PRIMARY KEY, group_id TEXT NOT NULL, private_key TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS signers (
+    name TEXT PRIMARY KEY, user_id TEXT NOT NULL, external_id TEXT NOT NULL, "group" TEXT NOT NULL,
+    private_key TEXT NOT NULL, token TEXT
+);
 """
 
 
-class Signers:
-    """The users whose private keys the sandbox keeps: as many of each group as it takes."""
+class SignerStore:
+    """The store of users who sign, with their private keys."""
 
-    def __init__(self, state: State, users: UserStore, whitelist: WhitelistStore) -> None:
+    def __init__(
+        self, state: State, users: UserStore, tokens: TokenStore, rules: RuleStore, whitelist: WhitelistStore
+    ) -> None:
         self._state = state
         self._users = users
+        self._tokens = tokens
+        self._rules = rules
         self._whitelist = whitelist
         state.create_tables(_TABLES)
 
-    def sign(self, ids: Sequence[str]) -> None:
-        """Sign requests, pending or not, as all groups of their first branch, so that they are in effect."""
+    def add_approvers(self, names: Sequence[str]) -> list[dict[str, str]]:
+        """
+        Have two users, one after the other, sign the whitelisting requests that are created from now on.
+
+        Each is in a group, ``first`` or ``second``, and has a key, which the sandbox makes and keeps. The user of the
+        main token, who is in every group otherwise, is then in none.
+
+        :param names: their names. Where they have been added already, nothing changes; others cannot be.
+        :return: each with `name`, `user_id`, `external_id`, `group`, `token` and `private_key`, in PEM.
+        """
+        if len(names) != len(GROUPS) or len({each.strip() for each in names} - {""}) != len(GROUPS):
+            raise invalid(f"names: must be {len(GROUPS)} different ones")
+        found = [dict(row) for row in self._state.rows("SELECT * FROM signers WHERE token IS NOT NULL ORDER BY rowid")]
+        if found:
+            if [each["name"] for each in found] != list(names):
+                raise ServiceError(409, f"there are others already: {', '.join(each['name'] for each in found)}")
+            return found
+        for name, group in zip(names, GROUPS, strict=True):
+            user_id = self._add(name, f"{name}@example.test", group)
+            token = self._tokens.add_token(_ROLES, user_id=user_id)
+            self._state.write("UPDATE signers SET token = ? WHERE name = ?", token, name)
+        if self._users.get(MAIN_USER) is None:
+            # Whoever has no key is no approver.
+            self._users.add_user("main", _ROLES, user_id=MAIN_USER)
+        groups = [{"externalGroupID": group, "minimumSignatures": 1} for group in GROUPS]
+        self._rules.set_approvers([{"sequential": groups}])
+        return self.add_approvers(names)
+
+    def add_whitelist_requests(
+        self,
+        requests: Sequence[Mapping[str, Any]],
+        *,
+        status: str = EFFECTIVE,
+        tenant_id: str = "1",
+        user_id: str = "1",
+        signed: bool = False,
+    ) -> list[str]:
+        """
+        Add many whitelisting requests at once, in effect by default and without signatures, and return their ids.
+
+        They are checked and stored as if this user had created them; if one is refused, none is added.
+
+        :param requests: the fields of each, by their names on the wire.
+        :param status: the status of all; ``pending`` for requests that are to be approved.
+        :param tenant_id: id of the tenant. Default ``1``.
+        :param user_id: id of the user who created them. Default ``1``.
+        :param signed: whether to sign them, as :meth:`sign_whitelist_requests` does.
+        """
+        if signed and status != EFFECTIVE:
+            raise invalid(f"signed: requests that are signed have the status {EFFECTIVE}")
+        rows = [added(each) for each in requests]
+        found = self._whitelist.add(tenant_id, user_id, PENDING if signed else status, rows)
+        if signed:
+            self.sign_whitelist_requests(found)
+        return found
+
+    def sign_whitelist_requests(self, ids: Sequence[str]) -> None:
+        """
+        Really sign whitelisting requests until they are in effect.
+
+        Users of the sandbox's own sign, as every group of the first branch: ``signer-1@example.test`` and so on. As
+        many as it takes are added to the groups, which changes the rules once, before they sign. Each signs as many
+        requests at a time as one approval may have.
+
+        :param ids: requests that are pending, or in effect without enough signatures.
+        """
         rows = self._whitelist.rows_by_id(ids)
-        signed = self._whitelist.deletions.signers(rows)
+        signed = self._whitelist.signers(rows)
         missing = {row["id"]: _missing(row, Counter(signed[row["id"]].values())) for row in rows}
         signers = self._signers(missing.values())
         batches: dict[tuple[tuple[str, str], ...], list[sqlite3.Row]] = {}
@@ -48,20 +125,18 @@ class Signers:
             batches.setdefault(tuple(free), []).append(row)
         keys = {row["user_id"]: row["private_key"] for row in self._state.rows("SELECT * FROM signers")}
         for chosen, all_rows in batches.items():
-            for batch in _batches(all_rows):
+            for first in range(0, len(all_rows), MAX_BATCH):
+                batch = all_rows[first : first + MAX_BATCH]
                 hashes = [each["metadata"]["hash"] for each in self._whitelist.envelopes(batch)]
-                message = dumps(hashes).encode()
                 for user_id, group in chosen:
-                    signature = base64.b64encode(sign(keys[user_id], message)).decode()
-                    self._whitelist.add_signatures(
-                        batch, user_id, group=group, signature=signature, comment=_COMMENT, hashes=hashes
-                    )
+                    signature = base64.b64encode(sign(keys[user_id], dumps(hashes).encode())).decode()
+                    self._whitelist.add_signatures(batch, user_id, group, signature, _COMMENT, hashes)
         self._whitelist.take_effect(rows)
 
     def private_keys(self) -> dict[str, str]:
-        """Return the private keys of the signers by their external ids."""
-        rows = self._state.rows("SELECT * FROM signers")
-        return {self._users.external_id(row["user_id"]): row["private_key"] for row in rows}
+        """Return all private keys that the sandbox keeps by the external ids of those who sign with them, to forge."""
+        rows = self._state.rows("SELECT * FROM signers ORDER BY rowid")
+        return {**self._rules.superadmins(), **{row["external_id"]: row["private_key"] for row in rows}}
 
     def _signers(self, missing: Iterable[dict[str, int]]) -> dict[str, list[str]]:
         """Return the signers of each group, with new ones if there are too few."""
@@ -70,22 +145,24 @@ class Signers:
             for group, number in groups.items():
                 needed[group] = max(number, needed.get(group, 0))
         found: dict[str, list[str]] = {group: [] for group in needed}
-        rows = self._state.rows("SELECT * FROM signers ORDER BY rowid")
+        rows = self._state.rows("SELECT * FROM signers WHERE token IS NULL ORDER BY rowid")
         for row in rows:
-            found.setdefault(row["group_id"], []).append(row["user_id"])
+            found.setdefault(row["group"], []).append(row["user_id"])
         number = len(rows)
         for group, minimum in needed.items():
             while len(found[group]) < minimum:
                 number += 1
-                found[group].append(self._add(f"signer-{number}@example.test", group))
+                name = f"signer-{number}@example.test"
+                found[group].append(self._add(name, name, group))
         return found
 
-    def _add(self, name: str, group: str) -> str:
+    def _add(self, name: str, external_id: str, group: str) -> str:
         key = create_private_key()
-        user_id = self._users.add(
-            name=name, roles=_ROLES, groups=[group], public_key=public_key_of(key), external_id=name
+        user_id = self._users.add_user(
+            name, _ROLES, groups=[group], public_key=public_key_of(key), external_id=external_id
         )
-        self._state.write("INSERT OR REPLACE INTO signers VALUES (?, ?, ?)", user_id, group, key)
+        values = (name, user_id, external_id, group, key)
+        self._state.write("INSERT OR REPLACE INTO signers VALUES (?, ?, ?, ?, ?, NULL)", *values)
         return user_id
 
 
@@ -98,8 +175,3 @@ def _missing(row: sqlite3.Row, counts: Counter[str]) -> dict[str, int]:
         raise invalid(f"nobody can sign whitelisted address {row['id']}: no rule names a group")
     minimum = {each["externalGroupID"]: max(1, each["minimumSignatures"]) for each in branches[0]["sequential"]}
     return {group: number - counts[group] for group, number in minimum.items() if number > counts[group]}
-
-
-def _batches(rows: list[sqlite3.Row]) -> Iterator[list[sqlite3.Row]]:
-    for first in range(0, len(rows), MAX_BATCH):
-        yield rows[first : first + MAX_BATCH]

@@ -1,28 +1,24 @@
-"""Whitelisting requests: creating them and finding them again."""
+"""Whitelisting requests: creating them, finding them again, and their deletions that are pending."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_custody.sandbox.errors import invalid, not_found
 from airflow_custody.sandbox.listings import Listing
 from airflow_custody.sandbox.request_log import decode_body
-from airflow_custody.sandbox.rules.store import RuleStore, SignedRules
+from airflow_custody.sandbox.rules.store import RuleStore
 from airflow_custody.sandbox.state import State
 from airflow_custody.sandbox.users.store import UserStore
 from airflow_custody.sandbox.users.tokens import Caller
 from airflow_custody.sandbox.whitelist.addresses import is_valid_address
-from airflow_custody.sandbox.whitelist.behaviour import Behaviour
-from airflow_custody.sandbox.whitelist.deletions import MARKED, Deletions
 from airflow_custody.sandbox.whitelist.envelopes import build_envelope, build_payload, share_rules
-from airflow_custody.sandbox.whitelist.models import NewRequest, Search
+from airflow_custody.sandbox.whitelist.models import DEFAULT_LIMIT, ApprovalSearch, NewRequest, Search
 from airflow_custody.sandbox.wire import dumps, equal_ignoring_case, is_decimal, omit_empty, timestamp
-
-DEFAULT_CURRENCIES = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
 
 # The words of `status` are assumptions, but for the published one of a request in effect. A setting changes them on the
 # wire.
@@ -38,6 +34,7 @@ _FIRST_ID = 3711
 # Ids are 64-bit integers.
 _MAX_ID = 2**63 - 1
 
+# The rules of a request are those under which it was signed, or NULL: those in force.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS whitelist (
     id INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, user_id TEXT NOT NULL, status TEXT NOT NULL,
@@ -51,10 +48,14 @@ CREATE TABLE IF NOT EXISTS signatures (
 );
 CREATE TABLE IF NOT EXISTS signed_lists (hash TEXT PRIMARY KEY, hashes TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS whitelist_by_address ON whitelist (address);
+CREATE TABLE IF NOT EXISTS deletions (marked_id INTEGER PRIMARY KEY, deleted_from TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS deletion_signatures (
+    request_id INTEGER NOT NULL, user_id TEXT NOT NULL, group_id TEXT NOT NULL, PRIMARY KEY (request_id, user_id)
+);
 """
-# The rules of a request are those under which it was signed, or NULL: those in force.
 # A request whose deletion is pending has the status that it had before in `deleted_from`.
-_ROWS = f"SELECT whitelist.*, deleted_from FROM {MARKED}"
+_MARKED = "whitelist LEFT JOIN deletions ON marked_id = id"
+_ROWS = f"SELECT whitelist.*, deleted_from FROM {_MARKED}"
 _VISIBLE = "tenant_id = ? AND status != ? AND seen_from <= ? AND (user_id != ? OR ?)"
 
 
@@ -65,43 +66,33 @@ class WhitelistStore:
         self._state = state
         self._users = users
         self._rules = rules
-        #: Changes the envelopes that are served, which are otherwise those that there are.
-        self.served: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = lambda envelopes: envelopes
         #: How the listings behave.
         self.listing = Listing(state, "whitelist")
-        #: The deletions that are pending.
-        self.deletions = Deletions(state)
         state.create_tables(_TABLES)
+
+    # --- creating -----------------------------------------------------------------------------------------------
 
     def create(self, caller: Caller, request: NewRequest, body: bytes) -> str:
         """Create a request and return its id; one with the same fields may already exist."""
-        (request_id,) = self._add(caller.tenant_id, caller.user_id, PENDING, [(request, body)])
+        (request_id,) = self.add(caller.tenant_id, caller.user_id, PENDING, [(request, body)])
         return request_id
 
-    def add(self, requests: Sequence[NewRequest], *, tenant_id: str, user_id: str, status: str) -> list[str]:
-        """Add requests, as if this user had created them, with this status, and return their ids."""
-        bodies = [dumps(each.model_dump(by_alias=True, exclude_none=True)).encode() for each in requests]
-        return self._add(tenant_id, user_id, status, list(zip(requests, bodies, strict=True)))
-
-    def _add(self, tenant_id: str, user_id: str, status: str, requests: list[tuple[NewRequest, bytes]]) -> list[str]:
-        behaviour, now = self.behaviour, timestamp()
-        rules_hash = None if status == PENDING else self._rules.current().hash
-        currencies = self._state.get_setting("currencies", DEFAULT_CURRENCIES)
+    def add(self, tenant_id: str, user_id: str, status: str, requests: list[tuple[NewRequest, bytes]]) -> list[str]:
+        """Add requests with this status, as if this user had sent these bodies, and return their ids."""
+        settings, now = self._state.settings, timestamp()
+        rules_hash = None if status == PENDING else self._rules.current()["hash"]
         (first,) = self._state.rows("SELECT coalesce(max(id) + 1, ?) FROM whitelist", _FIRST_ID)[0]
         rows, payloads = [], []
         for number, (request, body) in enumerate(requests, start=first):
-            chain = _active_currency(currencies, request.chain)
+            chain = self._active_currency(request.chain)
             if not is_valid_address(chain, request.address):
                 raise invalid(f"the address does not follow the rules of {chain}")
-            fields = behaviour.stored(request.model_dump(by_alias=True, exclude_none=True))
-            chain, network = behaviour.chain_name or chain, fields.get("network", "")
+            fields = self._stored(request.model_dump(by_alias=True, exclude_none=True))
+            chain, network = settings.chain_name or chain, fields.get("network", "")
             payloads.append((build_payload(chain, fields, network_is_hashed=False), network))
-            rows.append(
-                (
-                    *(number, tenant_id, user_id, status, chain),
-                    *(network, fields["label"], fields["address"], json.dumps(fields), body, behaviour.dated()),
-                )
-            )
+            shown = (network, fields["label"], fields["address"], json.dumps(fields))
+            created_at = settings.created_at or timestamp(settings.clock_offset)
+            rows.append((number, tenant_id, user_id, status, chain, *shown, body, created_at))
         approvers = [json.dumps(branches) for branches in self._rules.thresholds(payloads)]
         self._state.write_many(
             "INSERT INTO whitelist VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -109,11 +100,22 @@ class WhitelistStore:
         )
         return [str(row[0]) for row in rows]
 
-    def search(self, **parameters: Any) -> Search:
-        """Return the search that these query parameters ask for, as far as the listing understands them."""
-        found = self.listing.understood(parameters)
-        search = Search(rules_once=found.pop("rulesContainerNormalized", False), **found)
-        return search.model_copy(update={"limit": self.listing.page_size(search.page_size)})
+    def _active_currency(self, chain: str) -> str:
+        for currency in self._state.settings.currencies:
+            if equal_ignoring_case(currency, chain):
+                return currency
+        raise invalid(f"the currency {chain} is not active in the hardware security module")
+
+    def _stored(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a request as the service stores them."""
+        settings, address = self._state.settings, fields["address"]
+        found = {**settings.fill, **fields, "label": fields["label"][: settings.label_length]}
+        if settings.drop_links:
+            found = {name: value for name, value in found.items() if not name.startswith("linked")}
+        forms = {"lower": address.lower(), "upper": address.upper(), "no prefix": address.removeprefix("0x")}
+        return {**found, "address": forms.get(settings.address_form, address), **settings.fill_always}
+
+    # --- finding ------------------------------------------------------------------------------------------------
 
     def row(self, caller: Caller, request_id: str) -> sqlite3.Row:
         """Return one request of the caller's tenant."""
@@ -124,7 +126,7 @@ class WhitelistStore:
             raise not_found(f"whitelisted address {request_id}")
         return found[0]
 
-    def rows(self, caller: Caller, search: Search) -> list[sqlite3.Row]:
+    def rows(self, caller: Caller, search: Search | ApprovalSearch) -> list[sqlite3.Row]:
         """Return all requests that match a search, whatever its page."""
         condition, values = self._condition(caller, search)
         rows = self._state.rows(f"{_ROWS} WHERE {condition} ORDER BY id", *values)
@@ -141,39 +143,31 @@ class WhitelistStore:
             raise not_found(f"whitelisted address {min(missing)}")
         return rows
 
-    def any_row(self, request_id: str) -> sqlite3.Row:
-        """Return a request of any tenant, also one that was removed."""
-        found = self._state.rows(f"{_ROWS} WHERE id = ?", _parse_id(request_id))
-        if not found:
-            raise not_found(f"whitelisted address {request_id}")
-        return found[0]
-
-    def signed_rows(self, row: sqlite3.Row, limit: int = 20) -> list[sqlite3.Row]:
-        """Return other requests of the same tenant that somebody has signed, those for the same address first."""
-        return self._state.rows(
-            f"{_ROWS} WHERE id IN (SELECT request_id FROM signatures) AND id != ? AND tenant_id = ? "
-            "ORDER BY address != ?, id LIMIT ?",
-            *(row["id"], row["tenant_id"], row["address"], limit),
-        )
-
     def get(self, caller: Caller, request_id: str) -> dict[str, Any]:
         """Return the envelope of one request of the caller's tenant."""
-        (envelope,) = self.served(self.envelopes([self.row(caller, request_id)]))
+        (envelope,) = self.envelopes([self.row(caller, request_id)])
         return envelope
 
     def find(self, caller: Caller, search: Search) -> dict[str, Any]:
         """Return one page of the requests that match a search, in the order of their ids (an assumption)."""
+        search = self.listing.understood(search)
         if self.listing.is_arranged:
             found = self.rows(caller, search)
-            found_here = found[search.offset : search.offset + search.page_size]
-            return self.page(found_here, len(found), rules_once=search.rules_once)
+            return self.page(self.cut(found, search), len(found), rules_once=search.rules_once)
         condition, values = self._condition(caller, search)
-        (total,) = self._state.rows(f"SELECT count(*) FROM {MARKED} WHERE {condition}", *values)[0]
+        (total,) = self._state.rows(f"SELECT count(*) FROM {_MARKED} WHERE {condition}", *values)[0]
         rows = self._state.rows(
             f"{_ROWS} WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
-            *(*values, search.page_size, search.offset),
+            *(*values, self._page_size(search), search.offset),
         )
         return self.page(rows, total, rules_once=search.rules_once)
+
+    def cut(self, rows: list[sqlite3.Row], search: Search | ApprovalSearch) -> list[sqlite3.Row]:
+        """Return the rows of one page."""
+        return rows[search.offset : search.offset + self._page_size(search)]
+
+    def _page_size(self, search: Search | ApprovalSearch) -> int:
+        return self.listing.page_size(search.limit or DEFAULT_LIMIT)
 
     def page(self, rows: Sequence[sqlite3.Row], total: int, *, rules_once: bool = False) -> dict[str, Any]:
         """
@@ -181,40 +175,35 @@ class WhitelistStore:
 
         :param rules_once: whether each version of the rules is returned once, beside the requests.
         """
-        envelopes, containers = self.served(self.envelopes(rows)), list[dict[str, str]]()
+        envelopes, containers = self.envelopes(rows), list[dict[str, str]]()
         if rules_once:
             envelopes, containers = share_rules(envelopes)
         return omit_empty(result=envelopes, totalItems=self.listing.total(total), rulesContainers=containers)
 
     def envelopes(self, rows: Sequence[sqlite3.Row]) -> list[dict[str, Any]]:
         """Return the envelopes of requests."""
-        rules, behaviour = self._rules_of(rows), self.behaviour
+        rules, settings = self._rules_of(rows), self._state.settings
         return [
-            self._envelope(row, _fields_of(rules[row["id"]]) if behaviour.shows_rules(_is_pending(row)) else {})
+            build_envelope(
+                row,
+                self._signatures(row),
+                settings=settings,
+                external_id=self._users.external_id,
+                rules=_fields_of(rules[row["id"]]) if settings.rules_on_pending or not _is_pending(row) else {},
+                metadata=self._state.load(f"metadata {row['id']}", {}),
+                replaced=self._state.load(f"envelope {row['id']}", {}),
+            )
             for row in rows
         ]
 
-    def _rules_of(self, rows: Sequence[sqlite3.Row]) -> dict[int, SignedRules]:
+    def _rules_of(self, rows: Sequence[sqlite3.Row]) -> dict[int, sqlite3.Row]:
         """Return the rules of requests, by id: of those in effect, what they were signed under."""
-        current = self._rules.current() if rows else None
+        current = self._rules.current()
         hashes = {row["id"]: row["rules_hash"] for row in rows if not _is_pending(row)}
         versions = self._rules.versions(filter(None, hashes.values()))
-        found = {row["id"]: versions.get(hashes.get(row["id"]) or "", current) for row in rows}
-        return {request_id: rules for request_id, rules in found.items() if rules}
+        return {row["id"]: versions.get(hashes.get(row["id"]) or "", current) for row in rows}
 
-    def _envelope(self, row: sqlite3.Row, rules: Mapping[str, str]) -> dict[str, Any]:
-        return build_envelope(
-            row,
-            self.signatures(row),
-            external_id=self._users.external_id,
-            network_is_hashed=self._state.get_setting("network_is_hashed", True),
-            rules=rules,
-            status_words=self._state.get_setting("status_words", {}),
-            metadata=self._state.get_setting(f"metadata {row['id']}", {}),
-            replaced=self._state.get_setting(f"envelope {row['id']}", {}),
-        )
-
-    def signatures(self, row: sqlite3.Row) -> list[sqlite3.Row]:
+    def _signatures(self, row: sqlite3.Row) -> list[sqlite3.Row]:
         """Return the signatures of a request, in the order in which they were made."""
         return self._state.rows(
             "SELECT signatures.*, hashes FROM signatures JOIN signed_lists ON hash = list_hash "
@@ -222,15 +211,48 @@ class WhitelistStore:
             row["id"],
         )
 
+    def _condition(self, caller: Caller, search: Search | ApprovalSearch) -> tuple[str, list[Any]]:
+        where, values = [_VISIBLE], list[Any](self._visible_to(caller))
+        addresses = search.addresses if isinstance(search, Search) else []
+        if isinstance(search, ApprovalSearch):
+            where.append("status = ?")
+            values.append(PENDING)
+        elif not search.include_pending:
+            where.append("coalesce(deleted_from, status) NOT IN (?, ?)")
+            values += [PENDING, REJECTED]
+        for condition, value in (
+            ("id IN (SELECT value FROM json_each(?))", json.dumps([_parse_id(each) for each in search.ids])),
+            ("address IN (SELECT value FROM json_each(?))", json.dumps(addresses)),
+            ("lower(blockchain) = lower(?)", search.blockchain),
+            ("network = ?", search.network),
+            ("instr(lower(label || char(10) || address), lower(?))", search.query),
+        ):
+            if value and value != "[]":
+                where.append(condition)
+                values.append(value)
+        return " AND ".join(where), values
+
+    def _visible_to(self, caller: Caller) -> tuple[str, str, str, str, bool]:
+        settings = self._state.settings
+        latest = timestamp(-settings.whitelist_lag)
+        return caller.tenant_id, REMOVED, latest, caller.user_id, settings.creator_sees_own
+
+    # --- signing and deleting -----------------------------------------------------------------------------------
+
+    def signers(self, rows: Sequence[sqlite3.Row]) -> dict[int, dict[str, str]]:
+        """Return who has signed, by request: each user, and for which group; of one to be deleted, its deletion."""
+        found: dict[int, dict[str, str]] = {row["id"]: {} for row in rows}
+        for table, wanted in (
+            ("signatures", [row["id"] for row in rows if not row["deleted_from"]]),
+            ("deletion_signatures", [row["id"] for row in rows if row["deleted_from"]]),
+        ):
+            condition = "request_id IN (SELECT value FROM json_each(?))"
+            for each in self._state.rows(f"SELECT * FROM {table} WHERE {condition}", json.dumps(wanted)):
+                found[each["request_id"]][each["user_id"]] = each["group_id"]
+        return found
+
     def add_signatures(
-        self,
-        rows: Sequence[sqlite3.Row],
-        user_id: str,
-        *,
-        group: str,
-        signature: str,
-        comment: str,
-        hashes: list[str],
+        self, rows: Sequence[sqlite3.Row], user_id: str, group: str, signature: str, comment: str, hashes: list[str]
     ) -> None:
         """Add a user's signature of a list of hashes, made for a group of approvers, to each of some requests."""
         text, now = json.dumps(hashes), timestamp()
@@ -243,90 +265,30 @@ class WhitelistStore:
 
     def take_effect(self, rows: Sequence[sqlite3.Row]) -> None:
         """Put requests into effect, under the rules that are in force."""
-        rules_hash = self._rules.current().hash
+        rules_hash = self._rules.current()["hash"]
         self._state.write_many(
             "UPDATE whitelist SET status = ?, rules_hash = ? WHERE id = ?",
             [(EFFECTIVE, rules_hash, row["id"]) for row in rows],
         )
 
-    def set_status(self, request_id: str, status: str) -> None:
-        """Set the status of a request; a deletion of it is no longer pending."""
-        number = _parse_id(request_id)
-        rules_hash = None if status == PENDING else self._rules.current().hash
-        if not self._state.write(
-            "UPDATE whitelist SET status = ?, rules_hash = coalesce(rules_hash, ?) WHERE id = ?",
-            *(status, rules_hash, number),
-        ):
-            raise not_found(f"whitelisted address {request_id}")
-        self.deletions.remove(number)
+    def mark_for_deletion(self, row: sqlite3.Row) -> None:
+        """Have a request wait until its deletion is signed or rejected."""
+        self.set_whitelist_status(str(row["id"]), PENDING)
+        self._state.write("INSERT INTO deletions VALUES (?, ?)", row["id"], row["status"])
 
-    def pretend_status(self, request_id: int, status: str) -> None:
-        """Set the status of a request, and nothing else."""
-        self._state.write("UPDATE whitelist SET status = ? WHERE id = ?", status, request_id)
+    def sign_deletion(self, row: sqlite3.Row, user_id: str, group: str) -> None:
+        """Add a user's signature, made for a group of approvers, to a deletion."""
+        self._state.write("INSERT INTO deletion_signatures VALUES (?, ?, ?)", row["id"], user_id, group)
 
-    def change(self, request_id: str, fields: dict[str, Any]) -> None:
-        """Change fields of a request, and thereby its payload and hash."""
-        found = self._state.rows("SELECT * FROM whitelist WHERE id = ?", _parse_id(request_id))
-        if not found:
-            raise not_found(f"whitelisted address {request_id}")
-        changed = {**json.loads(found[0]["fields"]), **fields}
-        self._state.write(
-            "UPDATE whitelist SET fields = ?, label = ?, address = ? WHERE id = ?",
-            *(json.dumps(changed), changed["label"], changed["address"], found[0]["id"]),
-        )
+    # --- control ------------------------------------------------------------------------------------------------
 
-    def set_metadata(self, request_id: str, metadata: dict[str, Any]) -> None:
-        """Replace fields in the metadata of a request's envelope."""
-        self._state.set_setting(f"metadata {_parse_id(request_id)}", metadata)
+    def whitelist_requests(self) -> list[dict[str, Any]]:
+        """
+        Return the whitelisting requests of all tenants.
 
-    def set_envelope(self, request_id: str, fields: dict[str, Any]) -> None:
-        """Replace fields of a request's envelope."""
-        self._state.set_setting(f"envelope {_parse_id(request_id)}", fields)
-
-    def set_network_is_hashed(self, is_hashed: bool) -> None:
-        """Set whether the network is part of the payload."""
-        self._state.set_setting("network_is_hashed", is_hashed)
-
-    def set_status_words(self, words: dict[str, str]) -> None:
-        """Set how status words are written, by the sandbox's own words."""
-        self._state.set_setting("status_words", words)
-
-    def set_max_signatures(self, number: int | None) -> None:
-        """Set how many requests of an approval are signed."""
-        self._state.set_setting("max_signatures", number)
-
-    @property
-    def max_signatures(self) -> int | None:
-        """The number of requests of an approval that are signed; None: all."""
-        number: int | None = self._state.get_setting("max_signatures", None)
-        return number
-
-    def set_age(self, request_id: str, seconds: float) -> None:
-        """Date a request's creation so many seconds back."""
-        if not self._state.write(
-            "UPDATE whitelist SET created_at = ? WHERE id = ?", timestamp(-seconds), _parse_id(request_id)
-        ):
-            raise not_found(f"whitelisted address {request_id}")
-
-    def set_lag(self, seconds: float) -> None:
-        """Hide requests from the service's operations until they are this old."""
-        self._state.set_setting("whitelist_lag", seconds)
-
-    @property
-    def behaviour(self) -> Behaviour:
-        """How the service treats requests that are created."""
-        return Behaviour.model_validate(self._state.get_setting("whitelist_behaviour", {}))
-
-    def set_behaviour(self, behaviour: Behaviour) -> None:
-        """Set how the service treats the requests that are created from now on."""
-        self._state.set_setting("whitelist_behaviour", behaviour.model_dump())
-
-    def set_currencies(self, currencies: list[str]) -> None:
-        """Set the active currencies."""
-        self._state.set_setting("currencies", currencies)
-
-    def list_all(self) -> list[dict[str, Any]]:
-        """Return the requests of all tenants, with the bodies they were created from."""
+        Each has its fields by their names on the wire, `id`, `tenantId`, `userId`, `status`, `createdAt`, and the
+        `body` it was created from.
+        """
         return [
             {
                 **json.loads(row["fields"]),
@@ -341,41 +303,79 @@ class WhitelistStore:
             for row in self._state.rows("SELECT * FROM whitelist WHERE status != ? ORDER BY id", REMOVED)
         ]
 
-    def _condition(self, caller: Caller, search: Search) -> tuple[str, list[Any]]:
-        where, values = [_VISIBLE], list[Any](self._visible_to(caller))
-        if search.only_pending:
-            where.append("status = ?")
-            values.append(PENDING)
-        elif not search.include_pending:
-            where.append("coalesce(deleted_from, status) NOT IN (?, ?)")
-            values += [PENDING, REJECTED]
-        if search.ids:
-            where.append("id IN (SELECT value FROM json_each(?))")
-            values.append(json.dumps([_parse_id(each) for each in search.ids]))
-        if search.addresses:
-            where.append("address IN (SELECT value FROM json_each(?))")
-            values.append(json.dumps(search.addresses))
-        if search.blockchain:
-            where.append("lower(blockchain) = lower(?)")
-            values.append(search.blockchain)
-        if search.network:
-            where.append("network = ?")
-            values.append(search.network)
-        if search.query:
-            where.append("instr(lower(label || char(10) || address), lower(?))")
-            values.append(search.query)
-        return " AND ".join(where), values
+    def set_whitelist_status(self, request_id: str, status: str) -> None:
+        """
+        Set the status of a whitelisting request; with any but ``pending`` it is no longer pending approval.
 
-    def _visible_to(self, caller: Caller) -> tuple[str, str, str, str, bool]:
-        latest = timestamp(-self._state.get_setting("whitelist_lag", 0.0))
-        return caller.tenant_id, REMOVED, latest, caller.user_id, self.behaviour.creator_sees_own
+        Nobody signs: a request that is in effect this way is one that the service lies about.
+        With ``removed`` it cannot be found any more, as if it had been deleted.
+
+        :param request_id: the request's id.
+        :param status: the status.
+        """
+        rules_hash = self._any_row(request_id)["rules_hash"]
+        if rules_hash is None and status != PENDING:
+            rules_hash = self._rules.current()["hash"]
+        number = self._update(request_id, status=status, rules_hash=rules_hash)
+        # A deletion of it is no longer pending.
+        self._state.write("DELETE FROM deletions WHERE marked_id = ?", number)
+        self._state.write("DELETE FROM deletion_signatures WHERE request_id = ?", number)
+
+    def set_whitelist_age(self, request_id: str, seconds: float) -> None:
+        """
+        Date the creation of a whitelisting request so many seconds back.
+
+        :param request_id: the request's id.
+        :param seconds: how many.
+        """
+        self._update(request_id, created_at=timestamp(-seconds))
+
+    def change_whitelist_request(self, /, request_id: str, **fields: Any) -> None:
+        """
+        Change fields of a whitelisting request, by their names on the wire; its payload and hash change too.
+
+        :param request_id: the request's id.
+        :param fields: the fields.
+        """
+        changed = {**json.loads(self._any_row(request_id)["fields"]), **fields}
+        self._update(request_id, fields=json.dumps(changed), label=changed["label"], address=changed["address"])
+
+    def set_whitelist_metadata(self, /, request_id: str, **metadata: Any) -> None:
+        """
+        Replace ``hash`` or ``payloadAsString`` in what is returned of a whitelisting request; None removes it.
+
+        :param request_id: the request's id.
+        :param metadata: what to replace.
+        """
+        self._state.save(f"metadata {_parse_id(request_id)}", metadata)
+
+    def set_whitelist_envelope(self, /, request_id: str, **fields: Any) -> None:
+        """
+        Replace fields in what is returned of a whitelisting request, by their names; None removes them.
+
+        :param request_id: the request's id.
+        :param fields: the fields.
+        """
+        self._state.save(f"envelope {_parse_id(request_id)}", fields)
+
+    def _any_row(self, request_id: str) -> sqlite3.Row:
+        found = self._state.rows("SELECT * FROM whitelist WHERE id = ?", _parse_id(request_id))
+        if not found:
+            raise not_found(f"whitelisted address {request_id}")
+        return found[0]
+
+    def _update(self, request_id: str, **columns: Any) -> int:
+        """Change columns of a request, and return its id."""
+        number: int = self._any_row(request_id)["id"]
+        changes = ", ".join(f"{name} = ?" for name in columns)
+        self._state.write(f"UPDATE whitelist SET {changes} WHERE id = ?", *columns.values(), number)
+        return number
 
 
-def _active_currency(currencies: Sequence[str], chain: str) -> str:
-    for currency in currencies:
-        if equal_ignoring_case(currency, chain):
-            return currency
-    raise invalid(f"the currency {chain} is not active in the hardware security module")
+def added(request: Mapping[str, Any]) -> tuple[NewRequest, bytes]:
+    """Return a request that is added without being sent, and the body with which it would have been."""
+    new = NewRequest.model_validate(request)
+    return new, dumps(new.model_dump(by_alias=True, exclude_none=True)).encode()
 
 
 def _parse_id(text: str) -> int:
@@ -388,5 +388,5 @@ def _is_pending(row: sqlite3.Row) -> bool:
     return bool((row["deleted_from"] or row["status"]) == PENDING)
 
 
-def _fields_of(rules: SignedRules) -> dict[str, str]:
-    return {"rulesContainer": rules.container, "rulesSignatures": rules.signatures}
+def _fields_of(rules: sqlite3.Row) -> dict[str, str]:
+    return {"rulesContainer": rules["container"], "rulesSignatures": rules["signatures"]}

@@ -15,14 +15,13 @@ FOLDER = "reference/command-line"
 
 def pages() -> dict[str, str]:
     """Return the pages of the command line, by their paths."""
-    from airflow_custody.cli.commands import EXIT_CODES, Parser, fill_parser
-    from airflow_custody.cli.main import COMMANDS, HELP
-    from airflow_custody.sandbox.__main__ import make_parser
+    from airflow_custody.cli.commands import EXIT_CODES
+    from airflow_custody.cli.main import HELP, make_parser
+    from airflow_custody.sandbox.__main__ import make_parser as make_sandbox_parser
 
     # The width of a usage is that of the terminal otherwise.
     with mock.patch.dict(os.environ, {"COLUMNS": "74", "NO_COLOR": "1"}):
-        parser = Parser(prog="custody")
-        fill_parser(parser, COMMANDS)
+        parser = make_parser()
         result = {f"{FOLDER}/{_slug(name)}": _command(name, each) for name, _, each in _leaves(parser)}
         rows = [(f":doc:`{name} </{FOLDER}/{_slug(name)}>`", escape(text)) for name, text, _ in _leaves(parser)]
         codes = re.findall(r"^  (\d+) +(.*)$", EXIT_CODES, re.MULTILINE)
@@ -35,7 +34,7 @@ def pages() -> dict[str, str]:
             table(("Code", "Meaning"), [(code(number), escape(text)) for number, text in codes]),
             toctree(f"/{FOLDER}/{_slug(name)}" for name, _, _ in _leaves(parser)),
         )
-        result["reference/sandbox-command"] = _command("python -m airflow_custody.sandbox", make_parser())
+        result["reference/sandbox-command"] = _command("python -m airflow_custody.sandbox", make_sandbox_parser())
     return result
 
 

@@ -32,7 +32,7 @@ _MODULES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ("ConnectionSigner", "Pkcs11ConnectionSigner"),
     ),
     ("sign-in", "Signing in", "airflow_custody.client.auth", ("PasswordSignIn",)),
-    ("api-keys", "API keys", "airflow_custody.client.api_key", ("ApiKey",)),
+    ("api-keys", "API keys", "airflow_custody.client.auth", ("ApiKey",)),
     ("verification", "Verification", "airflow_custody.client.verification.verifier", ()),
     ("whitelist-models", "Whitelisting requests", "airflow_custody.client.whitelist.models", ("WhitelistRequest",)),
     (
@@ -50,7 +50,8 @@ _MODULES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ),
     ("health-models", "Health checks", "airflow_custody.client.health.models", ("HealthCheck",)),
     ("webhook-calls", "Webhook calls", "airflow_custody.client.webhooks.models", ("WebhookCall",)),
-    ("webhook-journal", "Webhook journal", "airflow_custody.client.webhooks.journal", ("CallCursor", "NewCalls")),
+    ("webhook-journal", "Webhook journal", "airflow_custody.client.webhooks.journal", ("CallCursor",)),
+    ("new-webhook-calls", "New webhook calls", "airflow_custody.client.webhooks.results", ("NewCalls",)),
     ("webhook-deliveries", "Webhook deliveries", "airflow_custody.client.webhooks", ("verify_delivery",)),
 )
 #: Classes whose methods are for the package itself: a user makes them, or hands them on.
@@ -214,11 +215,11 @@ def _operations() -> str:
 
 
 def _metrics() -> str:
-    from airflow_custody import metrics, metrics_catalogue
+    from airflow_custody import metrics
 
     rows = [
         (f"``{each.name}``", each.kind, each.unit, ", ".join(map(code, each.tags)), each.description)
-        for each in metrics_catalogue.METRICS
+        for each in metrics.METRICS
     ]
     paragraphs = (metrics.__doc__ or "").partition("\n\n")[2]
     return page(heading("Metrics"), paragraphs, table(("Metric", "Kind", "Unit", "Tags", "Meaning"), rows))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from airflow_custody.client import ClientSettings
 from airflow_custody.get_provider_info import get_provider_info
 from custody_docs.rest import code, escape, heading, page, table
 
@@ -28,7 +29,7 @@ def connection() -> str:
         if name not in behaviour["hidden-fields"]
     ]
     extras = [
-        (escape(each["label"]), f"``{name}``", _type(each["schema"]), _description(each))
+        (escape(each["label"]), f"``{name}``", _type(each["schema"]), _meaning(name, each))
         for name, each in kind["conn-fields"].items()
     ]
     return page(
@@ -38,9 +39,7 @@ def connection() -> str:
         heading("Fields of every connection", 1),
         table(("Field", "Name", "Type", "Value"), standard),
         heading("Extras", 1),
-        "An extra that is not filled in has the default. The parameters of "
-        ":class:`~airflow_custody.client.CustodyClient` and "
-        ":class:`~airflow_custody.client.whitelist.VerificationPins` say in detail what each does.",
+        "An extra that is not filled in has the default.",
         table(("Field", "Name", "Type", "Meaning"), extras),
     )
 
@@ -48,6 +47,12 @@ def connection() -> str:
 def _placeholder(behaviour: Mapping[str, Any], name: str) -> str:
     text = behaviour["placeholders"].get(name, "")
     return code(text) if "://" in text else escape(text)
+
+
+def _meaning(name: str, field: Mapping[str, Any]) -> str:
+    """Return what the client says of its setting; of the others, what the form says."""
+    setting = ClientSettings.__pydantic_fields__.get(name)  # type: ignore[attr-defined]
+    return " ".join(setting.description.split()) if setting else _description(field)
 
 
 def _description(field: Mapping[str, Any]) -> str:

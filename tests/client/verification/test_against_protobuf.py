@@ -32,7 +32,7 @@ from whitelist_forge import (
     wallet_cell,
 )
 
-from airflow_custody.client.verification.protobuf import ProtobufError
+from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.rules_container import RulesContainer, read_container, read_signatures
 
 descriptor_pb2, descriptor_pool, message, message_factory = (
@@ -159,7 +159,7 @@ def compare(body: bytes) -> bool:
     """Compare both readings of rules, and return whether ours accepts them."""
     try:
         ours = read_container(body)
-    except ProtobufError:
+    except RefusalError:
         return False
     assert reported(ours) == expected(body)
     return True
@@ -310,7 +310,7 @@ def compare_signatures(body: bytes) -> bool:
     """Compare both readings of signatures, and return whether ours accepts them."""
     try:
         ours = read_signatures(body)
-    except ProtobufError:
+    except RefusalError:
         return False
     assert list(ours) == [one.signature for one in parse("UserSignatures", body).signatures]
     return True

@@ -1,4 +1,4 @@
-"""What a client with pins makes of each attack that the sandbox can be ordered to make, over a real socket."""
+"""What a client with pins makes of each attack of a malicious service, over a real socket."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from attacks import attack, names
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.errors import CustodyNotFoundError, CustodyResponseError, CustodyVerificationError
 from airflow_custody.client.verification.verifier import VerifiedAddress
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.sandbox.whitelist.attacks.store import Attacks
 
-ATTACKS = Attacks.all()
 FIELDS = {
     "label": "Treasury",
     "address": "0x" + "ab" * 20,
@@ -24,10 +23,6 @@ FIELDS = {
 }
 OTHER = {**FIELDS, "address": "0x" + "cd" * 20}
 TWO_PEOPLE = [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}]
-
-
-def names(outcome: str) -> list[str]:
-    return [each["name"] for each in ATTACKS if each["outcome"] == outcome]
 
 
 def connect(sandbox: Sandbox, **settings: Any) -> CustodyClient:
@@ -67,32 +62,45 @@ def verify(client: CustodyClient, number: str) -> VerifiedAddress:
 
 
 @pytest.mark.parametrize("name", [each for each in names("refused") if each != "lone surrogate"])
-@pytest.mark.parametrize("legacy", [False, True], ids=["", "legacy"])
-def test_refused(sandbox: Sandbox, signed: list[str], name: str, legacy: bool) -> None:
-    if name == "unsigned":
-        signed = sandbox.control.add_whitelist_requests([FIELDS], status="pending")
-    with connect(sandbox, allow_legacy_signatures=legacy) as client:
-        sandbox.control.attack(signed[0], name)
-        if (name, legacy) == ("invented contract type", True):
-            found = verify(client, signed[0])
-            assert found.legacy
-            assert "contractType" not in found.fields
-            assert found.fields["memo"] == "4242"
-            return
-        with pytest.raises(CustodyVerificationError, match=signed[0]) as caught:
-            verify(client, signed[0])
-        assert len(str(caught.value)) < 700
-        # The trouble of one row is its own.
-        assert verify(client, sandbox.control.add_whitelist_requests([OTHER], signed=True)[0])
-        sandbox.control.attack(signed[0], None)
-        if name != "unsigned":
-            assert verify(client, signed[0]).fields["address"] == FIELDS["address"]
+def test_refused(sandbox: Sandbox, client: CustodyClient, signed: list[str], name: str) -> None:
+    attack(sandbox.control, sandbox.token, signed[0], name)
+    with pytest.raises(CustodyVerificationError, match=signed[0]) as caught:
+        verify(client, signed[0])
+    assert len(str(caught.value)) < 700
+    # The trouble of one row is its own.
+    assert verify(client, signed[1])
+
+
+def test_what_nobody_signed_is_refused(sandbox: Sandbox, client: CustodyClient) -> None:
+    (number,) = sandbox.control.add_whitelist_requests([FIELDS])
+    with pytest.raises(CustodyVerificationError, match=number):
+        verify(client, number)
+
+
+def test_a_forged_address_is_refused_until_the_service_stops_lying(
+    sandbox: Sandbox, client: CustodyClient, signed: list[str]
+) -> None:
+    sandbox.control.configure(forged=signed[:1])
+    with pytest.raises(CustodyVerificationError, match=signed[0]):
+        verify(client, signed[0])
+    assert verify(client, signed[1])
+    sandbox.control.configure(forged=[])
+    assert verify(client, signed[0]).fields["address"] == FIELDS["address"]
+
+
+def test_what_a_legacy_form_leaves_out_is_not_read(sandbox: Sandbox, signed: list[str]) -> None:
+    attack(sandbox.control, sandbox.token, signed[0], "invented contract type")
+    with connect(sandbox, allow_legacy_signatures=True) as client:
+        found = verify(client, signed[0])
+    assert found.legacy
+    assert "contractType" not in found.fields
+    assert found.fields["memo"] == "4242"
 
 
 def test_a_response_that_is_no_json_is_refused_whole(
     sandbox: Sandbox, client: CustodyClient, signed: list[str]
 ) -> None:
-    sandbox.control.attack(signed[0], "lone surrogate")
+    attack(sandbox.control, sandbox.token, signed[0], "lone surrogate")
     for read in (lambda: client.get_whitelist_request(signed[0]), lambda: list(client.find_whitelist_requests())):
         with pytest.raises(CustodyResponseError, match="not JSON"):
             read()
@@ -101,7 +109,7 @@ def test_a_response_that_is_no_json_is_refused_whole(
 @pytest.mark.parametrize("name", names("not read"))
 def test_what_is_not_signed_is_not_read(sandbox: Sandbox, client: CustodyClient, signed: list[str], name: str) -> None:
     lawful = verify(client, signed[0])
-    sandbox.control.attack(signed[0], name)
+    attack(sandbox.control, sandbox.token, signed[0], name)
     found = verify(client, signed[0])
     assert (found.fields, found.hash, found.user_ids) == (lawful.fields, lawful.hash, lawful.user_ids)
 
@@ -110,26 +118,16 @@ def test_another_envelope_is_found_out_by_its_fields_only(
     sandbox: Sandbox, client: CustodyClient, signed: list[str]
 ) -> None:
     assert names("compared") == ["another envelope"]
-    sandbox.control.attack(signed[0], "another envelope")
+    attack(sandbox.control, sandbox.token, signed[0], "another envelope")
     assert verify(client, signed[0]).fields["address"] == OTHER["address"]
 
 
 # --- what no signature can show ------------------------------------------------------------------------------------
 
 
-def test_nothing_else_is_not_visible() -> None:
-    assert set(names("not visible")) == {
-        "older rules",
-        "swapped network",
-        "replayed approval",
-        "still approved",
-        "hidden",
-    }
-
-
 def test_older_rules_are_refused_by_their_date_only(sandbox: Sandbox, client: CustodyClient, signed: list[str]) -> None:
     rules = verify(client, signed[0]).rules
-    sandbox.control.attack(signed[0], "older rules")
+    attack(sandbox.control, sandbox.token, signed[0], "older rules")
     assert verify(client, signed[0]).user_ids == ("mallory@example.test",)
     with (
         connect(sandbox, rules_not_before=rules.timestamp) as pinned,
@@ -139,9 +137,9 @@ def test_older_rules_are_refused_by_their_date_only(sandbox: Sandbox, client: Cu
 
 
 def test_a_swapped_network_is_refused_by_the_pinned_one_only(sandbox: Sandbox, client: CustodyClient) -> None:
-    sandbox.control.set_network_is_hashed(False)
+    sandbox.control.configure(network_is_hashed=False)
     (number,) = sandbox.control.add_whitelist_requests([FIELDS], signed=True)
-    sandbox.control.attack(number, "swapped network")
+    attack(sandbox.control, sandbox.token, number, "swapped network")
     assert "network" not in verify(client, number).fields
     with (
         connect(sandbox, networks=["mainnet"]) as pinned,
@@ -150,24 +148,22 @@ def test_a_swapped_network_is_refused_by_the_pinned_one_only(sandbox: Sandbox, c
         verify(pinned, number)
 
 
-@pytest.mark.parametrize("status", ["rejected", "removed"])
-def test_what_is_no_longer_in_effect_verifies(
-    sandbox: Sandbox, client: CustodyClient, signed: list[str], status: str
-) -> None:
-    sandbox.control.set_whitelist_status(signed[0], status)
-    sandbox.control.attack(signed[0], "still approved")
+def test_what_is_no_longer_in_effect_verifies(sandbox: Sandbox, client: CustodyClient, signed: list[str]) -> None:
+    sandbox.control.set_whitelist_status(signed[0], "rejected")
+    sandbox.control.set_whitelist_status(signed[0], "APPROVED")
     assert verify(client, signed[0]).fields["address"] == FIELDS["address"]
 
 
 def test_a_replayed_approval_verifies(sandbox: Sandbox, client: CustodyClient, signed: list[str]) -> None:
+    replayed = client.get_whitelist_request(signed[0]).wire["signedAddress"]
     sandbox.control.set_whitelist_status(signed[0], "removed")
-    (number,) = sandbox.control.add_whitelist_requests([FIELDS], status="pending")
-    sandbox.control.attack(number, "replayed approval")
+    (number,) = sandbox.control.add_whitelist_requests([FIELDS])
+    sandbox.control.set_whitelist_envelope(number, signedAddress=replayed)
     assert verify(client, number).fields["address"] == FIELDS["address"]
 
 
 def test_what_is_hidden_is_not_there(sandbox: Sandbox, client: CustodyClient, signed: list[str]) -> None:
-    sandbox.control.attack(signed[0], "hidden")
+    sandbox.control.set_whitelist_status(signed[0], "removed")
     assert [each.id for each in client.find_whitelist_requests()] == signed[1:]
     with pytest.raises(CustodyNotFoundError):
         client.get_whitelist_request(signed[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,7 +41,8 @@ from whitelist_forge import (
 )
 from whitelist_verdicts import PINS, SUPERADMINS, accept, refuse, refused, signers
 
-from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
+from airflow_custody.client.verification import signed_rules
 from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
 BOTH = ("alice", "bob")
@@ -179,12 +181,37 @@ def test_pins_of_one_key_twice(minimum: int) -> None:
         (None, TIMESTAMP, False),
         (None, None, True),
         (0, None, True),
-        (2**64 - 1, TIMESTAMP, True),
+        (2**64 - 1, None, True),
     ],
 )
 def test_row_4_rules_that_are_too_old(timestamp: int | None, floor: int | None, fresh: bool) -> None:
     pins = VerificationPins(SUPERADMINS, 2, rules_not_before=floor)
     (accept if fresh else refuse)(signed_a(rules=container(timestamp=timestamp)), pins)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "shown"),
+    [
+        (TIMESTAMP + 300, None),
+        (TIMESTAMP + 301, "2026-01-01T00:05:01Z"),
+        (TIMESTAMP * 1000, r"1767225600000 \(Unix time\)"),
+        (2**63, r"9223372036854775808 \(Unix time\)"),
+    ],
+    ids=["the clocks differ by minutes", "well beyond now", "milliseconds", "2^63"],
+)
+def test_row_4_rules_of_the_future_do_not_pass_a_floor(
+    timestamp: int, shown: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signed_rules, "time", SimpleNamespace(time=lambda: float(TIMESTAMP)))
+    given, pins = signed_a(rules=container(timestamp=timestamp)), VerificationPins(SUPERADMINS, 2)
+    # Without a floor, their date says nothing.
+    accept(given, pins)
+    pins = VerificationPins(SUPERADMINS, 2, rules_not_before=TIMESTAMP)
+    if shown is None:
+        accept(given, pins)
+        return
+    with pytest.raises(CustodyVerificationError, match=f"its rules are of {shown}, which is in the future"):
+        Verifier(pins).verify(given)
 
 
 def test_row_4_rules_of_another_tenant() -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from worked_example import CONTAINER
 
-from airflow_custody.client.verification.protobuf import Field, Message, ProtobufError, messages, read_message
-from airflow_custody.client.verification.rules_container import RulesContainer, read_container, read_signatures
+from airflow_custody.client.verification.protobuf import Field, Message, messages, read_message
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.rules_container import read_container
 
 INNER: Message = {1: Field("name", "string"), 2: Field("data", "bytes")}
 MESSAGE: Message = {
@@ -48,7 +45,7 @@ DATA = base64.b64decode(CONTAINER)
 )
 def test_read(data: str, expected: dict[str, object] | None) -> None:
     if expected is None:
-        with pytest.raises(ProtobufError):
+        with pytest.raises(RefusalError):
             read_message(bytes.fromhex(data), MESSAGE)
     else:
         assert read_message(bytes.fromhex(data), MESSAGE) == {**EMPTY, **expected}
@@ -85,34 +82,8 @@ def test_read(data: str, expected: dict[str, object] | None) -> None:
     ],
 )
 def test_refused(data: str, why: str) -> None:
-    with pytest.raises(ProtobufError, match=why):
+    with pytest.raises(RefusalError, match=why):
         read_message(bytes.fromhex(data), MESSAGE)
-
-
-def read(data: bytes) -> RulesContainer | None:
-    try:
-        return read_container(data)
-    except ProtobufError:
-        return None
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    read(data)
-    with contextlib.suppress(ProtobufError):
-        read_signatures(data)
-
-
-@settings(max_examples=300)
-@given(st.integers(0, len(DATA) - 1), st.integers(0, 255), st.integers(0, 3))
-def test_changed_rules_are_read_or_refused(place: int, byte: int, size: int) -> None:
-    read(DATA[:place] + bytes([byte]) * size + DATA[place + 1 :])
-
-
-@pytest.mark.parametrize("size", range(0, len(DATA), 7))
-def test_cut_rules_lose_something(size: int) -> None:
-    found = read(DATA[:size])
-    assert found is None or found != read_container(DATA)
 
 
 @pytest.mark.parametrize(
@@ -127,23 +98,5 @@ def test_cut_rules_lose_something(size: int) -> None:
     ],
 )
 def test_rules_that_could_be_read_in_two_ways(what: bytes, why: str) -> None:
-    with pytest.raises(ProtobufError, match=why):
+    with pytest.raises(RefusalError, match=why):
         read_container(what)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x78\x01" * 50_000,  # unknown numbers
-        b"\x0a\x00" * 50_000,  # users without an id
-        b"\x1a\x80" * 50_000,
-        b"\x32\x02\x12\x00" * 50_000,  # rules with a path without groups
-        b"\x0a\xff\xff\xff\x7f" * 50_000,
-        b"\x80" * 100_000,
-    ],
-    ids=["unknown", "users", "lengths", "rules", "huge", "endless"],
-)
-def test_large_ones_take_a_bounded_time(data: bytes) -> None:
-    started = time.process_time()
-    read(data)
-    assert time.process_time() - started < 5

@@ -11,7 +11,7 @@ from worked_example import ALICE, BY_ALICE, BY_BOB, CONTAINER, HASH_A, PINS, SIG
 
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification.rules_container import read_signatures
-from airflow_custody.client.verification.signature_count import Entry, read_entries
+from airflow_custody.client.verification.signature_count import read_entries
 from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
@@ -33,22 +33,22 @@ def refused(work: Callable[[], object]) -> str:
 
 
 def test_a_request_without_rules_is_verified_by_those_in_force() -> None:
-    verifier = Verifier(PINS)
+    verifier = Verifier(PINS, rules_in_force=IN_FORCE)
     for _ in range(2):
-        found = verifier.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES), IN_FORCE)
+        found = verifier.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES))
         assert found == verifier.verify_signatures(envelope(TEXT_A, BY_ALICE))
     # Named, and not in the response.
     label = envelope(TEXT_A, **NO_RULES, rulesContainerHash="x")
-    assert verifier.verify_signatures(label, IN_FORCE).rules == found.rules
+    assert verifier.verify_signatures(label).rules == found.rules
     # One that has rules of its own is verified by these, whatever is in force.
     for rules in (IN_FORCE, {}, {"rulesContainer": "AAAA", "rulesSignatures": []}):
-        assert verifier.verify_signatures(envelope(TEXT_A, BY_ALICE), rules) == found
+        assert Verifier(PINS, rules_in_force=rules).verify_signatures(envelope(TEXT_A, BY_ALICE)) == found
     for half in ({"rulesContainer": None}, {"rulesSignatures": None}):
-        why = refused(lambda half=half: verifier.verify_signatures(envelope(TEXT_A, BY_ALICE, **half), IN_FORCE))  # type: ignore[misc]
+        why = refused(lambda half=half: verifier.verify_signatures(envelope(TEXT_A, BY_ALICE, **half)))  # type: ignore[misc]
         assert "signatures of its rules, are missing" in why
     # And they make nothing valid that is not.
     for shown in (envelope(TEXT_B, BY_BOB, **NO_RULES), envelope(TEXT_A, entry("bob", ALICE, HASH_A), **NO_RULES)):
-        assert "is not valid: " in refused(lambda shown=shown: verifier.verify_signatures(shown, IN_FORCE))  # type: ignore[misc]
+        assert "is not valid: " in refused(lambda shown=shown: verifier.verify_signatures(shown))  # type: ignore[misc]
     # What is in effect must have its own.
     assert "are missing" in refused(lambda: verifier.verify(envelope(TEXT_A, BY_ALICE, BY_BOB, **NO_RULES)))
 
@@ -66,9 +66,8 @@ def test_a_request_without_rules_is_verified_by_those_in_force() -> None:
     ids=lambda rules: str(rules)[:20],
 )
 def test_rules_in_force_that_are_not_signed_as_pinned(rules: Any) -> None:
-    verifier = Verifier(PINS)
-    verifier.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES), IN_FORCE)
-    why = refused(lambda: verifier.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES), rules))
+    verifier = Verifier(PINS, rules_in_force=rules)
+    why = refused(lambda: verifier.verify_signatures(envelope(TEXT_A, BY_ALICE, **NO_RULES)))
     assert "shown without rules, and those in force cannot be used: " in why
 
 
@@ -80,5 +79,5 @@ def test_a_user_whose_id_is_shown_as_a_number(shown: Any, counts: bool) -> None:
     signature = {**BY_ALICE["signature"], "userId": shown}
     wire: Any = {"signedAddress": {"signatures": [{**BY_ALICE, "signature": signature}]}}
     (found,) = read_entries(wire)
-    assert (isinstance(found, Entry) and found.user_id == "7") is counts
+    assert (not found.fault and found.user_id == "7") is counts
     assert [each.user_id for each in WhitelistEnvelope(wire).signings] == ["7"] * counts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import builtins
 import contextlib
 import dataclasses
 import json
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 from worked_example import (
-    ADMIN1,
     ALICE,
     BY_ALICE,
     BY_BOB,
@@ -29,18 +27,16 @@ from worked_example import (
     TEXT_C,
     entry,
     envelope,
-    pem,
     sign,
     signed_entry,
 )
 
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
-from airflow_custody.client.verification import keys
+from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.signature_count import MAX_ENTRIES, MAX_HASHES
 from airflow_custody.client.verification.verifier import (
+    RequestSignatures,
     VerificationPins,
-    VerifiedSignatures,
     Verifier,
     verify_envelope,
 )
@@ -164,7 +160,7 @@ def test_any_id(id_: Any) -> None:
 
 def test_a_request_without_signatures_and_rules() -> None:
     found = Verifier(PINS).verify_signatures(envelope(TEXT_A, **NO_RULES))
-    assert found == VerifiedSignatures(HASH_A, None)
+    assert found == RequestSignatures(HASH_A, None)
 
 
 def test_a_request_with_some_signatures() -> None:
@@ -307,7 +303,7 @@ def test_nothing_is_verified_twice(verified: list[bytes]) -> None:
 
 def test_only_what_is_needed_is_verified(verified: list[bytes]) -> None:
     verify_envelope(envelope(TEXT_A, *[signed_entry("carol", HASH_A)] * 5, BY_ALICE, BY_BOB), PINS)
-    assert len(verified) == 3  # two of the rules, one of the board
+    assert len(verified) == 6  # three for the rules, one for each user
 
 
 def test_rules_that_failed_stay_so_and_others_are_not_affected() -> None:
@@ -318,14 +314,12 @@ def test_rules_that_failed_stay_so_and_others_are_not_affected() -> None:
 
 
 def test_little_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_custody.client.verification.signed_rules.MAX_CONTAINERS", 2)
-    monkeypatch.setattr("airflow_custody.client.verification.signature_count.MAX_SIGNATURES", 2)
+    monkeypatch.setattr("airflow_custody.client.verification.verifier.MAX_SIGNATURES", 2)
     verifier = Verifier(PINS)
     for number in range(5):
         refused(lambda number=number: verifier.verify({**GOOD, "rulesSignatures": "CgQSAgEB" * number}))  # type: ignore[misc]
         assert verifier.verify(GOOD)
-    assert len(verifier._rules._failed) == 2
-    assert len(verifier._signatures._known) == 2
+    assert (verifier._verifies.cache_info().currsize, verifier._signed_rules.cache_info().currsize) == (2, 1)
 
 
 def test_several_threads() -> None:
@@ -348,18 +342,3 @@ def test_as_json() -> None:
         "minimum": 2,
         "user_ids": ["alice@example.test", "bob@example.test"],
     }
-
-
-def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("cryptography"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    pins = VerificationPins([pem(ADMIN1)], 1)
-    with pytest.raises(CustodyConfigurationError, match=r"airflow-provider-custody\[signing\]"):
-        verify_envelope(GOOD, pins)
-    assert keys.PublicKey.from_der(base64.b64decode(ADMIN1)) == pins.public_keys[0]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_custody.client.webhooks.call_events import CallFilter, to_event
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+from airflow_custody.client.webhooks.journal import CallCursor
 from airflow_custody.client.webhooks.models import WebhookCall
+from airflow_custody.client.webhooks.results import NewCalls
 
 CALLS = (
     WebhookCall("1", "AB", "e1", '{"a": 1}', "success"),

@@ -114,14 +114,14 @@ def test_a_time_that_cannot_be_moves_no_floor() -> None:
     read = CallCursor(0, {}, read_at=BASE // SECOND)
     assert read.after([call(1, 0), call(2, 250)]).floor == BASE - 300 * SECOND
     ahead = CallCursor(0, {}).after([call(1, 0), call(2, 5000)])
-    assert ahead.believed(BASE + 5000 * SECOND) is ahead
-    mended = ahead.believed(BASE + 1000 * SECOND)
+    assert ahead.without_future_times(BASE + 5000 * SECOND) is ahead
+    mended = ahead.without_future_times(BASE + 1000 * SECOND)
     assert mended.floor == BASE + 400 * SECOND
     assert mended.newest is None
     # Known by its id alone.
     assert not mended.is_new(call(2, None))
     assert mended.is_new(call(3, 500))
-    forged = CallCursor(BASE, {1: BASE, 2: BASE + 10**6 * SECOND}).believed(BASE + 300 * SECOND)
+    forged = CallCursor(BASE, {1: BASE, 2: BASE + 10**6 * SECOND}).without_future_times(BASE + 300 * SECOND)
     assert (forged.floor, forged.newest, forged.undated) == (BASE, BASE, (2,))
 
 

@@ -13,10 +13,11 @@ from journal_service import PAGE, START, Service
 from airflow_custody.client import CustodyResponseError
 from airflow_custody.client.http.listings import CursorPage
 from airflow_custody.client.webhooks import journal, reading
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls, digest_of
+from airflow_custody.client.webhooks.journal import CallCursor, digest_of
 from airflow_custody.client.webhooks.models import WebhookCall
 from airflow_custody.client.webhooks.operations import LIST_WEBHOOK_CALLS
 from airflow_custody.client.webhooks.reading import JournalReader, Order
+from airflow_custody.client.webhooks.results import NewCalls
 
 DAY = 86_400.0
 

@@ -15,10 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from airflow_custody.client import CustodyResponseError
 from airflow_custody.client.http.listings import CursorPage
 from airflow_custody.client.webhooks import journal, reading
-from airflow_custody.client.webhooks.journal import CallCursor, NewCalls
+from airflow_custody.client.webhooks.journal import CallCursor
 from airflow_custody.client.webhooks.models import WebhookCall
 from airflow_custody.client.webhooks.operations import LIST_WEBHOOK_CALLS
 from airflow_custody.client.webhooks.reading import JournalReader, Order
+from airflow_custody.client.webhooks.results import NewCalls
 
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)
 PAGE = 3

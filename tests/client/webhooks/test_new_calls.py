@@ -54,13 +54,13 @@ READINGS: list[dict[str, Any]] = [
 def test_each_call_is_new_once(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor, behaviour: dict[str, Any]
 ) -> None:
-    sandbox.control.set_call_behaviour(**behaviour)
+    sandbox.control.configure(calls=behaviour)
     if "resolution" in behaviour:
         position = client.read_webhook_calls(None).cursor
         # Their time stamps would be older than the newest known one by more than the overlap.
         sandbox.control.reset()
         sandbox.control.add_webhook(type=TYPE)
-        sandbox.control.set_call_behaviour(**behaviour)
+        sandbox.control.configure(calls=behaviour)
         position = client.read_webhook_calls(None).cursor
     sent = send(sandbox, 5)
     found, cursor = read(client, position)
@@ -154,14 +154,14 @@ def test_a_service_that_ignores_the_order_is_refused(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor
 ) -> None:
     send(sandbox)
-    sandbox.control.set_call_behaviour(order="written")
+    sandbox.control.configure(calls={"order": "written"})
     (late,) = send(sandbox, age=100)
     for attempt in (position, None):
         with pytest.raises(CustodyResponseError, match="not listed by their time stamps"):
             client.read_webhook_calls(attempt)
-    sandbox.control.set_call_behaviour()
+    sandbox.control.configure(calls={})
     assert late in read(client, position)[0]
-    sandbox.control.set_listing("webhook-calls", ignored=["sortOrder"])
+    sandbox.control.configure(listings={"webhook-calls": {"ignored": ["sortOrder"]}})
     with pytest.raises(CustodyResponseError, match="the oldest first, as was asked for"):
         client.read_webhook_calls(None, start="beginning")
 
@@ -169,7 +169,7 @@ def test_a_service_that_ignores_the_order_is_refused(
 def test_a_service_that_ignores_the_cursor_is_refused(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor
 ) -> None:
-    sandbox.control.set_listing("webhook-calls", ignored=["cursor"])
+    sandbox.control.configure(listings={"webhook-calls": {"ignored": ["cursor"]}})
     with pytest.raises(CustodyResponseError, match="does not advance") as caught:
         client.read_webhook_calls(CallCursor(0, {}))
     assert caught.value.retryable
@@ -180,7 +180,7 @@ def test_a_journal_that_was_cut_off(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor, kept: dict[str, Any]
 ) -> None:
     send(sandbox, 5)
-    sandbox.control.set_call_behaviour(**kept)
+    sandbox.control.configure(calls=kept)
     lagging = CallCursor(position.floor, position.recent)
     assert "may have been removed" in client.read_webhook_calls(lagging).gap
 
@@ -245,7 +245,7 @@ def test_rows_under_another_name_are_no_empty_listing(
     ]
     for each in readings:
         sandbox.control.add_fault("status", status=200, body={rows: value, "cursor": {"hasNext": False}})
-        with pytest.raises(CustodyResponseError, match=f"may have its rows in '{rows}'"):
+        with pytest.raises(CustodyResponseError, match="may have its rows elsewhere"):
             each()
     # The service leaves out what is empty.
     sandbox.control.add_fault("status", status=200, body={"cursor": {"hasNext": False}, "total": "0"})

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from airflow_custody.client import (
     CustodyClient,
     CustodyConfigurationError,
+    CustodyError,
     CustodyOutcomeUnknownError,
     CustodyRequestError,
     CustodyResponseError,
@@ -111,7 +112,7 @@ def test_a_listing_of_webhooks_is_complete_or_an_error(
 ) -> None:
     for number in (A, B, C, D, E) if "orders" in oddities else (A, B, C, D):
         sandbox.control.add_webhook(id=number)
-    sandbox.control.set_listing("webhooks", **oddities)
+    sandbox.control.configure(listings={"webhooks": oddities})
     if isinstance(expected, list):
         assert [each["id"] for each in client.list_webhooks()] == expected
         return
@@ -150,7 +151,7 @@ def test_a_listing_of_calls_is_complete_or_an_error(
 ) -> None:
     for number in range(1, 6):
         sandbox.control.add_webhook_call(id=str(number))
-    sandbox.control.set_listing("webhook-calls", **oddities)
+    sandbox.control.configure(listings={"webhook-calls": oddities})
     if complete:
         found = [each.id for each in client.list_webhook_calls()]
         assert found == [str(number + 1) for number in range(len(found))]
@@ -165,7 +166,9 @@ def test_calls_that_leave_a_filtered_listing_are_noticed(sandbox: Sandbox, clien
     for number in range(1, 6):
         sandbox.control.add_webhook_call(id=str(number), status="failed")
     # The second is delivered in the end, and so the third one is skipped.
-    sandbox.control.set_listing("webhook-calls", page_size=2, orders=[["1", "2", "3", "4"], ["1", "3", "4"]])
+    sandbox.control.configure(
+        listings={"webhook-calls": {"page_size": 2, "orders": [["1", "2", "3", "4"], ["1", "3", "4"]]}}
+    )
     with pytest.raises(CustodyResponseError, match="did not list the same"):
         list(client.list_webhook_calls(status="failed"))
 
@@ -180,16 +183,41 @@ def test_a_call_that_was_not_asked_for_is_refused(
     sandbox.control.add_webhook_call(id="1", webhookId="w", eventId="e", status="failed")
     sandbox.control.add_webhook_call(id="2", webhookId="v", eventId="d", status="success")
     assert [each.id for each in client.list_webhook_calls(**filters)] == ["1"]
-    sandbox.control.set_listing("webhook-calls", ignored=[ignored])
+    sandbox.control.configure(listings={"webhook-calls": {"ignored": [ignored]}})
     with pytest.raises(CustodyResponseError, match="than was asked for"):
         list(client.list_webhook_calls(**filters))
 
 
 def test_a_webhook_of_another_type_than_was_asked_for_is_refused(sandbox: Sandbox, client: CustodyClient) -> None:
     sandbox.control.add_webhook(type="currencyStatus.updated")
-    sandbox.control.set_listing("webhooks", ignored=["type"])
+    sandbox.control.configure(listings={"webhooks": {"ignored": ["type"]}})
     with pytest.raises(CustodyResponseError, match="'type'"):
         list(client.list_webhooks(webhook_type=TYPE))
+
+
+@pytest.mark.parametrize("status", [200, 302, 400, 404, 500])
+@pytest.mark.parametrize("rows", ["webhooks", "calls"])
+def test_no_word_of_a_response_that_shows_webhooks_is_quoted(
+    sandbox: Sandbox, client: CustodyClient, rows: str, status: int
+) -> None:
+    uuid, url = "123e4567-e89b-12d3-a456-426614174000", "https://ann:s3cret@receiver.example.com/"
+    body = {rows: [{"id": uuid, "url": url}, {"id": 5, "url": [url], "status": [url]}], "message": url, "error": url}
+    calls: list[Callable[[], Any]] = [
+        lambda: list(client.list_webhooks()),
+        lambda: list(client.list_webhook_calls()),
+        lambda: client.read_webhook_calls(None),
+        client.get_newest_webhook_call,
+        lambda: client.set_webhook_status(uuid, "enabled"),
+        lambda: client.delete_webhook(uuid),
+        lambda: client.create_webhook(TYPE, URL),
+    ]
+    sandbox.control.add_fault("status", path="/webhooks", status=status, body=body, times=None)
+    sandbox.control.add_fault("status", path="/webhooks/calls", status=status, body=body, times=None)
+    for call in calls:
+        with pytest.raises(CustodyError) as caught:
+            call()
+        assert "s3cret" not in f"{caught.value} {caught.value.to_json()}"
+        assert "receiver" not in f"{caught.value} {caught.value.to_json()}"
 
 
 @pytest.mark.parametrize(

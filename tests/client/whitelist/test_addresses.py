@@ -7,7 +7,7 @@ import binascii
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_custody.client.whitelist import address_codecs, addresses
-from airflow_custody.client.whitelist.address_rules import _RULES, RULES, _cbor_number
-from airflow_custody.client.whitelist.addresses import check_address, is_installed
+from airflow_custody.client.whitelist.addresses import FORMS, check_address, is_installed
+from airflow_custody.client.whitelist.spelling import chain_name
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="the extra 'addresses' is not installed")
 
@@ -26,12 +25,10 @@ VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "address_vec
 EXPECTED = {
     "valid": ("valid", "valid", "valid"),
     # Of a test network.
-    "test": ("unverifiable", "invalid", "valid"),
-    # Written as on test networks, and the same account on the main one.
-    "common": ("unverifiable", "unverifiable", "valid"),
-    "unverifiable": ("unverifiable", "unverifiable", "unverifiable"),
+    "test": ("unchecked", "invalid", "valid"),
+    "unchecked": ("unchecked", "unchecked", "unchecked"),
     # Well-formed, with the prefix of another chain.
-    "foreign": ("invalid", "invalid", "unverifiable"),
+    "foreign": ("invalid", "invalid", "unchecked"),
     "invalid": ("invalid", "invalid", "invalid"),
 }
 BITCOIN = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
@@ -53,7 +50,7 @@ def test_the_specifications_vectors(vectors: dict[str, Any]) -> None:
 
 def test_every_chain_has_a_valid_and_an_invalid_vector() -> None:
     for kind in ("valid", "invalid"):
-        assert {each["chain"] for each in VECTORS if each.get(kind)} == {name for name, _ in RULES.values()}
+        assert {chain_name(each["chain"]) for each in VECTORS if each.get(kind)} == set(FORMS)
 
 
 def test_a_reason_is_given_unless_it_is_valid_and_never_quotes_the_address() -> None:
@@ -77,26 +74,21 @@ def test_a_chain_has_several_names_in_any_case(chain: str) -> None:
     assert check_address(BITCOIN + "q", chain).verdict == "invalid"
 
 
-@pytest.mark.parametrize("chain", ["Avalanche C-Chain", "avalanche_c", "Bitcoin Cash", "BITCOIN-CASH", "near protocol"])
+@pytest.mark.parametrize("chain", ["Avalanche C-Chain", "avalanche_c", "Bitcoin Cash", "BITCOIN-CASH", "cosmos hub"])
 def test_punctuation_in_the_name_of_a_chain_does_not_count(chain: str) -> None:
     assert check_address("?", chain).verdict == "invalid"
 
 
-@pytest.mark.parametrize("chain", ["", "Canton", "ETH2", "USDC", "BT\u212a", "ЕТН"])
+@pytest.mark.parametrize("chain", ["", "Canton", "Hedera", "ETH2", "USDC", "BT\u212a", "ЕТН"])
 def test_a_chain_that_is_not_known_is_never_refused(chain: str) -> None:
     check = check_address("anything", chain)
-    assert check.verdict == "unverifiable"
+    assert check.verdict == "unchecked"
     assert "not known" in check.reason
-
-
-def test_no_two_chains_have_the_same_name() -> None:
-    names = [name.lower() for names in _RULES for name in names.split()]
-    assert len(names) == len(set(names)) == len(RULES)
 
 
 @pytest.mark.parametrize(
     ("network", "verdict"),
-    [(each, "unverifiable") for each in (None, "", " ", "-")]
+    [(each, "unchecked") for each in (None, "", " ")]
     + [
         (each, "invalid")
         for each in ("mainnet", "MainNet", "main-net", "main", "livenet", "prod", "bitcoin", "btc-mainnet")
@@ -134,52 +126,11 @@ def test_an_address_is_not_wrong_because_the_library_fails(error: Exception, mon
 
     monkeypatch.setattr("bip_utils.bech32.SegwitBech32Decoder.Decode", fail)
     check = check_address(BITCOIN, "BTC")
-    assert check.verdict == "unverifiable"
+    assert check.verdict == "unchecked"
     assert type(error).__name__ in check.reason
 
 
-@pytest.fixture
-def unknown_library() -> Iterator[None]:
-    """Forget what is known of the library, before and afterwards."""
-    addresses._accepts_examples.cache_clear()
-    yield
-    addresses._accepts_examples.cache_clear()
-
-
-@pytest.mark.usefixtures("unknown_library")
-@pytest.mark.parametrize(
-    ("decoder", "chain"),
-    [
-        ("bech32.SegwitBech32Decoder.Decode", "BTC"),
-        ("base58.Base58Decoder.CheckDecode", "TRON"),
-        ("base58.Base58Decoder.Decode", "SOL"),
-        ("ss58.SS58Decoder.Decode", "DOT"),
-        ("bech32.Bech32Decoder.Decode", "Cosmos"),
-        ("bech32.BchBech32Decoder.Decode", "BCH"),
-        ("utils.crypto.Kekkak256.QuickDigest", "ETH"),
-        ("utils.crypto.Sha512_256.QuickDigest", "ALGO"),
-    ],
-)
-def test_a_library_that_refuses_everything_makes_no_address_invalid(
-    decoder: str, chain: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> bytes:
-        if "Digest" in decoder:
-            return bytes(32)
-        raise ValueError("not available on this machine")
-
-    monkeypatch.setattr(f"bip_utils.{decoder}", refuse)
-    for vectors in (each for each in VECTORS if each["chain"] == chain):
-        for address in vectors.get("valid", ()):
-            assert check_address(address, chain).verdict != "invalid", address
-
-
-@pytest.mark.parametrize("chain", sorted({name for name, _ in RULES.values()}))
-def test_every_chain_accepts_its_examples(chain: str) -> None:
-    assert addresses._accepts_examples(chain)
-
-
-CHAINS = sorted({name for name, _ in RULES.values()})
+CHAINS = sorted({each["chain"] for each in VECTORS if chain_name(each["chain"]) in FORMS})
 SAMPLES = [address for each in VECTORS for kind in EXPECTED for address in each.get(kind, ())]
 
 
@@ -190,7 +141,7 @@ def test_whatever_is_given_gets_a_verdict(data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(sample)))
     middle = data.draw(st.one_of(st.text(max_size=3), st.text(st.sampled_from("0123456789abcdefXYZ:.-%_"), max_size=9)))
     check = check_address(sample[:cut] + middle, data.draw(st.sampled_from(CHAINS)), data.draw(st.none() | st.text()))
-    assert check.verdict in ("valid", "invalid", "unverifiable")
+    assert check.verdict in ("valid", "invalid", "unchecked")
     # No input makes the library or a rule fail.
     assert "check itself" not in check.reason
 
@@ -198,7 +149,7 @@ def test_whatever_is_given_gets_a_verdict(data: st.DataObject) -> None:
 @pytest.mark.parametrize("chain", CHAINS)
 def test_an_address_of_another_chain_is_valid_only_where_chains_share_their_form(chain: str) -> None:
     evm = {"ETH", "Polygon", "FTM", "Sonic", "AvalancheC"}
-    shared = [evm, {"BTC", "BCH"}, {"BTC", "LTC"}, {"BCH", "LTC"}, evm | {"NEAR"}, {"ICP", "NEAR"}]
+    shared = [evm, {"BTC", "BCH"}, {"BTC", "LTC"}, {"BCH", "LTC"}]
     for vectors in VECTORS:
         for address in vectors.get("valid", ()):
             if check_address(address, chain).verdict == "valid" and vectors["chain"] != chain:
@@ -238,7 +189,7 @@ def ss58(number: int, data: bytes) -> str:
 
 
 def algorand(data: bytes) -> str:
-    return base32(data + address_codecs.algorand_digest(data)[-4:])
+    return base32(data + hashlib.new("sha512_256", data).digest()[-4:])
 
 
 def filecoin(head: str, content: bytes) -> str:
@@ -274,7 +225,6 @@ MADE: list[tuple[str, int, Callable[[bytes], str]]] = [
     ("XLM", 40, lambda data: strkey(12 << 3, data)),
     ("XLM", 32, lambda data: strkey(2 << 3, data)),
     ("ICP", 28, icp_account),
-    ("NEAR", 32, bytes.hex),
     ("Filecoin", 20, lambda data: filecoin("f1", data)),
     ("Filecoin", 20, lambda data: filecoin("f2", data)),
     ("Filecoin", 48, lambda data: filecoin("f3", data)),
@@ -294,17 +244,12 @@ def test_every_account_is_valid_with_or_without_a_key(data: bytes) -> None:
 @settings(max_examples=20, deadline=None)
 @given(data=st.binary(min_size=32, max_size=32), number=st.sampled_from([1, 2, 7, 63, 64, 255, 16383]))
 def test_a_key_of_another_substrate_network_is_left_open(data: bytes, number: int) -> None:
-    assert verdicts(ss58(number, data), "DOT") == ("unverifiable",) * 3
-    assert verdicts(ss58(number, data), "TAO") == ("unverifiable",) * 3
+    assert verdicts(ss58(number, data), "DOT") == ("unchecked",) * 3
+    assert verdicts(ss58(number, data), "TAO") == ("unchecked",) * 3
 
 
 ACCOUNT = bytes(range(100, 120))
 HASH = bytes(range(28))
-
-
-def byron(content: bytes, crc: int | None = None) -> str:
-    checksum = zlib.crc32(content) if crc is None else crc
-    return base58(b"\x82\xd8\x18\x58" + bytes([len(content)]) + content + b"\x1a" + checksum.to_bytes(4, "big"))
 
 
 def shelley(prefix: str, header: int, content: bytes) -> str:
@@ -325,34 +270,24 @@ def bitcoin_cash(version: int, content: bytes) -> str:
     ("make", "chain", "expected"),
     [
         (lambda: x_address(ACCOUNT, 0, bytes(8)), "XRP", "valid"),
-        (lambda: x_address(ACCOUNT, 0, b"\x01" + bytes(7)), "XRP", "invalid"),
         (lambda: x_address(ACCOUNT, 1, b"\xff" * 4 + bytes(4)), "XRP", "valid"),
-        (lambda: x_address(ACCOUNT, 1, b"\xff" * 5 + bytes(3)), "XRP", "invalid"),
-        (lambda: x_address(ACCOUNT, 2, b"\xff" * 8), "XRP", "unverifiable"),
-        (lambda: byron(b"\x83\x58\x1c" + HASH + b"\xa0\x02"), "ADA", "valid"),
-        (lambda: byron(b"\x83\x58\x1c" + HASH + b"\xa0\x02", crc=2**31), "ADA", "invalid"),
-        (lambda: byron(b"\x83\x58\x1c" + HASH + b"\xa1\x03\x41\x00\x00"), "ADA", "unverifiable"),
-        (lambda: byron(b"\x82\x58\x1c" + HASH + b"\xa0"), "ADA", "unverifiable"),
-        (lambda: shelley("addr", 0x62, HASH), "ADA", "unverifiable"),
-        (lambda: shelley("addr", 0x91, HASH), "ADA", "unverifiable"),
-        (lambda: shelley("stake", 0x61, HASH), "ADA", "unverifiable"),
-        (lambda: shelley("addr", 0x61, HASH[1:]), "ADA", "invalid"),
-        (lambda: shelley("addr", 0x01, HASH), "ADA", "invalid"),
-        (lambda: shelley("addr", 0x41, HASH + b"\x81\x00\x01\x02"), "ADA", "valid"),
-        (lambda: shelley("addr", 0x41, HASH + b"\x81\x00\x01"), "ADA", "invalid"),
-        (lambda: shelley("addr", 0x41, HASH + b"\x81\x00\x01\x02\x03"), "ADA", "invalid"),
+        (lambda: shelley("addr", 0x62, HASH), "ADA", "unchecked"),
+        (lambda: shelley("addr", 0x91, HASH), "ADA", "unchecked"),
+        (lambda: shelley("stake", 0x61, HASH), "ADA", "unchecked"),
+        (lambda: shelley("addr", 0x61, HASH[1:]), "ADA", "unchecked"),
+        (lambda: shelley("addr", 0x01, HASH), "ADA", "unchecked"),
+        (lambda: shelley("addr", 0x41, HASH + b"\x81\x00\x01\x02"), "ADA", "unchecked"),
         (lambda: shelley("cosmos", 1, HASH + bytes(3)), "Cosmos", "valid"),
-        (lambda: shelley("cosmos", 1, HASH), "Cosmos", "unverifiable"),
-        (lambda: base58_check(bytes.fromhex("067c75") + ACCOUNT), "XTZ", "unverifiable"),
-        (lambda: base58_check(b"\xcb\x01\x01" + bytes(32) + b"\x02"), "Mina", "invalid"),
-        (lambda: strkey(19 << 3, bytes(32)), "XLM", "unverifiable"),
+        (lambda: shelley("cosmos", 1, HASH), "Cosmos", "unchecked"),
+        (lambda: base58_check(bytes.fromhex("067c75") + ACCOUNT), "XTZ", "unchecked"),
+        (lambda: strkey(19 << 3, bytes(32)), "XLM", "unchecked"),
         (lambda: strkey(6 << 3, bytes(31)), "XLM", "invalid"),
         (lambda: strkey(6 << 3 | 1, bytes(32)), "XLM", "invalid"),
         (lambda: base32(b"\x30\x00\x00"), "XLM", "invalid"),
         (lambda: algorand(bytes(31)), "ALGO", "invalid"),
         (lambda: bitcoin_cash(0x0B, bytes(32)), "BCH", "valid"),
-        (lambda: bitcoin_cash(0x08, bytes(32)), "BCH", "invalid"),
-        (lambda: bitcoin_cash(0x03, bytes(32)), "BCH", "unverifiable"),
+        (lambda: bitcoin_cash(0x08, bytes(32)), "BCH", "unchecked"),
+        (lambda: bitcoin_cash(0x03, bytes(32)), "BCH", "unchecked"),
         (lambda: "bc1q" + "q" * 90, "BTC", "invalid"),
         (lambda: filecoin("f1", bytes(21)), "Filecoin", "invalid"),
     ],
@@ -360,10 +295,3 @@ def bitcoin_cash(version: int, content: bytes) -> str:
 def test_forms_that_no_vector_covers(make: Callable[[], str], chain: str, expected: str) -> None:
     address = make()
     assert check_address(address, chain).verdict == expected, address
-
-
-@pytest.mark.parametrize(
-    ("number", "encoded"), [(0, "00"), (23, "17"), (24, "1818"), (256, "190100"), (2**32 - 1, "1affffffff")]
-)
-def test_a_checksum_that_begins_with_zeros_is_shorter_in_cbor(number: int, encoded: str) -> None:
-    assert _cbor_number(number).hex() == encoded

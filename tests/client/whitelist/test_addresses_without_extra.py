@@ -13,12 +13,12 @@ from airflow_custody.client.whitelist.file import WhitelistFile, parse_whitelist
 
 
 @pytest.mark.parametrize(("address", "chain"), [("0x", "ETH"), ("", ""), ("?", "BTC"), ("a", "no chain")])
-def test_without_the_extra_every_address_is_unverifiable(
+def test_without_the_extra_every_address_is_unchecked(
     address: str, chain: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(addresses, "is_installed", lambda: False)
     check = addresses.check_address(address, chain)
-    assert check.verdict == "unverifiable"
+    assert check.verdict == "unchecked"
     assert "airflow-provider-custody[addresses]" in check.reason
 
 
@@ -41,7 +41,7 @@ def read(rows: Sequence[tuple[str, ...]], *, check_addresses: bool = True) -> Wh
     return parse_whitelist(text.encode(), "csv", check_addresses=check_addresses)
 
 
-def test_a_file_counts_the_addresses_that_could_not_be_verified() -> None:
+def test_a_file_counts_the_addresses_that_could_not_be_checked() -> None:
     pytest.importorskip("bip_utils")
     assert (read(ROWS).unchecked, read(ROWS).unchecked_text) == (0, "")
     file = read(ROWS + UNKNOWN[:3])

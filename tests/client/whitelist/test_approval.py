@@ -54,7 +54,7 @@ def test_expected_may_explicitly_be_none(approver: SignedInApprover) -> None:
 
 @pytest.mark.parametrize("network_is_hashed", [True, False])
 def test_all_kinds_of_fields_compare(approver: SignedInApprover, network_is_hashed: bool) -> None:
-    approver.sandbox.control.set_network_is_hashed(network_is_hashed)
+    approver.sandbox.control.configure(network_is_hashed=network_is_hashed)
     approver.create(linked_internal_address_ids=["7", "3"], memo="42", network="mainnet", customer_id="c")
     approver.create(linked_wallet_ids=["1"])
     assert approver.approve() == 2

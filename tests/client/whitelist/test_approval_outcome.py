@@ -202,9 +202,9 @@ def test_an_approval_that_was_never_sent_is_not_looked_into(approver: SignedInAp
 
 def test_a_request_that_is_listed_late_is_waited_for(approver: SignedInApprover, waits: SkippingTime) -> None:
     approver.lookup_wait = 60
-    approver.sandbox.control.set_whitelist_lag(3600)
+    approver.sandbox.control.configure(whitelist_lag=3600)
     number = approver.create()
-    waits.after(20, lambda: approver.sandbox.control.set_whitelist_lag(0))
+    waits.after(20, lambda: approver.sandbox.control.configure(whitelist_lag=0))
     assert approver.approve() == 1
     assert approver.signed == [number]
 
@@ -264,7 +264,7 @@ def test_what_is_decided_is_refused_at_once(approver: SignedInApprover, other: s
 
 def test_an_approval_of_which_the_service_took_less_is_no_success(approver: SignedInApprover) -> None:
     numbers = [approver.create("a"), approver.create("b")]
-    approver.sandbox.control.set_max_signatures(1)
+    approver.sandbox.control.configure(max_signatures=1)
     with pytest.raises(
         CustodyOutcomeUnknownError, match=rf"1 signature for 2 requests.*{numbers[1]} \(no sig"
     ) as caught:

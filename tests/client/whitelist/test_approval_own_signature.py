@@ -163,7 +163,7 @@ def test_too_many_signatures_to_look_through(approver: SignedInApprover, many: s
     signings = [entry] * 20_000 if many == "signatures" else [{**entry, "hashes": ["x"] * 20_000}]
     show_signed(approver, number, *signings)
     approver.signer = NoSigner()
-    with pytest.raises(CustodyResponseError, match=f"{number} cannot .* than .*{many}; nothing was signed"):
+    with pytest.raises(CustodyResponseError, match=f"{number} cannot .* than .*{many}.*; nothing was signed"):
         approver.approve(earlier_try=earlier_try)
 
 
@@ -175,6 +175,8 @@ def test_too_many_signatures_after_a_lost_response(approver: SignedInApprover) -
         lambda: approver.sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": [entry] * 300}),
     )
     approver.sandbox.control.add_fault("drop", **APPROVE)
-    with pytest.raises(CustodyOutcomeUnknownError, match="more than 200 signatures; it may have been signed") as caught:
+    with pytest.raises(
+        CustodyOutcomeUnknownError, match=r"more than 200 signatures.*; it may have been signed"
+    ) as caught:
         approver.approve()
     assert not caught.value.retryable

@@ -108,7 +108,7 @@ def test_a_key_that_can_be_read_in_two_ways_is_not_signed(approver: SignedInAppr
 
 
 def test_a_letter_that_only_looks_like_that_of_a_chain_is_not_signed(approver: SignedInApprover) -> None:
-    approver.sandbox.control.set_currencies(["KSM"])
+    approver.sandbox.control.configure(currencies=["KSM"])
     number = approver.create(blockchain="ksm")
     assert approver.payload(number)["currency"] == "KSM"
     approver.sandbox.control.set_whitelist_envelope(number, blockchain="\u212asm")
@@ -183,7 +183,7 @@ def test_a_network_that_was_asked_for_is_compared_wherever_it_is(
 ) -> None:
     caplog.set_level("INFO")
     control = approver.sandbox.control
-    control.set_network_is_hashed(is_hashed)
+    control.configure(network_is_hashed=is_hashed)
     number = approver.create(network="mainnet")
     assert ("network" in approver.payload(number)) is is_hashed
     for changes in ({"network": "testnet"}, {"network": "Mainnet"}):
@@ -204,7 +204,7 @@ def test_a_network_that_was_asked_for_is_compared_wherever_it_is(
 
 @pytest.mark.parametrize("is_hashed", [True, False])
 def test_a_network_that_nobody_asked_for(approver: SignedInApprover, is_hashed: bool) -> None:
-    approver.sandbox.control.set_network_is_hashed(is_hashed)
+    approver.sandbox.control.configure(network_is_hashed=is_hashed)
     number = approver.create(network="mainnet")
     if is_hashed:
         with pytest.raises(CustodyRequestError, match=r"network \(not asked for\)"):
@@ -305,3 +305,48 @@ def test_where_the_user_is_not_offered_the_tenant_is_not_compared_and_the_log_sa
     with pytest.raises(CustodyServerError):
         approver.approve(number)
     assert approver.sent == 1
+
+
+# --- compared with nothing ---------------------------------------------------------------------------------
+
+#: What another kind of request may ask approvers to sign: a transaction, a contract, a change of the rules.
+OTHER_KINDS = [
+    {},
+    {"id": "12", "type": "transfer", "amount": "1000000", "currency": "ETH", "address": "0x" + "a" * 40},
+    {"blockchain": "ETH", "contractAddress": "0x" + "a" * 40, "symbol": "USDC", "isNFT": False},
+    {"rulesContainer": "AAAA"},
+]
+
+
+@pytest.mark.parametrize("payload", OTHER_KINDS, ids=str)
+def test_compared_with_nothing_only_the_text_of_an_address_is_signed(
+    approver: SignedInApprover, payload: dict[str, Any]
+) -> None:
+    number = approver.create()
+    approver.signer = NoSigner()
+    approver.set_payload(number, payload)
+    with pytest.raises(CustodyRequestError, match=f"{number} is not the text of an address: .*; nothing was signed"):
+        approver.approve(number, expected=None)
+    assert approver.sent == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"amount": "1"}, "has keys that are not known: amount"),
+        ({"linkedWallets": [{"id": 7, "limit": "1"}]}, "has keys that are not known: linkedWallets.limit"),
+        ({"memo": 5}, "memo: Input should be a valid string"),
+        ({"address": ""}, "address: String should have at least 1 character"),
+    ],
+    ids=str,
+)
+def test_compared_with_nothing_its_keys_are_known(approver: SignedInApprover, keys: dict[str, Any], why: str) -> None:
+    number = approver.create()
+    approver.change_payload(number, **keys)
+    signer, approver.signer = approver.signer, NoSigner()
+    with pytest.raises(CustodyRequestError, match=f"{why}.*; nothing was signed"):
+        approver.approve(number, expected=None)
+    assert approver.sent == 0
+    if "not known" in why:
+        approver.signer = signer
+        assert approver.approve(number, expected=None, accept_fields=why.split(": ")[1]) == 1

@@ -110,6 +110,6 @@ def test_whatever_fails_while_a_refusal_is_explained_the_refusal_is_shown(approv
         if operation.name == "get rules":
             raise RuntimeError("not of the client")
 
-    approver.client.check_calls(fail)
     pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
-    assert refusal(approver, PemSigner(lambda: pem, name="other")).status == 400
+    with approver.client.check_calls(fail):
+        assert refusal(approver, PemSigner(lambda: pem, name="other")).status == 400

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyError, CustodyRequestError, WhitelistFileError, WhitelistRequest
-from airflow_custody.client.whitelist import file_rows, file_yaml
+from airflow_custody.client.whitelist import file_formats
 from airflow_custody.client.whitelist.file import FORMATS, WhitelistFile, parse_whitelist
 
 HEAD = "version: 1\naddresses:\n"
-JOINED = "has a comma, a semicolon or white space in it: write each id as an entry of its own"
+JOINED = "has a comma, a semicolon or white space in it: it must be one id"
 QUOTE_IT = 'a text with a colon and a space in it must be quoted, like label: "A: B"'
 NO_TABS = "a tab stands where YAML allows only spaces: replace it with spaces"
 ROW = '- label: a\n  address: "0xab"\n  blockchain: ETH\n'
@@ -35,16 +35,7 @@ def faults_of(text: str | bytes, format: str = "yaml") -> list[str]:
     return list(caught.value.faults)
 
 
-@pytest.fixture(params=["libyaml", "python"])
-def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "python":
-        monkeypatch.setattr(file_yaml, "_LOADER", yaml.SafeLoader)
-    elif not yaml.__with_libyaml__:
-        pytest.skip("PyYAML was built without libyaml")
-    return str(request.param)
-
-
-def test_a_file_with_everything(loader: str) -> None:
+def test_a_file_with_everything() -> None:
     text = """\
 # Who we pay.
 version: 1
@@ -80,49 +71,53 @@ NO_ADDRESSES = "there are no addresses"
 #: What follows the fields of a good row, and what is said of it; the first line is the sixth of the file.
 FIELDS_AND_FAULTS = [
     # Types.
-    ("memo: 007", 'line 6: memo: YAML reads 007 as a number: quote it: memo: "007"'),
-    ("memo: 08", 'line 6: memo: YAML reads 08 as a number: quote it: memo: "08"'),
-    ("memo: 7", 'line 6: memo: YAML reads 7 as a number: quote it: memo: "7"'),
-    ("memo: 1e5", 'line 6: memo: YAML reads 1e5 as a number: quote it: memo: "1e5"'),
-    ("memo: 0o17", 'line 6: memo: YAML reads 0o17 as a number: quote it: memo: "0o17"'),
-    ("memo: 1:30", 'line 6: memo: YAML reads 1:30 as a number: quote it: memo: "1:30"'),
-    ("memo: .inf", 'line 6: memo: YAML reads .inf as a number: quote it: memo: ".inf"'),
-    ("network: no", 'line 6: network: YAML reads no as a boolean: quote it: network: "no"'),
-    ("network: true", 'line 6: network: YAML reads true as a boolean: quote it: network: "true"'),
-    ("memo: 2026-01-02", 'line 6: memo: YAML reads 2026-01-02 as a date: quote it: memo: "2026-01-02"'),
-    ("memo: =", 'line 6: memo: YAML reads = as a special word: quote it: memo: "="'),
-    ("memo:", "line 6: memo: has no value: leave the key out"),
-    ("memo: ~", 'line 6: memo: has no value: leave the key out, or quote it: memo: "~"'),
-    ("memo: [a]", "line 6: memo: must be text, not a list"),
-    ("memo: {a: b}", "line 6: memo: must be text, not a mapping"),
+    ("memo: 007", 'line 6: memo: YAML reads 007 as a number: quote it: "007"'),
+    ("memo: 08", 'line 6: memo: YAML reads 08 as a number: quote it: "08"'),
+    ("memo: 7", 'line 6: memo: 7 is a number: quote it: "7"'),
+    ("memo: 1e5", 'line 6: memo: YAML reads 1e5 as a number: quote it: "1e5"'),
+    ("memo: 0o17", 'line 6: memo: YAML reads 0o17 as a number: quote it: "0o17"'),
+    ("memo: 1:30", 'line 6: memo: YAML reads 1:30 as a number: quote it: "1:30"'),
+    ("memo: .inf", 'line 6: memo: YAML reads .inf as a number: quote it: ".inf"'),
+    ("network: no", 'line 6: network: YAML reads no as a boolean: quote it: "no"'),
+    ("network: true", 'line 6: network: YAML reads true as a boolean: quote it: "true"'),
+    ("memo: 2026-01-02", 'line 6: memo: YAML reads 2026-01-02 as a date: quote it: "2026-01-02"'),
+    ("memo: =", 'line 6: memo: YAML reads = as a special word: quote it: "="'),
+    ("memo:", "line 6: memo: has no value: leave it out"),
+    ("memo: ~", "line 6: memo: has no value: leave it out"),
+    ("memo: [a]", "line 6: memo: must not be a list"),
+    ("memo: {a: b}", "line 6: memo: must not be a mapping"),
     # Ids.
-    ("exchange_account_id: 0013", "line 6: exchange_account_id: YAML reads 0013 as a number: quote it: exch"),
-    ("exchange_account_id: 1_000", "line 6: exchange_account_id: YAML reads 1_000 as a number: quote it: exch"),
-    ("exchange_account_id: +7", "line 6: exchange_account_id: YAML reads +7 as a number: quote it: exch"),
-    ("exchange_account_id: 1.0", "line 6: exchange_account_id: YAML reads 1.0 as a number: quote it: exch"),
+    ("exchange_account_id: 0013", 'line 6: exchange_account_id: YAML reads 0013 as a number: quote it: "0013"'),
+    ("exchange_account_id: 1_000", 'line 6: exchange_account_id: YAML reads 1_000 as a number: quote it: "1_000"'),
+    ("exchange_account_id: +7", 'line 6: exchange_account_id: YAML reads +7 as a number: quote it: "+7"'),
+    ("exchange_account_id: 1.0", 'line 6: exchange_account_id: YAML reads 1.0 as a number: quote it: "1.0"'),
     ("exchange_account_id: -5", "line 6: exchange_account_id: must be an id, not the int -5"),
-    ("exchange_account_id: 9223372036854775808", "line 6: exchange_account_id: must be an id, not the int 9223372036"),
-    (f"exchange_account_id: {'9' * 5000}", "line 6: exchange_account_id: 999"),
-    ("customer_id: 12", 'line 6: customer_id: YAML reads 12 as a number: quote it: customer_id: "12"'),
+    (
+        "exchange_account_id: 9223372036854775808",
+        "line 6: exchange_account_id: must be an id, not the int 9223372036854775808",
+    ),
+    (f"exchange_account_id: {'9' * 5000}", "line 6: exchange_account_id: YAML reads 999"),
+    ("customer_id: 12", 'line 6: customer_id: 12 is a number: quote it: "12"'),
     # Lists.
-    ("linked_wallet_ids: 5", 'line 6: linked_wallet_ids: must be a list, like ["5"], not a number'),
-    ("linked_wallet_ids: abc", "line 6: linked_wallet_ids: must be a list, like [\"abc\"], not the text 'abc'"),
-    ("linked_wallet_ids: {a: b}", 'line 6: linked_wallet_ids: must be a list, like ["..."], not a mapping'),
+    ("linked_wallet_ids: 5", "line 6: linked_wallet_ids: must be a list of ids, not the int 5"),
+    ("linked_wallet_ids: abc", "line 6: linked_wallet_ids: must be a list of ids, not 'abc'"),
+    ("linked_wallet_ids: {a: b}", "line 6: linked_wallet_ids: must not be a mapping"),
     ("linked_wallet_ids: []", "line 6: linked_wallet_ids: is an empty list; leave it out if no restriction is meant"),
-    ("linked_wallet_ids:", "line 6: linked_wallet_ids: has no value: leave the key out"),
+    ("linked_wallet_ids:", "line 6: linked_wallet_ids: has no value: leave it out"),
     ("linked_wallet_ids: [1, 0o17]", 'line 6: linked_wallet_ids[1]: YAML reads 0o17 as a number: quote it: "0o17"'),
-    ("linked_wallet_ids: [~]", 'line 6: linked_wallet_ids[0]: has no value: remove the item, or quote it: "~"'),
-    ("linked_wallet_ids: [[1]]", "line 6: linked_wallet_ids[0]: must be text, not a list"),
+    ("linked_wallet_ids: [~]", "line 6: linked_wallet_ids[0]: has no value: leave it out"),
+    ("linked_wallet_ids: [[1]]", "line 6: linked_wallet_ids[0]: must not be a list"),
     ("linked_wallet_ids: ['']", "line 6: linked_wallet_ids[0]: is empty"),
     ("linked_wallet_ids: [' 1']", "line 6: linked_wallet_ids[0]: begins or ends with white space"),
     ('linked_wallet_ids: ["12,15"]', f"line 6: linked_wallet_ids[0]: '12,15' {JOINED}"),
     ("linked_internal_address_ids: [7, 1;2]", f"line 6: linked_internal_address_ids[1]: '1;2' {JOINED}"),
+    ("linked_wallet_ids: [05]", 'line 6: linked_wallet_ids[0]: YAML reads 05 as a number: quote it: "05"'),
     ("linked_wallet_ids: [12 15]", f"line 6: linked_wallet_ids[0]: '12 15' {JOINED}"),
     # Text.
     ("network: ' main'", "line 6: network: begins or ends with white space: remove it"),
     ("memo: ''", "line 6: memo: is empty"),
     ('memo: "a\\u200b"', "line 6: memo: contains a control or invisible character"),
-    ("memo: |\n    text", "line 6: memo: contains a control or invisible character"),
+    ("memo: |\n    text", "line 6: memo: begins or ends with white space: remove it"),
     ("currency: BTC", "line 3: blockchain is 'ETH' and currency is 'BTC': they name the same thing and must be equal"),
     # Keys.
     ("linkedWalletIds: [1]", "line 6: 'linkedWalletIds' is unknown; do you mean linked_wallet_ids?"),
@@ -131,11 +126,11 @@ FIELDS_AND_FAULTS = [
     ("' network': a", "line 6: ' network' is unknown; do you mean network?"),
     ("xyz: a", "line 6: 'xyz' is unknown; known are label, address, blockchain"),
     ("memo: a\n  memo: a", "line 7: memo: is given twice, first in line 6"),
-    ("[a]: b", "line 6: a key must be the name of a field"),
+    ("[a]: b", "line 6: '[...]' is unknown; known are label, address"),
     # What other values are built from.
     ("memo: &x a", "line 6: the anchor &x is not allowed"),
     ("memo: *x", "line 6: the alias *x is not allowed"),
-    ("<<: {memo: a}", "line 6: the merge key << is not allowed"),
+    ("<<: {memo: a}", "line 6: '<<' is unknown; known are label, address"),
     ("memo: !!str 007", "line 6: the tag !!str is not allowed: quote what is meant as text"),
     ("memo: !<tag:example.com,2026:x> 007", "line 6: the tag tag:example.com,2026:x is not allowed"),
     # Syntax.
@@ -151,7 +146,7 @@ FIELDS_AND_FAULTS = [
 
 
 @pytest.mark.parametrize(("field", "fault"), FIELDS_AND_FAULTS, ids=[each[:40] for each, _ in FIELDS_AND_FAULTS])
-def test_what_is_wrong_in_a_row(field: str, fault: str, loader: str) -> None:
+def test_what_is_wrong_in_a_row(field: str, fault: str) -> None:
     text = f"{HEAD}{ROW}  {field}\n"
     found = faults_of(text)
     if fault == "not YAML":
@@ -168,37 +163,35 @@ def test_what_is_wrong_in_a_row(field: str, fault: str, loader: str) -> None:
         ("", [NO_ADDRESSES]),
         (" \n\n", [NO_ADDRESSES]),
         ("# nothing\n", [NO_ADDRESSES]),
-        ("---\n", ["the file must be a mapping with the keys version and addresses, not an empty value"]),
+        ("---\n", [NO_ADDRESSES]),
         ("[a]", ["the file must be a mapping with the keys version and addresses, not a list"]),
-        ("hello", ["the file must be a mapping with the keys version and addresses, not the text 'hello'"]),
+        ("hello", ["the file must be a mapping with the keys version and addresses, not 'hello'"]),
         ("version: 1", [NO_ADDRESSES]),
         (HEAD, [f"line 2: {NO_ADDRESSES}"]),
         ("version: 1\naddresses: []", [f"line 2: {NO_ADDRESSES}"]),
-        ("version: 1\naddresses: abc", ["line 2: addresses: must be a list of rows, not the text 'abc'"]),
+        ("version: 1\naddresses: abc", ["line 2: addresses: must be a list of rows, not 'abc'"]),
         ("version: 1\naddresses: {a: b}", ["line 2: addresses: must be a list of rows, not a mapping"]),
-        ("version: 1\naddresses: !x []", ["line 2: the tag !x is not allowed", f"line 2: {NO_ADDRESSES}"]),
-        (f"addresses:\n{ROW}", ["version: is missing: write version: 1 at the top"]),
-        (f"version: 2\naddresses:\n{ROW}", ["line 1: version: must be the number 1, not 2: write version: 1"]),
-        (f"version: '1'\naddresses:\n{ROW}", ["line 1: version: must be the number 1, not the text '1'"]),
-        (f"version: 1.0\naddresses:\n{ROW}", ["line 1: version: must be the number 1, not 1.0"]),
-        (f"version: true\naddresses:\n{ROW}", ["line 1: version: must be the number 1, not true"]),
-        (f"version:\naddresses:\n{ROW}", ["line 1: version: must be the number 1, not an empty value"]),
+        ("version: 1\naddresses: !x []", ["line 2: the tag !x is not allowed"]),
+        (f"addresses:\n{ROW}", ["version: is missing: it must be the number 1"]),
+        (f"version: 2\naddresses:\n{ROW}", ["line 1: version: is 2: it must be the number 1"]),
+        (f"version: '1'\naddresses:\n{ROW}", ["line 1: version: is '1': it must be the number 1"]),
+        (f"version: 1.0\naddresses:\n{ROW}", ["line 1: version: is another value: it must be"]),
+        (f"version: true\naddresses:\n{ROW}", ["line 1: version: is another value: it must be"]),
+        (f"version:\naddresses:\n{ROW}", ["line 1: version: is an empty value: it must be"]),
         (f"{HEAD}{ROW}version: 1", ["line 6: version: is given twice, first in line 1"]),
         (f"{HEAD}{ROW}addresses:\n{ROW}", ["line 6: addresses: is given twice, first in line 2"]),
         (f"{HEAD}{ROW}adresses: []", ["line 6: 'adresses' is unknown; do you mean addresses?"]),
-        (f"<<: {{}}\n{HEAD}{ROW}", ["line 1: the merge key << is not allowed"]),
+        (f"<<: {{}}\n{HEAD}{ROW}", ["line 1: '<<' is unknown"]),
         (f"{HEAD}- a\n- [b]\n-\n", [f"line {3 + n}: a row must be a mapping of fields, not " for n in range(3)]),
         (f"{HEAD}- &a {{label: a, address: b}}\n- *a\n", [
-            "line 3: the anchor &a is not allowed", "line 3: neither blockchain nor currency is given",
-            "line 4: the alias *a is not allowed",
+            "line 3: the anchor &a is not allowed", "line 4: the alias *a is not allowed",
         ]),
         (f"{HEAD}- {{address: b, memo: 1}}\n", [
-            "line 3: memo: YAML reads 1", "line 3: label: is missing", "line 3: neither blockchain nor currency",
+            "line 3: memo: 1 is a number", "line 3: label: is missing", "line 3: neither blockchain nor currency",
         ]),
         (f"{HEAD}- label: x\n  address: 0x12\n  blockchain: ETH\n", ['line 4: address: YAML reads 0x12 as a number']),
-        (f"{HEAD}{ROW}---\n{ROW}", ["line 6: a second document begins; a file holds one"]),
-        # What could be read is still checked, and what is missing is not taken for missing.
-        (f"{HEAD}{ROW}  memo: 1\n- label: a\n  x: 'y", ["line 6: memo: YAML reads 1", "line 8, column 8: not YAML"]),
+        (f"{HEAD}{ROW}---\n{ROW}", ["line 6, column 1: not YAML: expected a single document in the stream"]),
+        (f"{HEAD}{ROW}  memo: 1\n- label: a\n  x: 'y", ["line 8, column 8: not YAML"]),
         ("version: 1\ndefaults: {a", ["line 3, column 1: not YAML"]),
     ],
 )  # fmt: skip
@@ -211,12 +204,12 @@ def test_what_is_wrong_in_a_file(text: str, faults: list[str]) -> None:
 @pytest.mark.parametrize(
     ("defaults", "faults"),
     [
-        ("", ["line 1: defaults: has no value: leave the key out"]),
+        ("", ["line 1: defaults: must be a mapping of fields, not an empty value"]),
         ("[]", ["line 1: defaults: must be a mapping of fields, not a list"]),
         ("{label: x}", ["line 1: label: is of one address only: give it in the row"]),
-        ("{address: 0x1}", ["line 1: address: YAML reads 0x1", "line 1: address: is of one address only"]),
-        ("{memo: 1, network: ' '}", ["line 1: memo: YAML reads 1", "line 1: network: is empty"]),
-        ("{memo: a, memo: b, foo: 1}", ["line 1: memo: is given twice", "line 1: 'foo' is unknown"]),
+        ("{address: 0x1}", ["line 1: address: is of one address only"]),
+        ("{memo: 1, network: ' '}", ["line 1: memo: 1 is a number", "line 1: network: is empty"]),
+        ("{memo: a, memo: b, foo: 1}", ["line 1: 'foo' is unknown", "line 1: memo: is given twice"]),
         ("{blockchain: ETH, currency: BTC}", ["line 1: blockchain is 'ETH' and currency is 'BTC'"]),
         ("{linked_wallet_ids: [1, ' 2']}", ["line 1: linked_wallet_ids[1]: begins or ends with white space"]),
         ("{linked_wallet_ids: ['1,2', 3]}", [f"line 1: linked_wallet_ids[0]: '1,2' {JOINED}"]),
@@ -231,7 +224,7 @@ def test_what_is_wrong_in_defaults_is_said_once(defaults: str, faults: list[str]
 
 def test_a_row_is_not_blamed_for_a_default() -> None:
     assert faults_of("defaults: {blockchain: 1}\n" + HEAD + "- {label: a, address: b}\n- {label: a, address: b}\n") == [
-        'line 1: blockchain: YAML reads 1 as a number: quote it: blockchain: "1"'
+        'line 1: blockchain: 1 is a number: quote it: "1"'
     ]
 
 
@@ -285,19 +278,19 @@ def test_every_spelling_that_is_there_already_is_named() -> None:
     [
         (
             "address: a, blockchain: \u0415TH",
-            "blockchain: its character 1, U+0415 CYRILLIC CAPITAL LETTER IE, looks like 'E', but is not",
+            "blockchain: its character 1 is U+0415 CYRILLIC CAPITAL LETTER IE, which may look like another one: ",
         ),
         (
             "address: a\uff10, blockchain: ETH",
-            "address: its character 2, U+FF10 FULLWIDTH DIGIT ZERO, looks like '0', but is not",
+            "address: its character 2 is U+FF10 FULLWIDTH DIGIT ZERO, which may look like another one: ",
         ),
         (
             "address: a, currency: \u4eba",
-            "currency: its character 1, U+4EBA CJK UNIFIED IDEOGRAPH-4EBA, may look like another one, but is not",
+            "currency: its character 1 is U+4EBA CJK UNIFIED IDEOGRAPH-4EBA, which may look like another one: ",
         ),
         (
             "address: a, blockchain: ETH, network: m\u0430in",
-            "network: its character 2, U+0430 CYRILLIC SMALL LETTER A, looks like 'a', but is not",
+            "network: its character 2 is U+0430 CYRILLIC SMALL LETTER A, which may look like another one: ",
         ),
         (
             "address: a, blockchain: ETH, linked_wallet_ids: ['7', '8', '007']",
@@ -310,7 +303,8 @@ def test_every_spelling_that_is_there_already_is_named() -> None:
     ],
 )
 def test_what_cannot_be_seen_is_said(row: str, fault: str) -> None:
-    assert faults_of(f"{HEAD}- {{label: é, {row}}}\n") == [f"line 3: {fault}"]
+    (found,) = faults_of(f"{HEAD}- {{label: é, {row}}}\n")
+    assert found.startswith(f"line 3: {fault}")
 
 
 def test_everything_is_said_at_once_and_in_order() -> None:
@@ -335,16 +329,6 @@ def test_the_text_of_an_error_is_bounded_and_its_faults_are_not() -> None:
     assert isinstance(CustodyError.from_json(error.to_json()), WhitelistFileError)
 
 
-def test_a_file_full_of_faults_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_rows, "MAX_FAULTS", 10)
-    found = faults_of(HEAD + "-\n" * 50)
-    assert len(found) == 11
-    assert found[9:] == [
-        "line 12: a row must be a mapping of fields, not an empty value",
-        "there are more faults; the rest of the file was not read",
-    ]
-
-
 def test_one_fault_is_one_line_whatever_is_in_the_file() -> None:
     evil = '"a\\nline 1: all is well\\e[2J' + "x" * 5000 + '"'
     for fault in faults_of(f"{HEAD}- {evil}: 1\n  address: b\n{evil}: 2\n"):
@@ -355,7 +339,7 @@ def test_one_fault_is_one_line_whatever_is_in_the_file() -> None:
 
 def test_each_address_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     def check_address(address: str, chain: str, network: str | None = None) -> Any:
-        verdict = {"bad": "invalid", "odd": "unverifiable"}.get(address, "valid")
+        verdict = {"bad": "invalid", "odd": "unchecked"}.get(address, "valid")
         return SimpleNamespace(verdict=verdict, reason=f"wrong checksum on {network}")
 
     module = "airflow_custody.client.whitelist.addresses"
@@ -367,7 +351,7 @@ def test_each_address_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WhitelistFileError) as caught:
         parse_whitelist(text.encode(), "yaml")
     assert caught.value.faults == (
-        'line 3: memo: YAML reads 7 as a number: quote it: memo: "7"',
+        'line 3: memo: 7 is a number: quote it: "7"',
         "line 3: address: 'bad' is not a valid ETH address: wrong checksum on None",
     )
     assert str(caught.value).startswith("the whitelist file: 2 faults; nothing was sent: line 3")
@@ -390,46 +374,18 @@ def test_any_bytes_are_read_or_refused(format: str, data: bytes) -> None:
 
 
 PIECES = [
-    "version: 1\n",
-    "addresses:\n",
-    "- ",
-    "  ",
-    "label: ",
-    "a",
-    "0x1\n",
-    "\n",
-    "[",
-    "]",
-    "{",
-    "}",
-    "&a ",
-    "*a",
-    "!!x ",
-]
-PIECES += [
-    "defaults: ",
-    "blockchain: E\n",
-    ", ",
-    "<<: ",
-    "'",
-    '"',
-    "? ",
-    "--- ",
-    "...\n",
-    "%YAML 1.1\n",
-    "# ",
-    "\t",
-    "| ",
-]
+    "version: 1\n", "addresses:\n", "- ", "  ", "label: ", "a", "0x1\n", "\n", "[", "]", "{", "}", "&a ", "*a", "!!x ",
+    "defaults: ", "blockchain: E\n", ", ", "<<: ", "'", '"', "? ", "--- ", "...\n", "%YAML 1.1\n", "# ", "\t", "| ",
+]  # fmt: skip
 
 
 @settings(max_examples=500)
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
 def test_both_parsers_of_yaml_agree(text: str) -> None:
     found = []
-    for loader in (file_yaml._LOADER, yaml.SafeLoader):
+    for loader in (file_formats._LOADER, yaml.SafeLoader):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(file_yaml, "_LOADER", loader)
+            patch.setattr(file_formats, "_LOADER", loader)
             try:
                 found.append(parse(text).rows)
             except WhitelistFileError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from typing import Any
@@ -9,13 +11,13 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyRequestError, WhitelistFileError, WhitelistRequest
-from airflow_custody.client.whitelist import file_yaml
+from airflow_custody.client.whitelist import file_formats
 from airflow_custody.client.whitelist.file import dump_whitelist, parse_whitelist, whitelist_schema
-from airflow_custody.client.whitelist.file_schema import FIELDS, id_fields, list_fields
+from airflow_custody.client.whitelist.file_schema import FIELDS, LISTS
 
 
 def test_dump() -> None:
@@ -93,7 +95,11 @@ TRICKY += [
     "?",
     "y",
 ]
-TEXT = st.sampled_from(TRICKY) | st.text(min_size=1) | st.from_regex(r"[0-9a-fxoEe+.:_-]{1,9}", fullmatch=True)
+TEXT = (
+    st.sampled_from(TRICKY)
+    | st.text(min_size=1).map(str.strip)
+    | st.from_regex(r"[0-9a-fxoEe+.:_-]{1,9}", fullmatch=True)
+)
 
 IDS = TEXT.map(lambda text: re.sub(r"[\s,;]", "-", text))
 
@@ -104,11 +110,9 @@ def _number(identifier: str) -> str:
 
 @st.composite
 def requests(draw: Any) -> WhitelistRequest | None:
-    fields = {name: draw(TEXT) for name in FIELDS if name not in list_fields() and draw(st.booleans())}
+    fields = {name: draw(TEXT) for name in FIELDS if name not in LISTS and draw(st.booleans())}
     fields |= {
-        name: draw(st.lists(IDS, min_size=1, max_size=3, unique_by=_number))
-        for name in list_fields()
-        if draw(st.booleans())
+        name: draw(st.lists(IDS, min_size=1, max_size=3, unique_by=_number)) for name in LISTS if draw(st.booleans())
     }
     fields |= {name: draw(TEXT) for name in ("label", "address", "blockchain")}
     for name in {"address", "blockchain", "network"} & {*fields}:
@@ -121,21 +125,64 @@ def requests(draw: Any) -> WhitelistRequest | None:
         return None
 
 
-@pytest.mark.parametrize("loader", [file_yaml._LOADER, yaml.SafeLoader], ids=["libyaml", "python"])
+def each_once(drawn: list[WhitelistRequest | None]) -> list[WhitelistRequest]:
+    """Return one request for each destination."""
+    return list({each.address.lower(): each for each in drawn if each is not None}.values())
+
+
+@pytest.mark.parametrize("loader", [file_formats._LOADER, yaml.SafeLoader], ids=["libyaml", "python"])
 def test_what_is_written_is_read(loader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_yaml, "_LOADER", loader)
+    monkeypatch.setattr(file_formats, "_LOADER", loader)
 
     @settings(max_examples=100, deadline=None)
-    @given(st.lists(requests()), st.text())
-    def check(drawn: list[WhitelistRequest | None], comment: str) -> None:
-        # One for each destination.
-        given = {each.address.lower(): each for each in drawn if each is not None}.values()
-        if given:
-            text = dump_whitelist(given, comments={0: comment})
-            found = parse_whitelist(text.encode(), "yaml", check_addresses=False)
-            assert [each.request for each in found.rows] == list(given)
+    @given(st.lists(requests(), min_size=1).map(each_once).filter(bool), st.text())
+    def check(given: list[WhitelistRequest], comment: str) -> None:
+        text = dump_whitelist(given, comments={0: comment})
+        found = parse_whitelist(text.encode(), "yaml", check_addresses=False)
+        assert [each.request for each in found.rows] == given
 
     check()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(requests(), min_size=1).map(each_once).filter(bool))
+def test_rows_are_the_same_in_each_format(given: list[WhitelistRequest]) -> None:
+    rows = [each.model_dump(exclude_none=True) for each in given]
+    sheet = io.StringIO(newline="")
+    writer = csv.writer(sheet)
+    writer.writerow(FIELDS)
+    writer.writerows(
+        [";".join(v) if isinstance(v := row.get(name, ""), list) else v for name in FIELDS] for row in rows
+    )
+    # What looks like a number that a spreadsheet has rounded.
+    assume("E+" not in sheet.getvalue())
+    texts = {"json": json.dumps({"version": 1, "addresses": rows}), "csv": sheet.getvalue()}
+    for format, text in texts.items():
+        found = parse_whitelist(text.encode(), format, check_addresses=False)
+        assert [each.request for each in found.rows] == given
+
+
+KEYS = st.sampled_from(["version", "defaults", "addresses", "label", "memo", "linked_wallet_ids", "x"])
+
+
+@given(st.lists(KEYS, min_size=1), st.lists(KEYS), st.lists(KEYS), KEYS)
+def test_no_key_is_there_twice(top: list[str], defaults: list[str], row: list[str], key: str) -> None:
+    """Whatever else there is, a repeated key is a fault, at each level of YAML and JSON."""
+    places = {
+        "top": list(dict.fromkeys(top)),
+        "defaults": list(dict.fromkeys(defaults)),
+        "row": list(dict.fromkeys(row)),
+    }
+    for place, keys in places.items():
+        levels = {**places, place: [*(each for each in keys if each != key), key, key]}
+        inner = {name: ", ".join(f'"{each}": "v"' for each in levels[name]) for name in ("defaults", "row")}
+        values = {"version": "1", "defaults": f"{{{inner['defaults']}}}", "addresses": f"[{{{inner['row']}}}]"}
+        rest = [each for each in values if each not in levels["top"]]
+        text = ", ".join(f'"{each}": {values.get(each, 1)}' for each in [*levels["top"], *rest])
+        for format in ("yaml", "json"):
+            with pytest.raises(WhitelistFileError) as caught:
+                parse_whitelist(f"{{{text}}}".encode(), format, check_addresses=False)
+            assert any(f"{key}: is given twice" in each for each in caught.value.faults)
 
 
 @pytest.mark.parametrize("text", TRICKY)
@@ -154,6 +201,8 @@ BAD_FIELDS: list[dict[str, Any]] = [
     {"address": " x"},
     {"address": "x "},
     {"label": ""},
+    {"label": " a b"},
+    {"memo": "a "},
     {"memo": " "},
     {"memo": 7},
     {"memo": None},
@@ -194,7 +243,7 @@ def is_read(document: Any) -> bool:
         ({"version": 1, "defaults": {"memo": "x"}, "addresses": [{"label": "a", "address": "b"}]}, False),
         ({"version": 1, "addresses": [{"label": "a", "address": "b"}]}, False),
         ({"version": 1, "addresses": [{**ROW, "exchange_account_id": 7, "linked_wallet_ids": [1, "2"]}]}, True),
-        ({"version": 1, "addresses": [{**ROW, "label": " a b "}]}, True),
+        ({"version": 1, "addresses": [{**ROW, "label": "a b"}]}, True),
         ({"version": 1, "addresses": []}, False),
         ({"version": 1}, False),
         ({"addresses": [ROW]}, False),
@@ -221,9 +270,3 @@ def test_the_schema_describes_every_field() -> None:
         assert "`" not in field["description"]
     assert row["blockchain"]["description"] == "Symbol of the chain (ETH)."
     assert "null" not in json.dumps(schema)
-
-
-def test_what_kind_a_field_is() -> None:
-    lists = {name for name in FIELDS if name.startswith("linked_")}
-    assert list_fields() == lists
-    assert id_fields() == {*lists, "exchange_account_id"}

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client import WhitelistEnvelope
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.group_progress import GroupProgress
-from airflow_custody.client.whitelist.progress import EFFECTIVE_STATUSES, REJECTED_STATUSES, ListedRequest
+from airflow_custody.client.whitelist.progress import ListedRequest
 
 STATES = ["APPROVED", "pending", "rejected", "odd", None]
 

@@ -8,13 +8,9 @@ from typing import Any, cast
 import pytest
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import fetch_listing
-from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    find_listed,
-    judge_progress,
-)
+from airflow_custody.client.whitelist.progress import find_listed, judge_progress
 from airflow_custody.client.whitelist.review import is_deletion
 from airflow_custody.sandbox import Sandbox
 

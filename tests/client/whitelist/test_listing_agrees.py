@@ -10,14 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.cli.verify import _read
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.listing import fetch_for_approval, fetch_listing
-from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    find_listed,
-    judge_progress,
-)
+from airflow_custody.client.whitelist.progress import find_listed, judge_progress
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def test_a_listing_is_complete_or_an_error(
 ) -> None:
     for _ in ROWS:
         client.create_whitelist_request(REQUEST)
-    sandbox.control.set_listing("whitelist", **oddities)
+    sandbox.control.configure(listings={"whitelist": oddities})
     find = client.find_whitelist_requests_for_approval if for_approval else client.find_whitelist_requests
     sandbox.control.clear_request_log()
     if complete:
@@ -194,7 +194,7 @@ def test_a_request_that_was_not_asked_for_is_refused(
         client.create_whitelist_request(REQUEST)
     find = client.find_whitelist_requests_for_approval if for_approval else client.find_whitelist_requests
     assert [each.id for each in find(ids=ROWS[:2])] == ROWS[:2]
-    sandbox.control.set_listing("whitelist", ignored=["ids"])
+    sandbox.control.configure(listings={"whitelist": {"ignored": ["ids"]}})
     with pytest.raises(CustodyResponseError, match="which was not asked for") as caught:
         list(find(ids=ROWS[:2]))
     assert not caught.value.retryable

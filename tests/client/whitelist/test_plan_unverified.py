@@ -15,10 +15,11 @@ from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, lis
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
 from airflow_custody.client.verification.verifier import (
+    RequestSignatures,
     VerificationPins,
     VerifiedAddress,
     VerifiedRules,
-    VerifiedSignatures,
+    Verifier,
 )
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, WhitelistPlan
@@ -30,7 +31,7 @@ PINS = VerificationPins([public_pem_of(ec.generate_private_key(ec.SECP256R1())) 
 WHY = "whitelisting request {} is not verified: nobody signed it"
 
 
-class TellingVerifier:
+class TellingVerifier(Verifier):
     """
     A verifier that says what it is told.
 
@@ -39,7 +40,7 @@ class TellingVerifier:
     """
 
     def __init__(self, forged: Collection[int | str] = (), legacy: Collection[int] = ()) -> None:
-        self.pins = PINS
+        super().__init__(PINS)
         self._forged = {str(each) for each in forged}
         self._legacy = {str(each) for each in legacy}
         self.asked: list[tuple[str, str]] = []
@@ -51,9 +52,9 @@ class TellingVerifier:
         omitted = [key for key in ("contractType",) if legacy and fields.pop(key, None) is not None]
         return VerifiedAddress(fields, legacy, "00", RULES, (), tuple(omitted))
 
-    def verify_signatures(self, envelope: Mapping[str, Any]) -> VerifiedSignatures:
+    def verify_signatures(self, envelope: Mapping[str, Any]) -> RequestSignatures:
         self._check("verify_signatures", envelope)
-        return VerifiedSignatures("00", RULES)
+        return RequestSignatures("00", RULES)
 
     def _check(self, how: str, envelope: Mapping[str, Any]) -> None:
         self.asked.append((how, envelope["id"]))

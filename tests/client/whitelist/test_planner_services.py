@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from checksums import eip55
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from whitelist_plans import ADDRESS, OTHER, ask, listed, plan, rows_of
 
 from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
-from airflow_custody.client.whitelist.address_codecs import eip55
 from airflow_custody.client.whitelist.listing import fetch_listing, to_request
 from airflow_custody.client.whitelist.plan import STATES, WhitelistPlan
 from airflow_custody.client.whitelist.planner import make_plan
@@ -176,8 +176,8 @@ def test_nothing_is_created_twice_however_the_service_stores_it(
     behaviour: dict[str, Any],
     state: str,
 ) -> None:
-    sandbox.control.set_network_is_hashed(is_hashed)
-    sandbox.control.set_whitelist_behaviour(**behaviour)
+    sandbox.control.configure(network_is_hashed=is_hashed)
+    sandbox.control.configure(**behaviour)
     assert read_plan(client, request_).with_action("create")
     number = client.create_whitelist_request(request_)
     for status in ("pending", "APPROVED"):
@@ -287,7 +287,7 @@ def test_a_dump_of_the_service_has_no_changes(
     sandbox: Sandbox, client: CustodyClient, asked: list[dict[str, Any]], is_hashed: bool
 ) -> None:
     sandbox.control.reset()
-    sandbox.control.set_network_is_hashed(is_hashed)
+    sandbox.control.configure(network_is_hashed=is_hashed)
     requests = [ask(**each) for each in asked]
     for each in requests:
         client.create_whitelist_request(each)

@@ -8,15 +8,8 @@ from people import Person
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    LagJudge,
-    ListedRequest,
-    Progress,
-    find_listed,
-    judge_progress,
-)
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.whitelist.progress import GracePeriod, ListedRequest, Progress, find_listed, judge_progress
 from airflow_custody.sandbox import Sandbox
 
 LISTING = {"method": "GET", "path": "/whitelists/addresses"}
@@ -93,7 +86,7 @@ def test_without_the_list_of_pending_requests_nothing_is_in_effect(
 
 
 def test_status_words_can_be_chosen(sandbox: Sandbox, ann: CustodyClient, numbers: list[str]) -> None:
-    sandbox.control.set_status_words(APPROVED="Signed")
+    sandbox.control.configure(status_words={"APPROVED": "Signed"})
     sandbox.control.set_whitelist_status(numbers[0], "APPROVED")
     listed = find_listed(ann, numbers[:1])[numbers[0]]
     assert judge(listed, effective_statuses=["SIGNED"]).state == "effective"
@@ -151,7 +144,7 @@ def test_only_the_service_itself_can_say_that_nothing_is_pending(
 
 def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough() -> None:
     clock = iter([5, 34.9, 37, 66.9, 67, 70, 70])
-    gone = LagJudge(clock=lambda: next(clock))
+    gone = GracePeriod(clock=lambda: next(clock))
     missing, pending = Progress("missing", None, 0), Progress("pending", "pending", 0)
     found = [gone.judge(each) for each in (missing, missing, pending, missing, missing, missing)]
     assert [each.state for each in found] == ["missing", "missing", "pending", "missing", "missing", "gone"]

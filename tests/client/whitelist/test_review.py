@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client import WhitelistRequest
-from airflow_custody.client.whitelist.review import LINK_KEYS, NOT_COMPARED, PAYLOAD_KEYS, compare
+from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS
+from airflow_custody.client.whitelist.review import NOT_COMPARED, PAYLOAD_KEYS, compare
 
 ADDRESS = "0x" + "ab" * 20
 REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
@@ -29,7 +30,7 @@ OPTIONAL = {"network": "n", "linkedWallets": [{"id": 1}], "tnParticipantID": "p"
 
 
 def test_the_table_has_the_published_keys() -> None:
-    assert set(PAYLOAD_KEYS) == {*PAYLOAD, *OPTIONAL}
+    assert set(PAYLOAD_KEYS) == set(TEXT_KEYS) == {*PAYLOAD, *OPTIONAL}
     assert len({key.casefold() for key in (*PAYLOAD_KEYS, *LINK_KEYS)}) == len({*PAYLOAD_KEYS, *LINK_KEYS})
 
 

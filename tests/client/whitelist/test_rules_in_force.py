@@ -13,6 +13,7 @@ from whitelist_plans import ask, rows_of
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.errors import CustodyServerError, CustodyVerificationError
+from airflow_custody.client.verification.verifier import Verifier
 from airflow_custody.client.whitelist.listing import fetch_listing
 from airflow_custody.client.whitelist.plan import PlanRow
 from airflow_custody.client.whitelist.planner import make_plan
@@ -29,7 +30,7 @@ class Service:
         people = [Person(sandbox, name, "approvers") for name in ("ann", "bob")]
         group = {"externalGroupID": "approvers", "minimumSignatures": 2}
         sandbox.control.set_approvers([{"sequential": [group]}])
-        sandbox.control.set_whitelist_behaviour(rules_on_pending=False)
+        sandbox.control.configure(rules_on_pending=False)
         pins = sandbox.control.pins()
         self.clients = [CustodyClient(sandbox.url, each.token, timeout=60, max_retries=0, **pins) for each in people]
         self.ann, self.bob = map(SignedInApprover, [sandbox] * 2, people, self.clients)
@@ -65,7 +66,7 @@ def test_the_sandbox_leaves_them_out_of_pending_requests_only(service: Service) 
     assert service.ann.approve(signed) == 1
     shown = {each: service.ann.client.get_whitelist_request(each).wire for each in (pending, signed)}
     assert ["rulesContainer" in each or "rulesSignatures" in each for each in shown.values()] == [False, True]
-    service.sandbox.control.set_whitelist_behaviour()
+    service.sandbox.control.configure(rules_on_pending=True)
     assert "rulesContainer" in service.ann.client.get_whitelist_request(pending).wire
 
 
@@ -197,5 +198,6 @@ def test_the_first_failure_is_remembered(service: Service) -> None:
     verifier.fetch_for([envelope])
     with pytest.raises(CustodyVerificationError, match="without rules"):
         verifier.verify_signatures(envelope)
-    assert verifier.verify_signatures(envelope, service.ann.client.get_rules()).user_ids
+    again = Verifier(verifier.pins, rules_in_force=service.ann.client.get_rules())
+    assert again.verify_signatures(envelope).user_ids
     assert service.asked == 3

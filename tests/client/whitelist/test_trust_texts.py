@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_custody.client.verification.trust_texts import what_to_do
+from airflow_custody.client.verification.trust import what_to_do
 
 
 def test_the_verifiers_own_advice_comes_first() -> None:

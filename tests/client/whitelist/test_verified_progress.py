@@ -18,19 +18,17 @@ from airflow_custody.client import (
     WhitelistEnvelope,
     WhitelistRequest,
 )
-from airflow_custody.client.verification.trust_texts import what_to_do
-from airflow_custody.client.verification.verifier import AppliedRule, GroupSignatures, VerifiedRules
+from airflow_custody.client.verification.results import AppliedRule, GroupSignatures, VerifiedRules
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, what_to_do
 from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.group_progress import GroupProgress
 from airflow_custody.client.whitelist.progress import (
-    EFFECTIVE_STATUSES,
-    REJECTED_STATUSES,
-    LagJudge,
+    GracePeriod,
     ListedRequest,
     Progress,
-    doubts_from_json,
-    doubts_to_json,
     judge_progress,
+    unverified_from_json,
+    unverified_to_json,
     verified_facts,
 )
 
@@ -72,7 +70,7 @@ def test_only_what_would_be_in_effect_is_unverified(status: str, settled: bool, 
 
 def test_an_unverified_request_fails_in_a_second_poll() -> None:
     clock = iter([0, 4.9, 5, 6, 7, 8])
-    lag = LagJudge(clock=lambda: next(clock))
+    lag = GracePeriod(clock=lambda: next(clock))
     progress = judge_progress(unverified(), **WORDS)
     found = [lag.judge(progress) for _ in range(3)]
     assert [each.ended for each in found] == [False, False, True]
@@ -89,11 +87,11 @@ def test_an_unverified_request_fails_in_a_second_poll() -> None:
     # Pending in between, or a failed poll: it has not been verified.
     lag.judge(Progress("pending", None, 0))
     lag.reset()
-    assert lag.doubt is progress
+    assert lag.unverified is progress
     assert lag.judge(progress).ended
     # Verified in between: from the beginning.
     lag.judge(Progress("effective", None, 0))
-    assert lag.doubt is None
+    assert lag.unverified is None
     assert isinstance(Progress("rejected", "rejected", 0).failure("7"), CustodyConflictError)
 
 
@@ -103,7 +101,7 @@ STATES = ["unverified", "missing", "pending", "unknown", "effective", "reset"]
 @given(st.lists(st.sampled_from(STATES), max_size=12), st.integers(1, 9))
 def test_one_poll_never_decides(states: list[Any], step: int) -> None:
     now = 0
-    lag, since = LagJudge(6, 3, clock=lambda: now), dict[str, int]()
+    lag, since = GracePeriod(6, 3, clock=lambda: now), dict[str, int]()
     for state in states:
         now += step
         if state != "missing":
@@ -118,8 +116,8 @@ def test_one_poll_never_decides(states: list[Any], step: int) -> None:
         waited = now - since.setdefault(state, now)
         limit = {"missing": 6, "unverified": 3}.get(state)
         assert found.ended is (limit is not None and waited > 0 and waited >= limit)
-        assert (lag.doubt is not None) is ("unverified" in since)
-        assert lag.doubt_patience == max(0, 3 - now + since.get("unverified", now - 3))
+        assert (lag.unverified is not None) is ("unverified" in since)
+        assert lag.unverified_patience == max(0, 3 - now + since.get("unverified", now - 3))
 
 
 def test_what_is_verified_is_plain_json() -> None:
@@ -142,7 +140,7 @@ def test_rules_without_a_usual_date(timestamp: int, text: str) -> None:
 
 def test_swapping_between_missing_and_unverified_ends() -> None:
     now = 0.0
-    lag = LagJudge(clock=lambda: now)
+    lag = GracePeriod(clock=lambda: now)
     progress = judge_progress(unverified(), **WORDS)
     for poll in range(60):
         if lag.judge(progress if poll % 2 else Progress("missing", None, 0)).ended:
@@ -192,37 +190,40 @@ def poll(group: GroupProgress, *listed: ListedRequest) -> None:
 
 
 @pytest.mark.parametrize("other", [ListedRequest(envelope(), False), ListedRequest(envelope("odd"), True)])
-def test_requests_of_a_group_that_swap_are_in_doubt_until_each_is_verified(other: ListedRequest) -> None:
+def test_requests_of_a_group_that_swap_stay_unverified_until_each_is_verified(other: ListedRequest) -> None:
     now = 0.0
     good = ListedRequest(envelope(), True, verified=address())
     group = GroupProgress(["0", "1"], **WORDS, unverified_after=5, clock=lambda: now)
     poll(group, unverified(), other)
     poll(group, other, other)
     assert group.lagging == []
-    assert group.doubted == ["0"]
+    assert group.unverified_ids == ["0"]
     poll(group, other, unverified())
     assert group.failure() is None
-    assert group.doubts().keys() == {"0", "1"}
+    assert group.unverified().keys() == {"0", "1"}
     now = 4
     poll(group, good, other)
-    assert group.doubted == ["1"]
-    group.confirm_doubts()
+    assert group.unverified_ids == ["1"]
+    group.confirm_unverified()
     assert group.failure() is None
     now = 5
-    group.confirm_doubts()
+    group.confirm_unverified()
     assert isinstance(group.failure(), CustodyVerificationError)
 
 
-def test_doubts_cross_a_process_border_and_name_ten() -> None:
+def test_unverified_polls_cross_a_process_border_and_name_ten() -> None:
     progress = judge_progress(unverified(), **WORDS)
-    doubts = doubts_from_json(json.loads(json.dumps(doubts_to_json({str(each): progress for each in range(12)}))))
-    assert str(doubts["9"].failure("9")) == str(progress.failure("9"))
-    assert "status not given, 0 signatures), but when that was seen first" in str(doubts["11"].failure("11"))
+    stored = json.dumps(unverified_to_json({str(each): progress for each in range(12)}))
+    found = unverified_from_json(json.loads(stored))
+    assert str(found["9"].failure("9")) == str(progress.failure("9"))
+    assert "status not given, 0 signatures), but when that was seen first" in str(found["11"].failure("11"))
     group = GroupProgress([str(each) for each in range(12)], **WORDS, unverified_after=5)
-    group.take_over(doubts)
+    group.take_over(found)
     poll(group, *[ListedRequest(envelope(), False)] * 12)
     assert group.failure() is None
-    assert str(group.doubt()).startswith("12 of 12 whitelisting requests are not verified: whitelisting request 0 is")
+    assert str(group.unverified_error()).startswith(
+        "12 of 12 whitelisting requests are not verified: whitelisting request 0 is"
+    )
 
 
 # --- what is expected ----------------------------------------------------------------------------------------------

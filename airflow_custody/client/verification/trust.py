@@ -1,0 +1,158 @@
+"""
+The one rule of trust: in effect needs signatures, pending needs a clean text, rejected needs nothing.
+
+How far a request has come, :func:`state_of` tells by where it is listed and by its status: both are the service's word.
+What signatures prove of it then, :func:`decide_trust` tells. Whoever relies on a request asks these two. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.errors import CustodyVerificationError
+from airflow_custody.client.text import as_name, ascii_lower, is_decimal, read_number, sanitize
+
+if TYPE_CHECKING:
+    from airflow_custody.client.verification.results import RequestSignatures, VerifiedAddress
+    from airflow_custody.client.verification.verifier import Verifier
+
+#: The word of a request in effect, as a published sample has it.
+EFFECTIVE_STATUSES = ("approved",)
+#: Words, some of them guesses, that say that a request will not take effect any more. A word that the service never
+#: uses changes nothing.
+REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
+
+#: What is said, once in a task, without pinned keys.
+NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is the service's word."
+# An id that somebody may paste into a terminal.
+_MAX_ID = 40
+
+#: How far a request has come, in the service's word. ``unknown``: it is not pending, and its status does not say more.
+RequestState = Literal["effective", "pending", "rejected", "unknown"]
+#: Where a request is listed: among those that are not pending (``settled``); there, and among those that the client's
+#: user has signed (``signed``); among those that this user may still sign (``for approval``); with pending ones only
+#: (``pending``); or it was not asked where (``anywhere``).
+ListedAs = Literal["settled", "signed", "for approval", "pending", "anywhere"]
+#: What signatures prove of a request: ``verified``, all that its state needs; ``unsigned``, its text is clean, and
+#: nobody has signed it, or needs to have; ``unverified``, less than its state needs; ``not checked``, it needs nothing,
+#: or no keys are pinned.
+TrustState = Literal["verified", "unsigned", "unverified", "not checked"]
+
+
+@dataclass(frozen=True)
+class Trust:
+    """
+    What signatures prove of a request.
+
+    :param state: the result.
+    :param address: the verified address, if the request is shown as not pending. Default None.
+    :param signatures: the signatures that it has, all of them valid, if it is pending. Default None.
+    :param error: why it is unverified. Default None.
+    """
+
+    state: TrustState
+    address: VerifiedAddress | None = None
+    signatures: RequestSignatures | None = None
+    error: CustodyVerificationError | None = None
+
+
+def decide_trust(envelope: Mapping[str, Any], state: RequestState, verifier: Verifier | None) -> Trust:
+    """
+    Decide what may be relied on of a request.
+
+    What is shown as in effect, or as settled in a way that is not known, must be signed as the rules ask. A pending
+    request must have a text that its hash covers, and each signature that is there must be valid. What was rejected
+    needs no proof: nobody relies on it.
+
+    :param envelope: the request, as it came.
+    :param state: how far it has come.
+    :param verifier: what verifies it; None: no keys are pinned, and nothing is checked.
+    :return: what signatures prove.
+    :raises CustodyConfigurationError: if the extra ``signing`` is not installed, which verifying needs.
+    """
+    if verifier is None or state == "rejected":
+        return Trust("not checked")
+    try:
+        _check_id(envelope)
+        if state == "pending":
+            signatures = verifier.verify_signatures(envelope)
+            return Trust("verified" if signatures.user_ids else "unsigned", signatures=signatures)
+        return Trust("verified", address=verifier.verify(envelope))
+    except CustodyVerificationError as error:
+        return Trust("unverified", error=error)
+
+
+def _check_id(envelope: Mapping[str, Any]) -> None:
+    identifier = as_name(envelope.get("id"))
+    if identifier is None or read_number(identifier, MAX_ID) is None:
+        shown = "without an id" if identifier is None else sanitize(identifier, 40)
+        raise CustodyVerificationError(
+            f"whitelisting request {shown} is not verified: its id is no number", code="not-verified"
+        )
+
+
+def state_of(
+    status: str | None,
+    listed: ListedAs,
+    *,
+    effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
+    rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+) -> RequestState:
+    """
+    Return how far a request has come, in the service's word.
+
+    What can still be signed is pending, whatever its status.
+
+    :param status: its status, as sent.
+    :param listed: where it is listed.
+    :param effective_statuses: status words of requests in effect; None: not being pending is enough. One that the user
+        has signed, and may still be pending, then has one of the default words. Default ``approved``.
+    :param rejected_statuses: status words of rejected requests. Default: five words.
+    """
+    if listed == "for approval":
+        return "pending"
+    if has_status(status, rejected_statuses):
+        return "rejected"
+    if listed == "pending":
+        return "pending"
+    words = EFFECTIVE_STATUSES if effective_statuses is None and listed == "signed" else effective_statuses
+    if words is None or has_status(status, words):
+        return "effective"
+    return "unknown" if listed == "settled" else "pending"
+
+
+def has_status(status: str | None, words: Iterable[str]) -> bool:
+    """
+    Tell whether a status is one of these words.
+
+    :param status: the status, as sent.
+    :param words: the words; compared without case.
+    """
+    return ascii_lower(status or "") in {ascii_lower(each) for each in words if each}
+
+
+# --- in words ----------------------------------------------------------------------------------------------
+
+
+def describe_legacy(omitted: Iterable[str]) -> str:
+    """Say that a legacy form was signed, and what it lacks."""
+    return f"in a legacy form: what is received as {' and '.join(omitted) or 'no field'} is not signed"
+
+
+def what_to_do(ids: Sequence[str], advice: str | None = None) -> str:
+    """
+    Return what to do about requests that are not verified.
+
+    :param ids: the requests' ids; the first is named in a command.
+    :param advice: what the verifier says, which comes first. Default None.
+    """
+    pronoun = "it" if len(ids) == 1 else "them"
+    option = next((f" --id {each}" for each in ids[:1] if is_decimal(each) and len(each) <= _MAX_ID), "")
+    default = (
+        f"Do not use {pronoun} before somebody has found out who put {pronoun} there; "
+        f"`custody whitelist verify{option}` shows what is proved."
+    )
+    return f"{advice} {default}" if advice else default

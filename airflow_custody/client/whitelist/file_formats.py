@@ -1,0 +1,340 @@
+"""The formats of a whitelist file: each reader returns plain values, with their lines where those are known."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.text import ascii_lower, count, sanitize
+from airflow_custody.client.whitelist.file_schema import FIELDS, LISTS, NOT_DEFAULTS, VERSION
+
+#: How much of a value a fault shows.
+MAX_VALUE = 100
+
+# --- values ------------------------------------------------------------------------------------------------
+
+
+class Fields(dict[str, Any]):
+    """
+    A mapping, as it stands in a file.
+
+    :param items: its keys with their values and lines, in its order. The first of a repeated key counts.
+    """
+
+    def __init__(self, items: Iterable[tuple[str, Any, int]]) -> None:
+        super().__init__()
+        #: The line of each key; 0 if lines are not known.
+        self.lines: dict[str, int] = {}
+        #: Keys that are there already, with their lines.
+        self.repeated: list[tuple[str, int]] = []
+        for key, value, line in items:
+            if key in self:
+                self.repeated.append((key, line))
+            else:
+                self[key] = value
+                self.lines[key] = line
+
+
+class Items(list[Any]):
+    """A list whose items have lines."""
+
+    def __init__(self, items: Iterable[tuple[Any, int]]) -> None:
+        super().__init__()
+        #: The line of each item.
+        self.lines: list[int] = []
+        for value, line in items:
+            self.append(value)
+            self.lines.append(line)
+
+
+class Faults:
+    """
+    Collects everything that is wrong with a file.
+
+    :param unit: what places are counted in: ``line`` or ``row``.
+    """
+
+    def __init__(self, unit: str) -> None:
+        self._unit = unit
+        self._faults: list[tuple[int, str]] = []
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All faults, in the file's order."""
+        return tuple(text for _, text in sorted(self._faults, key=lambda each: each[0]))
+
+    def fault(self, place: int, text: str, name: str = "") -> None:
+        """
+        Note what is wrong.
+
+        :param place: where: a line or a row; 0 if it is the whole file, or the text says where.
+        :param text: what is wrong.
+        :param name: the field that it is about.
+        """
+        where = f"{self._unit} {place}" if place else ""
+        self._faults.append((place, ": ".join(filter(None, (where, name, text)))))
+
+    def fault_at(self, line: int, text: str, column: int) -> None:
+        """Note what is wrong with the text of the file, by its line, whatever places are counted in."""
+        self._faults.append((line if self._unit == "line" else 0, f"line {line}, column {column}: {text}"))
+
+    def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> None:
+        """
+        Note the keys of a mapping that are unknown or repeated.
+
+        :param fields: the mapping.
+        :param known: the keys that are known.
+        :param place: its line or row.
+        :param prefix: what its faults begin with.
+        """
+        for key, line in fields.lines.items():
+            if key not in known:
+                self.fault(line or place, f"{prefix}{_unknown_name(key, known)}")
+        for key, line in fields.repeated:
+            first = fields.lines[key]
+            text = f"is given twice, first in line {first}" if first != line else "is given twice"
+            self.fault(line or place, text, f"{prefix}{sanitize(key, MAX_VALUE)}")
+
+
+@lru_cache(maxsize=1024)
+def _unknown_name(name: str, known: tuple[str, ...]) -> str:
+    """Say that a name is unknown, and which one may be meant."""
+    folded = re.sub(r"[\s-]+", "_", ascii_lower(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:MAX_VALUE].strip())))
+    near = get_close_matches(folded, known, n=1)
+    hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
+
+
+@dataclass(frozen=True)
+class Misread:
+    """
+    A value that the format reads as something else than what was written.
+
+    :param fault: what it is read as, and what to write instead.
+    """
+
+    fault: str
+
+
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
+
+
+def _number(source: str, text: str) -> int | Misread:
+    """Return a number that is written in the only way there is: it may be an id."""
+    is_id = len(source) <= len(str(MAX_ID)) and _WHOLE_NUMBER.fullmatch(source)
+    return int(source) if is_id else _misread(source, text)
+
+
+def _misread(source: str, text: str) -> Misread:
+    shown = sanitize(source, MAX_VALUE)
+    return Misread(f"{text.format(shown)}: quote it: {json.dumps(shown, ensure_ascii=False)}")
+
+
+# --- YAML --------------------------------------------------------------------------------------------------
+
+# libyaml is many times faster.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: A file needs five levels.
+MAX_DEPTH = 10
+_TAG = "tag:yaml.org,2002:"
+_NUMBER = "a number"
+_KINDS = {"null": "", "bool": "a boolean", "int": _NUMBER, "float": _NUMBER, "timestamp": "a date"}
+# YAML 1.2 reads these as numbers, too; PyYAML follows 1.1.
+_NUMBER_1_2 = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+
+
+def kind_of(text: str) -> str | None:
+    """
+    Return what YAML, 1.1 or 1.2, makes of a text without quotes.
+
+    :param text: the text.
+    :return: ``a number``, ``a date``, ...; empty if it is nothing, and None if it stays text.
+    """
+    for tag, pattern in yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ()):
+        if pattern.match(text):
+            return _KINDS.get(tag.removeprefix(_TAG), "a special word")
+    return _NUMBER if _NUMBER_1_2.fullmatch(text) else None
+
+
+def read_yaml(text: str, faults: Faults) -> Any:
+    """
+    Return what is in a YAML file; None if it is empty or cannot be read.
+
+    :param text: its text.
+    :param faults: takes the faults.
+    """
+    try:
+        return _value(yaml.compose(text, Loader=_LOADER)) if _is_plain(text, faults) else None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # The last two: PyYAML's own scanner, of an escape for no character and of a very long version.
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        texts = [getattr(error, "context", None), getattr(error, "problem", None) or error]
+        words = f"not YAML: {', '.join(sanitize(each) for each in texts if each)}"
+        if mark is None:
+            faults.fault(0, words)
+        else:
+            cure = _cure(text, mark.index)
+            faults.fault_at(mark.line + 1, f"{cure} ({words})" if cure else words, mark.column + 1)
+    return None
+
+
+def _is_plain(text: str, faults: Faults) -> bool:
+    """Tell whether a file has nothing that could make one value of several, or more than is seen; it is noted."""
+    depth, found = 0, []
+    events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        line = event.start_mark.line + 1
+        if depth > MAX_DEPTH:
+            found.append((line, f"this is nested more than {MAX_DEPTH} levels deep"))
+            break
+        if getattr(event, "anchor", None) is not None:
+            name = f"alias *{event.anchor}" if isinstance(event, yaml.AliasEvent) else f"anchor &{event.anchor}"
+            found.append((line, f"the {sanitize(name, 60)} is not allowed: use defaults, or write it out"))
+        if getattr(event, "tag", None) is not None:
+            tag = sanitize(event.tag.replace(_TAG, "!!"), 60)
+            found.append((line, f"the tag {tag} is not allowed: quote what is meant as text"))
+    for line, fault in found:
+        faults.fault(line, fault)
+    return not found
+
+
+def _value(node: Any) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return Fields((_key(key), _value(value), _line(key)) for key, value in node.value)
+    if isinstance(node, yaml.SequenceNode):
+        return Items((_value(each), _line(each)) for each in node.value)
+    if node is None:
+        return None
+    kind = None if node.style else kind_of(node.value)
+    if kind is None:
+        return node.value
+    if not kind:
+        return None
+    read = _number if kind == _NUMBER else _misread
+    return read(node.value, f"YAML reads {{}} as {kind}")
+
+
+def _key(node: Any) -> str:
+    return node.value if isinstance(node, yaml.ScalarNode) else "[...]"
+
+
+def _line(node: Any) -> int:
+    line: int = node.start_mark.line
+    return line + 1
+
+
+def _cure(text: str, index: int) -> str:
+    """Return what to do about a syntax error at a character; empty if that is not known."""
+    before = text[:index].rpartition("\n")[2]
+    if text[index : index + 1] == "\t":
+        return "a tab stands where YAML allows only spaces: replace it with spaces"
+    if text[index : index + 1] != ":":
+        return ""
+    if ": " in before:
+        return 'a text with a colon and a space in it must be quoted, like label: "A: B"'
+    return "this key does not begin in the column of the row's other keys: indent it as they are"
+
+
+# --- JSON --------------------------------------------------------------------------------------------------
+
+
+def read_json(text: str, faults: Faults) -> Any:
+    """
+    Return what is in a JSON file, without lines: the parser knows none; None if it is empty or cannot be read.
+
+    :param text: its text.
+    :param faults: takes the faults.
+    """
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=lambda pairs: Fields((key, value, 0) for key, value in pairs),
+            # As they are written: 1.0 is not 1, and Python refuses to read very long ones.
+            parse_int=lambda source: _number(source, "{} is a number"),
+            parse_float=lambda source: _misread(source, "{} is a number"),
+            parse_constant=lambda name: _misread(name, "{} is not JSON"),
+        )
+    except json.JSONDecodeError as error:
+        if text.strip():
+            faults.fault_at(error.lineno, f"not JSON: {sanitize(error.msg)}", error.colno)
+    except RecursionError:
+        faults.fault(0, "the file is nested too deeply")
+    return None
+
+
+# --- CSV ---------------------------------------------------------------------------------------------------
+
+#: What separates the members of a list in its cell.
+SEPARATOR = ";"
+# What spreadsheets make of long numbers.
+_ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]+")
+_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+
+
+def read_csv(text: str, faults: Faults) -> Any:
+    """
+    Return what is in a CSV file: a header of field names, and a row for each address; None if it has no rows.
+
+    :param text: its text.
+    :param faults: takes the faults.
+    """
+    records = _records(text, faults)
+    if not records:
+        return None
+    (line, header), *records = records
+    for separator, name in _OTHER_SEPARATORS.items():
+        if len(header) == 1 and separator in header[0]:
+            faults.fault(line, f"the columns are separated by {name}: save the file with commas")
+            return None
+    columns = Fields((name, index, line) for index, name in enumerate(header))
+    faults.check_keys(columns, FIELDS, line)
+    missing = [name for name in NOT_DEFAULTS if name not in columns]
+    missing += [] if "blockchain" in columns or "currency" in columns else ["blockchain or currency"]
+    for name in missing:
+        faults.fault(line, "the header has no such column", name)
+    if missing:
+        return None
+    items = []
+    for place, cells in records:
+        if not any(cells):
+            faults.fault(place, "all cells are empty: remove the row")
+        elif len(cells) != len(header):
+            faults.fault(place, f"has {count(len(cells), 'cell')}, and the header has {len(header)}")
+        else:
+            given = {name: cells[index] for name, index in columns.items() if name in FIELDS and cells[index]}
+            items.append((Fields((name, _cell(name, cell), place) for name, cell in given.items()), place))
+    return Fields([("version", VERSION, line), ("addresses", Items(items), line)]) if items else None
+
+
+def _records(text: str, faults: Faults) -> list[tuple[int, list[str]]]:
+    """Return each record with its first line, without blank lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    records, line = [], 1
+    try:
+        for cells in reader:
+            if cells:
+                records.append((line, cells))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        faults.fault(line, f"the row that begins here is not CSV: {sanitize(error)}; the rest of the file was not read")
+    return records
+
+
+def _cell(name: str, cell: str) -> Any:
+    if name in LISTS:
+        return cell.split(SEPARATOR)
+    if _ROUNDED.fullmatch(cell):
+        shown = sanitize(cell, MAX_VALUE)
+        return Misread(f"{shown} is a number that a spreadsheet has rounded: format its column as text")
+    return cell

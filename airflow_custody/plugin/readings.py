@@ -1,0 +1,219 @@
+"""
+How services are read: rarely, one read at a time for a connection and four in all, and no route waits for it.
+
+While a service is read, or hangs, the latest reading is shown.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.overview import for_people
+from airflow_custody.plugin.failures import BROKEN, NothingReadError, describe_failure
+
+if TYPE_CHECKING:
+    from airflow.models.connection import Connection
+
+    from airflow_custody.client import ClientSettings, CustodyClient
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+#: Seconds for which a reading is shown without a new one.
+LIFETIME = 30.0
+#: Seconds that a route waits for new readings.
+WAIT = 1.0
+MAX_READS = 4
+#: Seconds after which a read has hung, and its slot is given to another: twice what the time-outs of an overview allow.
+HUNG_AFTER = 60.0
+#: How many threads may be in reads of one connection, those that have hung included; and how many reads may be queued.
+MAX_THREADS_OF_ONE = 2
+MAX_QUEUED_OF_ONE = 20
+#: How many readings are kept, of all connections; and for how long one is shown although later ones brought nothing.
+MAX_KEPT = 500
+MAX_AGE = timedelta(hours=1)
+
+
+class ConnectionKey(NamedTuple):
+    """The id of a connection, and the team that it belongs to; None: to no team."""
+
+    conn_id: str
+    team: str | None
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """
+    What to read of a service.
+
+    :param connection: the connection.
+    :param subject: names what is read, such as ``("request", "42")``.
+    :param read: reads it, with a client of the connection.
+    """
+
+    connection: ConnectionKey
+    subject: Hashable
+    read: Callable[[CustodyClient], T] = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Reading(Generic[T]):
+    """
+    The latest that was read of a service.
+
+    :param value: what was read; None if nothing was.
+    :param problem: why the last read brought nothing, and what to do; the value is an earlier one then. Empty: it
+        brought what there is, or there was none yet.
+    :param read_at: when the value was read; None: nothing was read yet.
+    :param awaited_for: for how many seconds a new reading has been awaited; None: this one is current.
+    """
+
+    value: T | None = None
+    problem: str = ""
+    read_at: datetime | None = None
+    awaited_for: float | None = None
+
+
+@dataclass(eq=False)
+class _Read:
+    """A read that is queued, or goes on if it was started."""
+
+    question: Question[Any]
+    asked: float
+    started: float | None = None
+    done: Future[None] = field(default_factory=Future)
+
+
+class Readings:
+    """
+    The latest readings of all services, and the threads that make them.
+
+    The threads are daemons: a service that hangs keeps no API server from ending.
+
+    :param clock: returns the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._queued: list[_Read] = []
+        self._running: list[_Read] = []
+        self._latest: dict[Question[Any], tuple[Reading[Any], float]] = {}
+
+    def get(self, *questions: Question[T]) -> list[Reading[T]]:
+        """Return a reading for each question; wait no longer than :data:`WAIT` for new ones."""
+        wait([read.done for each in questions if (read := self._request(each)) is not None], WAIT)
+        with self._lock:
+            return [self._reading(each) for each in questions]
+
+    def _request(self, question: Question[Any]) -> _Read | None:
+        """Return the read that brings the reading of a question; None if there is a current one."""
+        with self._lock:
+            going_on = [*self._queued, *(each for each in self._running if not self._has_hung(each))]
+            read = next((each for each in going_on if each.question == question), None)
+            if read is None and not self._is_current(question):
+                queued = [each for each in self._queued if each.question.connection == question.connection]
+                if len(queued) < MAX_QUEUED_OF_ONE:
+                    read = _Read(question, self._clock())
+                    self._queued.append(read)
+            self._start_queued()
+            return read
+
+    def _is_current(self, question: Question[Any]) -> bool:
+        return question in self._latest and self._clock() - self._latest[question][1] < LIFETIME
+
+    def _has_hung(self, read: _Read) -> bool:
+        return read.started is not None and self._clock() - read.started >= HUNG_AFTER
+
+    def _reading(self, question: Question[Any]) -> Reading[Any]:
+        reading = self._latest[question][0] if question in self._latest else Reading()
+        if self._is_current(question):
+            return reading
+        asked = [each.asked for each in (*self._queued, *self._running) if each.question == question]
+        return replace(reading, awaited_for=self._clock() - min(asked, default=self._clock()))
+
+    def _start_queued(self) -> None:
+        """Start what is queued and may start, the first of each connection first."""
+        for read in list(self._queued):
+            going_on = [each for each in self._running if not self._has_hung(each)]
+            if len(going_on) >= MAX_READS:
+                return
+            own = [each for each in self._running if each.question.connection == read.question.connection]
+            if len(own) >= MAX_THREADS_OF_ONE or any(each in going_on for each in own):
+                continue
+            threading.Thread(target=self._run, args=(read,), name="custody-page", daemon=True).start()
+            read.started = self._clock()
+            self._queued.remove(read)
+            self._running.append(read)
+
+    def _run(self, read: _Read) -> None:
+        reading = replace(_read(read.question), read_at=datetime.now(timezone.utc))
+        with self._lock:
+            self._running.remove(read)
+            # One that has hung may be older than the latest.
+            if not self._has_hung(read):
+                earlier, _ = self._latest.pop(read.question, (Reading(), 0))
+                if reading.problem and earlier.value is not None and _age(earlier) < MAX_AGE:
+                    reading = replace(earlier, problem=reading.problem)
+                self._latest[read.question] = (reading, self._clock())
+                for oldest in list(self._latest)[:-MAX_KEPT]:
+                    del self._latest[oldest]
+            self._start_queued()
+        read.done.set_result(None)
+
+
+def _age(reading: Reading[Any]) -> timedelta:
+    return timedelta.max if reading.read_at is None else datetime.now(timezone.utc) - reading.read_at
+
+
+def _read(question: Question[T]) -> Reading[T]:
+    """Look up the connection, and read its service; whatever goes wrong is a reading, too."""
+    conn_id = question.connection.conn_id
+    try:
+        with _PageHook(question.connection) as hook:
+            return Reading(question.read(hook.get_conn()))
+    except NothingReadError as error:
+        return Reading(problem=str(error))
+    except CustodyError as error:
+        return Reading(problem=describe_failure(error))
+    except BaseException:
+        # Also what a library written in another language raises when it breaks.
+        log.exception("The custody service of the connection %r could not be read", conn_id)
+        return Reading(problem=BROKEN)
+
+
+class _PageHook(CustodyHook):
+    """The hook of a connection that a team may own. A page is no work of DAGs, so it sends no metrics."""
+
+    sends_metrics = False
+    # One for each reading: none sends a password again that another has seen refused.
+    shares_sign_in = True
+
+    def __init__(self, connection: ConnectionKey) -> None:
+        super().__init__(connection.conn_id)
+        self._key = connection
+
+    def get_connection(self, conn_id: str) -> Connection:  # type: ignore[override]
+        from airflow.models.connection import Connection
+        from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
+
+        # Where teams are switched off, one may be left over in the database: Airflow refuses it.
+        team = self._key.team if conf.getboolean("core", "multi_team", fallback=False) else None
+        connection = Connection.get_connection_from_secrets(conn_id, team_name=team)
+        # Some databases find a row by any casing of its id, and who may read that row was not asked.
+        if connection.conn_id != conn_id:
+            raise AirflowNotFoundException(conn_id)
+        return connection
+
+    def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
+        return for_people(super()._settings(base_url, extras))

@@ -1,0 +1,130 @@
+"""What the sandbox does where the interface leaves it open, or where a test needs something else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+ListingName = Literal["whitelist", "webhooks", "webhook-calls"]
+
+
+class ListingSettings(BaseModel):
+    """
+    How a listing behaves.
+
+    :param page_size: maximum number of rows on a page, whatever is asked for.
+    :param totals: the ``totalItems`` of the next calls, the last of all that follow; None leaves it out.
+    :param ignored: query parameters that it ignores, by their names; ``cursor`` stands for all of its own.
+    :param orders: ids of the rows that the next calls list, in this order, the last of all that follow; a call lists no
+        other rows.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    page_size: Annotated[int, Field(ge=1)] | None = None
+    totals: list[str | int | None] = []
+    ignored: list[str] = []
+    orders: list[list[str]] = []
+
+
+class CallSettings(BaseModel):
+    """
+    How the service writes, keeps and lists the calls to webhooks.
+
+    :param paging: how a page is found: by ``offset``, or by the last row of the page before (``keyset``).
+    :param order: whether calls are listed as they were ``created``, or as they were ``written``.
+    :param ids: ``number`` or ``uuid``.
+    :param resolution: seconds to which time stamps are cut off, so that some are equal.
+    :param writes_when_disabled: whether a disabled webhook gets calls.
+    :param writes_when_cooling_down: whether one gets calls that cools down.
+    :param max_age: seconds after which a call is removed.
+    :param max_number: how many calls are kept.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    paging: Literal["offset", "keyset"] = "offset"
+    order: Literal["created", "written"] = "created"
+    ids: Literal["number", "uuid"] = "number"
+    resolution: Annotated[float, Field(ge=0)] = 0.0
+    writes_when_disabled: bool = False
+    writes_when_cooling_down: bool = True
+    max_age: Annotated[float, Field(ge=0)] | None = None
+    max_number: Annotated[int, Field(ge=0)] | None = None
+
+
+class Settings(BaseModel):
+    """
+    The settings of a sandbox. The defaults are those of a fresh one; most of this is not published.
+
+    From ``currencies`` to ``created_at`` they are about whitelisting requests that are created from now on, and from
+    ``status_words`` to ``forged`` about all.
+
+    :param version: the version that it imitates; before 3.14 it has no health operations.
+    :param clock_offset: seconds that its clock is ahead, by which it dates requests and tokens and checks API keys;
+        negative is behind.
+    :param token_lifetime: seconds that the JWTs live that are issued from now on.
+    :param token_has_iat: whether these say when they were issued.
+    :param superadmins: how many super-administrators sign the rules.
+    :param superadmin_minimum: how many of them must.
+    :param listings: how ``whitelist``, ``webhooks`` and ``webhook-calls`` behave, each a :class:`ListingSettings`.
+    :param calls: how calls to webhooks are written, kept and listed, a :class:`CallSettings`.
+    :param whitelist_events: whether each change of a whitelisting request's status is an event, which calls webhooks of
+        the type ``requestStatus.updated``; the service publishes no such event.
+    :param currencies: the active currencies; an address on another chain is refused.
+    :param address_form: how addresses are stored: ``as sent``, ``lower``, ``upper``, ``no prefix``.
+    :param label_length: where longer labels are truncated.
+    :param chain_name: what the service calls the chain.
+    :param drop_links: whether the payload leaves the links out.
+    :param fill: fields, by their names on the wire, that get a value if the request leaves them out.
+    :param fill_always: the same, also if the request has a value.
+    :param created_at: the date of creation, whenever that is.
+    :param status_words: how status words are written, by the sandbox's own, such as ``{"pending": "NEW"}``.
+    :param network_is_hashed: whether payloads have the network; otherwise only the envelopes have it.
+    :param creator_sees_own: whether a user's own requests are listed to that user.
+    :param rules_on_pending: whether pending requests show the rules in force; those that have been signed show the
+        rules of that time.
+    :param whitelist_lag: seconds after which a request can be found.
+    :param max_signatures: how many requests of an approval are signed, the first ones; None: all.
+    :param deletion: when a request is deleted: ``at once``, or once as many users have signed that as the request
+        itself takes (``signed``). Until then it is listed as before, pending and with the action ``delete``; if that
+        is rejected, it goes back to what it was.
+    :param forged: ids of requests that are shown with another address than the one that was signed.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: Annotated[str, StringConstraints(pattern=r"^\d{1,9}(\.\d{1,9}){0,3}$")] = "3.20"
+    clock_offset: float = 0.0
+    token_lifetime: float = 1800.0
+    token_has_iat: bool = False
+    superadmins: Annotated[int, Field(ge=1, le=100)] = 2
+    superadmin_minimum: Annotated[int, Field(ge=1)] = 2
+    listings: dict[ListingName, ListingSettings] = {}
+    calls: CallSettings = CallSettings()
+    whitelist_events: bool = False
+
+    currencies: list[str] = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
+    address_form: Literal["as sent", "lower", "upper", "no prefix"] = "as sent"
+    label_length: Annotated[int, Field(ge=1)] | None = None
+    chain_name: str | None = None
+    drop_links: bool = False
+    fill: dict[str, str] = {}
+    fill_always: dict[str, str] = {}
+    created_at: str | None = None
+
+    status_words: dict[str, str] = {}
+    network_is_hashed: bool = True
+    creator_sees_own: bool = True
+    rules_on_pending: bool = True
+    whitelist_lag: float = 0.0
+    max_signatures: Annotated[int, Field(ge=0)] | None = None
+    deletion: Literal["at once", "signed"] = "at once"
+    forged: list[str] = []
+
+    @model_validator(mode="after")
+    def _check_superadmins(self) -> Settings:
+        if self.superadmin_minimum > self.superadmins:
+            raise ValueError("superadmin_minimum: there are fewer super-administrators")
+        return self

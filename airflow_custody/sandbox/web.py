@@ -1,0 +1,95 @@
+"""What routes are made of: the service, a caller with the right roles, a valid body, and responses in its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+
+from airflow_custody.sandbox.errors import ServiceError, error_body, missing_roles
+from airflow_custody.sandbox.service import Service
+from airflow_custody.sandbox.users.tokens import Caller
+from airflow_custody.sandbox.wire import dumps
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+# Asynchronous, as all dependencies here: FastAPI would run a plain function on another thread.
+async def get_service(request: Request) -> Service:
+    """Return the service that a request is for."""
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceDep = Annotated[Service, Depends(get_service)]
+
+
+def require_roles(*roles: str, any_one: bool = False) -> Callable[[Request, Service], Awaitable[Caller]]:
+    """
+    Return a dependency that authenticates the caller and requires roles.
+
+    :param any_one: whether one of them is enough. Default: all are required.
+    """
+
+    async def check(request: Request, service: ServiceDep) -> Caller:
+        # A default port is not part of what an API key signs.
+        host = request.headers.get("host", "").removesuffix(":80").removesuffix(":443")
+        path = request.scope["raw_path"].decode("latin-1").partition("?")[0]
+        query = request.scope["query_string"].decode("latin-1")
+        call = (request.method, host, path, query, request.headers.get("content-type", ""))
+        caller = service.tokens.authenticate(request.headers.get("authorization", ""), call, await request.body())
+        missing = caller.missing(roles)
+        if any_one and len(missing) == len(roles):
+            raise missing_roles([" or ".join(roles)])
+        if missing and not any_one:
+            raise missing_roles(missing)
+        return caller
+
+    return check
+
+
+def read_body(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
+    """
+    Return a dependency that reads and validates the body.
+
+    FastAPI would read it before it calls any dependency, and then a stranger with a malformed body would get a 400
+    instead of a 401. This way the body is read after the caller was checked.
+    """
+
+    async def read(request: Request) -> Model:
+        return model.model_validate_json(await request.body())
+
+    return read
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with a JSON body."""
+    # Half of a surrogate pair, which an attack may send, as an escape.
+    body = dumps(value).encode(errors="backslashreplace")
+    return Response(body, status_code=status, headers=headers, media_type="application/json")
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Give every error the service's error body, including those the framework raises."""
+    for kind in (ServiceError, RequestValidationError, ValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _handle_error)
+
+
+async def _handle_error(_: Request, error: Exception) -> Response:
+    headers, status, message = None, 500, f"the sandbox failed: {type(error).__name__}"
+    if isinstance(error, ServiceError):
+        status, message = error.status, error.message
+    elif isinstance(error, (RequestValidationError, ValidationError)):
+        status, message = 400, "; ".join(map(_describe, error.errors()))
+    elif isinstance(error, HTTPException):
+        status, message, headers = error.status_code, str(error.detail), error.headers
+    return json_response(error_body(status, message), status, headers)
+
+
+def _describe(error: Any) -> str:
+    location = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
+    return f"{location}: {error['msg']}" if location else str(error["msg"])

@@ -1,1 +1,0 @@
-"""The attacks of a malicious service, by which the sandbox can be ordered to lie."""
