@@ -49,7 +49,8 @@ def short_limits(function: ast.AST) -> Iterator[int]:
                 limit = node.args[0]
             elif name == "wait_for" and len(node.args) == 2:
                 limit = node.args[1]
-            if name in _WAITS | _CLIENTS and is_short(limit):
+            is_wait = name in _WAITS and isinstance(node.func, ast.Attribute)
+            if (is_wait or name in _CLIENTS) and is_short(limit):
                 yield node.lineno
         elif isinstance(node, ast.Compare):
             clocks = {name_of(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)} & _CLOCKS
