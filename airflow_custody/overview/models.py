@@ -21,7 +21,7 @@ class Section(Generic[T]):
     :param value: what it shows; None if it cannot be read.
     :param problem: why it cannot be read, and what to do; empty if it was.
     :param not_offered: whether the service itself says that it does not offer it, or not to this user.
-        :func:`~airflow_custody.overview.verdict.unread_sections` tells for which sections that is no error.
+        :func:`~airflow_custody.overview.verdict.judge_overview` tells for which sections that is no error.
     :param not_permitted: whether it is not offered to this user: a role is missing.
     """
 
@@ -70,7 +70,7 @@ class HealthView:
 
     :param healthy: whether the health gate would pass.
     :param summary: one line that says so.
-    :param checks: the checks, what is wrong first; of many, the first 500.
+    :param checks: the checks, what is wrong first.
     :param groups: their groups, those with something wrong first.
     :param problems: what is wrong with the listing as a whole, such as that it is empty.
     :param total: how many checks there are.
@@ -220,8 +220,8 @@ class RequestView:
     :param tenant_id: the tenant, likewise.
     :param hash: the hash of the text that is signed, likewise.
     :param visibility_group: the group of users who see the address, likewise.
-    :param trails: its history, in the service's order; of a long one, the last 200 entries.
-    :param signatures: its signatures, at most 200.
+    :param trails: its history, in the service's order.
+    :param signatures: its signatures.
     :param verification: in words, what is proved of it, or why nothing is.
     """
 

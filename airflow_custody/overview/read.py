@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.health.criteria import HealthCriteria
-from airflow_custody.client.health.verdict import MAX_REASON, judge
+from airflow_custody.client.health.verdict import judge
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState
@@ -24,12 +24,11 @@ from airflow_custody.overview.models import (
     HealthView,
     JournalView,
     Overview,
-    RequestRow,
     RequestsView,
     Section,
     WebhookRow,
 )
-from airflow_custody.overview.rows import MAX_TEXT, MAX_WORD, bound, make_row
+from airflow_custody.overview.rows import bound, make_row, with_paths
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 #: Seconds for all of an overview.
 DEFAULT_DEADLINE = 30.0
 #: How many rows an overview has.
-MAX_CHECKS = 500
 MAX_PENDING = 200
 MAX_RECENT = 20
 MAX_UNKNOWN = 50
@@ -106,31 +104,30 @@ def read_overview(
 def _health(checks: list[HealthCheck], now: datetime) -> HealthView:
     verdict = judge(checks, HealthCriteria(), now)
     problems = {id(each.check): each.reason for each in verdict.problems if each.check is not None}
-    rows = [_check_row(each, problems.get(id(each), "")) for each in checks]
+    rows = [
+        CheckRow(
+            group=bound(each.listed_under),
+            component=bound(each.component_name),
+            check=bound(each.health_check),
+            healthy=id(each) not in problems,
+            status=bound(each.status),
+            problem=problems.get(id(each), ""),
+            updated_at=each.last_update_date,
+        )
+        for each in checks
+    ]
     rows.sort(key=lambda row: (row.healthy, row.group, row.component, row.check))
-    groups = [GroupHealth(bound(name, MAX_WORD), each.total, each.unhealthy) for name, each in verdict.groups.items()]
+    groups = [GroupHealth(bound(name), each.total, each.unhealthy) for name, each in verdict.groups.items()]
     groups.sort(key=lambda group: (group.unhealthy == 0, group.group))
     return HealthView(
         healthy=verdict.healthy,
         summary=verdict.summary(),
-        checks=tuple(rows[:MAX_CHECKS]),
-        groups=tuple(groups[:MAX_CHECKS]),
-        problems=tuple(sanitize(each.reason, MAX_REASON) for each in verdict.problems if each.check is None),
+        checks=tuple(rows),
+        groups=tuple(groups),
+        problems=tuple(each.reason for each in verdict.problems if each.check is None),
         total=verdict.total,
         unhealthy=verdict.unhealthy,
         oldest_at=verdict.oldest_update,
-    )
-
-
-def _check_row(check: HealthCheck, problem: str) -> CheckRow:
-    return CheckRow(
-        group=bound(check.listed_under, MAX_WORD),
-        component=bound(check.component_name, MAX_WORD),
-        check=bound(check.health_check, MAX_WORD),
-        healthy=not problem,
-        status=bound(check.status, MAX_WORD),
-        problem=sanitize(problem, MAX_REASON),
-        updated_at=check.last_update_date,
     )
 
 
@@ -182,18 +179,12 @@ def _view(
     :param budget: the time that there is.
     """
     deleted = {each.id for each in listing.deletions}
-
-    def row_of(envelope: WhitelistEnvelope, with_paths: bool) -> RequestRow:
-        doubt = listing.doubt(envelope, EFFECTIVE_STATUSES, REJECTED_STATUSES) if state == "pending" else ""
-        is_deleted = envelope.id in deleted
-        return make_row(
-            envelope, state, listing.verifier, doubt=doubt, with_paths=with_paths, deletion_pending=is_deleted
-        )
-
     found = []
     for envelope in sorted(envelopes, key=_age_order if state == "pending" else _last_change):
         budget.check()
-        found.append((row_of(envelope, False), envelope))
+        doubt = listing.doubt(envelope, EFFECTIVE_STATUSES, REJECTED_STATUSES) if state == "pending" else ""
+        row = make_row(envelope, state, listing.verifier, doubt=doubt, deletion_pending=envelope.id in deleted)
+        found.append((row, envelope))
     if state != "pending":
         found.reverse()
     found.sort(key=lambda each: (each[0].trust != "unverified", not each[0].is_faulty))
@@ -202,7 +193,7 @@ def _view(
     dates = [row.created_at for row, _ in found if not row.deletion_pending]
     known = [each for each in dates if each is not None]
     return RequestsView(
-        tuple(row_of(each, True) if state == "pending" else row for row, each in shown),
+        tuple(with_paths(*each, listing.verifier) if state == "pending" else each[0] for each in shown),
         total=len(found),
         more_faulty=sum(row.is_faulty for row, _ in others),
         oldest_at=min(known) if known and len(known) == len(dates) else None,
@@ -229,10 +220,10 @@ def _webhooks(webhooks: Iterable[WireWebhook], now: datetime) -> tuple[WebhookRo
 
 def _webhook_row(webhook: WireWebhook, now: datetime) -> WebhookRow:
     return WebhookRow(
-        id=bound(webhook["id"], MAX_WORD),
-        type=bound(webhook.get("type"), MAX_WORD),
-        url=bound(without_secrets(webhook.get("url")), MAX_TEXT),
-        status=bound(webhook.get("status"), MAX_WORD),
+        id=bound(webhook["id"]),
+        type=bound(webhook.get("type")),
+        url=bound(without_secrets(webhook.get("url"))),
+        status=bound(webhook.get("status")),
         timeout_until=parse_timestamp(webhook.get("timeoutUntil")),
         problem=_webhook_problem(webhook, now),
         disabled=has_status(webhook, "disabled"),
@@ -255,4 +246,4 @@ def _journal(client: CustodyClient) -> JournalView:
     newest = client.get_newest_webhook_call()
     if newest is None:
         return JournalView()
-    return JournalView(newest_at=newest.created_at, newest_id=bound(newest.id, MAX_WORD))
+    return JournalView(newest_at=newest.created_at, newest_id=bound(newest.id))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import as_name, sanitize
+from airflow_custody.client.text import as_name
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.trust import (
     EFFECTIVE_STATUSES,
@@ -21,7 +22,7 @@ from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.client.whitelist.progress import ListedRequest, describe_verified, find_listed, verified_facts
 from airflow_custody.overview.budget import Describe, describe_problem
 from airflow_custody.overview.models import RequestRow, RequestsView, RequestView, SignatureRow, TrailRow
-from airflow_custody.overview.rows import MAX_TEXT, MAX_WORD, bound, make_row
+from airflow_custody.overview.rows import bound, make_row, with_paths
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 _NOT_LISTED = "The service does not list it: there is no such request (any more), or it is another tenant's."
-
-MAX_TRAILS = 200
-MAX_SIGNATURES = 200
-MAX_FIELDS = 100
-_MAX_VALUE = 4000
-_MAX_VERIFICATION = 1000
 
 
 def read_request(client: CustodyClient, request_id: str, *, describe: Describe = describe_problem) -> RequestView:
@@ -66,14 +61,14 @@ def read_request(client: CustodyClient, request_id: str, *, describe: Describe =
     row = make_row(envelope, state, verifier, doubt=doubt, deletion_pending=listed.deletion_pending)
     proved = decide_trust(envelope.wire, state, verifier).address if row.trust == "verified" else None
     return RequestView(
-        row=row,
+        row=with_paths(row, envelope, verifier),
         fields=tuple(_fields(envelope, proved)),
-        network=bound(envelope.network, MAX_WORD),
-        action=bound(envelope.action, MAX_WORD),
-        tenant_id=bound(envelope.tenant_id, MAX_WORD),
-        hash=bound(envelope.hash, MAX_WORD),
-        visibility_group=bound(envelope.visibility_group_id, MAX_WORD),
-        trails=tuple(_trail(each) for each in envelope.trails[-MAX_TRAILS:]),
+        network=bound(envelope.network),
+        action=bound(envelope.action),
+        tenant_id=bound(envelope.tenant_id),
+        hash=bound(envelope.hash),
+        visibility_group=bound(envelope.visibility_group_id),
+        trails=tuple(_trail(each) for each in envelope.trails),
         signatures=tuple(_signatures(envelope, verifier)),
         verification=why or _verification(row, proved, is_pinned=verifier is not None),
     )
@@ -96,12 +91,12 @@ def read_requests(
     verifier, note = _verifier_for(client, [each.envelope for each in found.values() if each.envelope], describe)
     rows = []
     for request_id, listed in found.items():
-        if listed.envelope is None:
+        if (envelope := listed.envelope) is None:
             rows.append(RequestRow(id=request_id, status="", problem=_NOT_LISTED))
             continue
-        state, doubt = _state_of(listed, listed.envelope)
-        is_deleted = listed.deletion_pending
-        rows.append(make_row(listed.envelope, state, verifier, doubt=doubt, deletion_pending=is_deleted))
+        state, doubt = _state_of(listed, envelope)
+        row = make_row(envelope, state, verifier, doubt=doubt, deletion_pending=listed.deletion_pending)
+        rows.append(with_paths(row, envelope, verifier))
     return RequestsView(tuple(rows), total=len(rows), note=note)
 
 
@@ -145,7 +140,7 @@ def _verification(row: RequestRow, proved: VerifiedAddress | None, *, is_pinned:
         text = "Each signature that it has is valid, under rules that the pinned super-administrators have signed"
         return f"{text}{legacy}."
     facts = describe_verified(verified_facts(proved))
-    return sanitize(f"Verified: {facts.removeprefix(', verified: ')}{legacy}.", _MAX_VERIFICATION)
+    return f"Verified: {facts.removeprefix(', verified: ')}{legacy}."
 
 
 def _fields(envelope: WhitelistEnvelope, proved: VerifiedAddress | None) -> Iterator[tuple[str, str]]:
@@ -153,16 +148,16 @@ def _fields(envelope: WhitelistEnvelope, proved: VerifiedAddress | None) -> Iter
     payload: Mapping[str, Any] = {}
     with suppress(CustodyError):
         payload = envelope.payload() if proved is None else proved.fields
-    for name, value in list(payload.items())[:MAX_FIELDS]:
+    for name, value in payload.items():
         if value not in (None, "", []):
-            yield bound(name, MAX_WORD), bound(value, _MAX_VALUE)
+            yield bound(name), bound(value)
 
 
 def _trail(trail: Mapping[str, Any]) -> TrailRow:
     return TrailRow(
         at=parse_timestamp(trail.get("date")),
-        user=bound(trail.get("externalUserId") or trail.get("userId"), MAX_WORD),
-        action=bound(trail.get("action"), MAX_WORD),
+        user=bound(trail.get("externalUserId") or trail.get("userId")),
+        action=bound(trail.get("action")),
         comment=bound(trail.get("comment")),
     )
 
@@ -171,19 +166,15 @@ def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Itera
     address = envelope.wire.get("signedAddress")
     entries = address.get("signatures") if isinstance(address, Mapping) else None
     faults: tuple[str, ...] = ()
-    if verifier is not None:
-        try:
-            faults = verifier.examine(envelope.wire).faults
-        except CustodyError:
-            # Why is said of the request as a whole.
-            faults = ()
-    for number, entry in enumerate(entries[:MAX_SIGNATURES] if isinstance(entries, list) else ()):
+    # If they cannot be examined, the request as a whole says why.
+    with suppress(CustodyError):
+        faults = () if verifier is None else verifier.examine(envelope.wire).faults
+    for entry, fault in zip_longest(entries if isinstance(entries, list) else (), faults):
         signature = entry.get("signature") if isinstance(entry, Mapping) else None
         found = signature if isinstance(signature, Mapping) else {}
-        fault = faults[number] if number < len(faults) else None
         yield SignatureRow(
-            user=bound(as_name(found.get("userId")), MAX_WORD),
+            user=bound(as_name(found.get("userId"))),
             comment=bound(found.get("comment")),
             valid=None if fault is None else not fault,
-            problem=sanitize(fault or "", MAX_TEXT),
+            problem=fault or "",
         )

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.text import count
-from airflow_custody.overview.verdict import (
-    SECTIONS,
-    deleted_rows,
-    describe_deletions,
-    describe_fault,
-    describe_unknown,
-    unread_sections,
-)
+from airflow_custody.overview.verdict import Finding, Level, judge_overview
 
 if TYPE_CHECKING:
-    from airflow_custody.overview.models import HealthView, Overview, RequestsView, Section
+    from airflow_custody.overview.models import Overview
     from airflow_custody.plugin.readings import Reading
-
-Level = Literal["bad", "unknown", "warning", "good"]
 
 #: The levels, worst first, and the words that stand next to their colours.
 WORDS: dict[Level, str] = {"bad": "Trouble", "unknown": "No response", "warning": "Attention", "good": "Healthy"}
@@ -31,32 +21,6 @@ _WORST_FIRST = list(WORDS)
 SLOW_AFTER = 10.0
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_MAX_NAMED = 2
-_MAX_LINKS = 3
-_UNREADABLE = {
-    **{name: f"This cannot be read: {words}." for name, words in SECTIONS.items()},
-    "pending": "The requests that are pending cannot be read.",
-    "recent": "What took effect lately cannot be read.",
-    "webhooks": "The webhooks cannot be read.",
-    "journal": "The journal of webhook calls cannot be read.",
-}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """
-    Something to know about a service.
-
-    :param level: how bad it is.
-    :param part: what it is about: the name of an overview's section, or empty for all of it.
-    :param text: what it is, in one line.
-    :param request_ids: the whitelisting requests that it is about; of many, the first 3.
-    """
-
-    level: Level
-    part: str
-    text: str
-    request_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,40 +81,17 @@ def make_card(conn_id: str, reading: Reading[Overview], now: datetime) -> Card:
     :param now: the time.
     """
     found = sorted(_findings(reading, now), key=lambda each: _WORST_FIRST.index(each.level))
-    return Card(conn_id, reading.value, tuple(found), reading.awaited_for is not None)
+    sentences = tuple(replace(each, text=each.text[:1].upper() + each.text[1:]) for each in found)
+    return Card(conn_id, reading.value, sentences, reading.awaited_for is not None)
 
 
 def _findings(reading: Reading[Overview], now: datetime) -> Iterator[Finding]:
     if reading.problem:
-        yield Finding("bad", "", describe_problem(reading, now))
+        yield Finding("unread", "bad", "", describe_problem(reading, now))
     elif reading.value is None or (reading.awaited_for or 0) > SLOW_AFTER:
-        yield Finding("unknown", "", describe_awaited(reading, now))
-    if (overview := reading.value) is None:
-        return
-    # Nothing is worse than an address in effect that nobody signed.
-    yield from _of_requests(overview.recent, "recent", "in effect")
-    unread = unread_sections(overview)
-    for part, problem in unread.items():
-        if part == "unknown" and "recent" in unread:
-            # Both are of one listing.
-            continue
-        if part == "health":
-            yield Finding("bad", part, f"Its health cannot be read: {problem}")
-        else:
-            yield Finding("warning", part, _UNREADABLE[part])
-    yield from _of_health(overview.health)
-    yield from _of_requests(overview.pending, "pending", "pending")
-    if deletions := describe_deletions(overview):
-        ids = tuple(row.id for row in deleted_rows(overview)[:_MAX_LINKS])
-        yield Finding("warning", "pending", f"{deletions[0].upper()}{deletions[1:]}.", ids)
-    yield from _of_requests(overview.unknown, "unknown", "with a status that is not known")
-    if overview.unknown.value is not None and overview.unknown.value.total:
-        text = describe_unknown(overview.unknown.value)
-        yield Finding("warning", "unknown", f"{text[0].upper()}{text[1:]}.")
-    if wrong := [each for each in overview.webhooks.value or () if each.problem]:
-        others = len(wrong) - 1 + overview.more_faulty_webhooks
-        more = f" (and {others} more)" if others else ""
-        yield Finding("warning", "webhooks", f"Webhook {wrong[0].id}: {wrong[0].problem}{more}")
+        yield Finding("unread", "unknown", "", describe_awaited(reading, now))
+    if reading.value is not None:
+        yield from judge_overview(reading.value).findings
 
 
 def duration(seconds: float) -> str:
@@ -187,38 +128,3 @@ def describe_awaited(reading: Reading[Any], now: datetime) -> str:
 
 def _age(reading: Reading[Any], now: datetime) -> str:
     return duration((now - (reading.read_at or now)).total_seconds())
-
-
-def _of_health(section: Section[HealthView]) -> Iterator[Finding]:
-    health = section.value
-    if health is None:
-        return
-    if health.healthy:
-        yield Finding("good", "health", f"All {health.total} checks are healthy." if health.total > 1 else "Healthy.")
-    elif health.problems:
-        yield Finding("bad", "health", f"Not healthy: {health.problems[0]}")
-    else:
-        wrong = [each for each in health.checks if not each.healthy]
-        named = ", ".join(" / ".join(filter(None, (e.group, e.component, e.check))) for e in wrong[:_MAX_NAMED])
-        more = f" and {health.unhealthy - _MAX_NAMED} more" if health.unhealthy > _MAX_NAMED else ""
-        if len(wrong) == 1:
-            more = f", {wrong[0].problem}"
-        verb = "is" if health.unhealthy == 1 else "are"
-        text = f"{health.unhealthy} of {count(health.total, 'check')} {verb} not healthy: {named}{more}"
-        yield Finding("bad", "health", text)
-
-
-def _of_requests(section: Section[RequestsView], part: str, which: str) -> Iterator[Finding]:
-    view = section.value
-    if view is None or not view.faulty:
-        return
-    # Those that are not verified come first.
-    ids = tuple(each.id for each in view.rows if each.is_faulty)[:_MAX_LINKS]
-    if any(each.trust == "unverified" for each in view.rows):
-        text = f"The signatures of {count(view.faulty, 'request')} {which} could not be verified."
-        yield Finding("bad", part, text, ids)
-    elif view.faulty == 1 and (row := next((each for each in view.rows if each.is_faulty), None)):
-        yield Finding("warning", part, f"Request {row.id} ({which}): {describe_fault(row)}", ids)
-    else:
-        text = f"{count(view.faulty, 'request')} {which} cannot be read as a whole, or contradict themselves."
-        yield Finding("warning", part, text, ids)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from airflow_custody.overview.verdict import SECTIONS
+from airflow_custody.overview.verdict import SECTIONS, Finding
 from airflow_custody.plugin.access import GetUserDep, find_connection, list_connections
-from airflow_custody.plugin.cards import Card, Finding, make_card
+from airflow_custody.plugin.cards import Card, make_card
 from airflow_custody.plugin.failures import BROKEN, NothingReadError, describe_failure
 from airflow_custody.plugin.readings import ConnectionKey, Question, Reading
 from airflow_custody.plugin.rendering import page
@@ -66,4 +66,4 @@ def _make_card(conn_id: str, reading: Reading[Overview]) -> Card:
         return make_card(conn_id, reading, datetime.now(timezone.utc))
     except Exception:
         log.exception("What was read of the connection %r cannot be shown", conn_id)
-        return Card(conn_id, None, (Finding("bad", "", BROKEN),))
+        return Card(conn_id, None, (Finding("unread", "bad", "", BROKEN),))

@@ -16,8 +16,8 @@ from types import TracebackType
 import uvicorn
 from fastapi import FastAPI
 
-from airflow_custody.sandbox import control
 from airflow_custody.sandbox.control import SandboxControl
+from airflow_custody.sandbox.control import router as control_routes
 from airflow_custody.sandbox.errors import SandboxError
 from airflow_custody.sandbox.faults.middleware import FaultMiddleware
 from airflow_custody.sandbox.health import routes as health
@@ -188,7 +188,7 @@ def build_app(service: Service) -> FastAPI:
     app.state.service = service
     for subject in (health, whitelist, rules, webhooks, users):
         app.include_router(subject.router, prefix=ROOT)
-    app.include_router(control.router, prefix="/sandbox")
+    app.include_router(control_routes, prefix="/sandbox")
     add_error_handlers(app)
     return app
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import whitelist_forge as forge
 from cli_runs import Create, Ran, Run
 from hypothesis import example, given
 from hypothesis import strategies as st
-from whitelist_forge import TEXT_A, container, envelope, field, hash_of, path, pem, rule, signing
 
 from airflow_custody.cli.evidence import differences, evidence_to_json, take_evidence
 from airflow_custody.cli.verify import verify_row
@@ -46,13 +46,13 @@ def again(plain: Run, pins: list[str], tmp_path: Path) -> Callable[..., Ran]:
 
 
 def test_a_user_id_that_is_a_number_counts_as_in_the_library() -> None:
-    rules = container(
-        users=[field(1, "7") + field(2, pem("alice"))],
-        groups=[field(1, "ops") + field(2, "7")],
-        rules=[rule("ETH", path(("ops", 1)))],
+    rules = forge.container(
+        users=[forge.field(1, "7") + forge.field(2, forge.pem("alice"))],
+        groups=[forge.field(1, "ops") + forge.field(2, "7")],
+        rules=[forge.rule("ETH", forge.path(("ops", 1)))],
     )
-    shown = envelope(TEXT_A, signing("alice", hash_of(TEXT_A), label=7), rules=rules)
-    verifier = Verifier(VerificationPins([pem("admin1"), pem("admin2")], 2))
+    shown = forge.envelope(forge.TEXT_A, forge.signing("alice", forge.hash_of(forge.TEXT_A), label=7), rules=rules)
+    verifier = Verifier(VerificationPins([forge.pem("admin1"), forge.pem("admin2")], 2))
     assert verifier.verify(shown).user_ids == ("7",)
     row = verify_row(verifier, take_evidence("3711", "settled", shown))
     assert (row["state"], row["user_ids"]) == ("verified", ["7"])

@@ -139,7 +139,7 @@ def test_how_much_is_read(custody: Run, create: Create) -> None:
     ran = custody("status", "--max-listed", "1")
     assert ran.code == 1
     assert "PENDING:\n  at least 1\n" in ran.out
-    assert "NOT READ: latest requests in effect: The service lists 2 requests, too many to read here. Use " in ran.out
+    assert "NOT READ: whitelisting requests: The service lists 2 requests, too many to read here. Use " in ran.out
     assert ran.out.count("NOT READ") == 1
     assert "\nLATEST IN EFFECT: not read: The service lists 2 requests, " in ran.out
     assert custody("status", "--max-listed", "2").code == 0

@@ -38,8 +38,7 @@ def test_one_token_serves_many_calls(sandbox: Sandbox, client: CustodyClient) ->
 
 
 def test_a_token_is_replaced_before_it_expires(sandbox: Sandbox, ann: str) -> None:
-    sandbox.control.configure(token_lifetime=1000)
-    sandbox.control.configure(token_has_iat=True)
+    sandbox.control.configure(token_lifetime=1000, token_has_iat=True)
     later = 0.0
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=lambda: time.monotonic() + later)) as client:
         client.list_health_checks()

@@ -210,7 +210,7 @@ def test_of_a_whitelist_that_is_too_large_those_to_approve_are_shown(
         assert overview.unknown.problem == overview.recent.problem
         assert overview.rejected is None
         (unread,) = judge_overview(overview).unread
-        assert unread.startswith("latest requests in effect: The service lists 4 requests")
+        assert unread.startswith("whitelisting requests: The service lists 4 requests")
 
 
 def test_of_a_whitelist_that_is_too_large_what_nobody_may_approve_hides_nothing(
@@ -274,7 +274,7 @@ def test_a_hostile_label_is_kept_and_bounded(sandbox: Sandbox, client: CustodyCl
     create(2, label="L" * 5000)
     view = read_overview(client).pending.value
     assert view is not None
-    assert [row.label for row in view.rows] == ["<script>alert(1)</script>", "L" * 299 + "…"]
+    assert [row.label for row in view.rows] == ["<script>alert(1)</script>", "L" * 3999 + "…"]
 
 
 def test_a_journal_in_the_wrong_order_is_not_believed(sandbox: Sandbox, client: CustodyClient) -> None:

@@ -151,15 +151,15 @@ def test_no_attack_that_must_be_refused_is_called_verified(
 def test_texts_are_bounded(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
     identifier = create(label="L" * 9000)
     trails = [{"action": "a" * 500, "comment": "c" * 5000, "userId": "9", "date": "?"}] * 300
-    signatures: list[Any] = [{"signature": {"userId": 5, "comment": ["x"] * 500}}, None, {"signature": "junk"}] * 100
+    signatures: list[Any] = [{"signature": {"userId": 5, "comment": ["x"] * 5000}}, None, {"signature": "junk"}] * 100
     sandbox.control.set_whitelist_envelope(identifier, trails=trails, signedAddress={"signatures": signatures})
     view = read_request(client, identifier)
     assert len(dict(view.fields)["label"]) == 4000
-    assert (len(view.trails), len(view.signatures)) == (200, 200)
-    assert {len(each.comment) for each in view.trails} == {300}
+    assert (len(view.trails), len(view.signatures)) == (300, 300)
+    assert {len(each.comment) for each in view.trails} == {4000}
     assert (view.trails[0].at, view.trails[0].user) == (None, "9")
     assert {each.user for each in view.signatures} == {"5", ""}
-    assert max(len(each.comment) for each in view.signatures) == 300
+    assert max(len(each.comment) for each in view.signatures) == 4000
 
 
 def test_a_pending_request_with_a_signature(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:

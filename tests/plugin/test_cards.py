@@ -31,7 +31,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 GOOD = Overview(
     read_at=NOW,
     base_url="https://custody.example.com",
-    health=Section(HealthView(True, "the service is healthy", (), total=9)),
+    health=Section(HealthView(True, "the service is healthy: 9 of 9 checks are healthy", (), total=9)),
     pending=Section(RequestsView((), 0)),
     recent=Section(RequestsView((), 0)),
     unknown=Section(RequestsView((), 0)),
@@ -54,74 +54,60 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
 @pytest.mark.parametrize(
     ("overview", "level", "verdict"),
     [
-        (GOOD, "good", "All 9 checks are healthy."),
-        (
-            replace(GOOD, health=health("link")),
-            "bad",
-            "1 of 9 checks is not healthy: hsm / hsm-1 / link, its status is 'failure'",
-        ),
-        (
-            replace(GOOD, health=health("a", "b", "c")),
-            "bad",
-            "3 of 9 checks are not healthy: hsm / hsm-1 / a, hsm / hsm-1 / b and 1 more",
-        ),
-        (
-            replace(GOOD, health=health(total=0, problems=("the service lists no health checks",))),
-            "bad",
-            "Not healthy: the service lists no health checks",
-        ),
-        (replace(GOOD, health=Section(problem="refused")), "bad", "Its health cannot be read: refused"),
-        (replace(GOOD, pending=Section(problem="refused")), "warning", "The requests that are pending cannot be read."),
+        (GOOD, "good", "The service is healthy: 9 of 9 checks are healthy"),
+        (replace(GOOD, health=health("link")), "bad", "Not healthy"),
+        (replace(GOOD, health=Section(problem="refused")), "bad", "Health: refused"),
+        (replace(GOOD, pending=Section(problem="refused")), "warning", "Whitelisting requests: refused"),
         (
             replace(GOOD, pending=Section(RequestsView((RequestRow("1", "pending", trust="unverified"),)))),
             "bad",
-            "The signatures of 1 request pending could not be verified.",
+            "Whitelisting request 1 (pending): it is not verified",
         ),
         (
             replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", problem="odd"),)))),
             "warning",
-            "Request 1 (in effect): odd",
+            "Whitelisting request 1 (in effect): odd",
         ),
         (
             replace(GOOD, webhooks=Section((WebhookRow("w1", "t", "u", "disabled", problem="It is disabled."),) * 3)),
             "warning",
-            "Webhook w1: It is disabled. (and 2 more)",
+            "Webhook w1: It is disabled.",
         ),
-        (replace(GOOD, webhooks=Section(problem="refused")), "warning", "The webhooks cannot be read."),
+        (replace(GOOD, webhooks=Section(problem="refused")), "warning", "Webhooks: refused"),
         (
             replace(
                 GOOD, webhooks=Section(problem="x", not_offered=True), journal=Section(problem="x", not_offered=True)
             ),
             "good",
-            "All 9 checks are healthy.",
+            "The service is healthy: 9 of 9 checks are healthy",
         ),
         (
             replace(GOOD, health=Section(problem="refused", not_offered=True)),
             "bad",
-            "Its health cannot be read: refused",
+            "Health: refused",
         ),
         (
             replace(GOOD, approvals=Section(problem="refused")),
             "warning",
-            "This cannot be read: pending approvals.",
+            "Pending approvals: refused",
         ),
         (
             replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", trust="unverified"),), 9, "", 4))),
             "bad",
-            "The signatures of 5 requests in effect could not be verified.",
+            "Whitelisting request 1 (in effect): it is not verified",
         ),
         (
             replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD"), RequestRow("2", "odd")), 2))),
             "warning",
             "The status of 2 whitelisting requests is not known ('WEIRD', 'odd'): whether they are in effect is not "
-            "known.",
+            "known",
         ),
         (
             replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD", trust="unverified"),), 1))),
             "bad",
-            "The signatures of 1 request with a status that is not known could not be verified.",
+            "Whitelisting request 1 (status not known): it is not verified",
         ),
-        (replace(GOOD, journal=Section(problem="x")), "warning", "The journal of webhook calls cannot be read."),
+        (replace(GOOD, journal=Section(problem="x")), "warning", "Journal of webhook calls: x"),
     ],
 )
 def test_verdicts(overview: Overview, level: str, verdict: str) -> None:
@@ -162,7 +148,7 @@ def test_a_service_of_which_nothing_can_be_read() -> None:
     assert (wrong.level, wrong.verdict) == ("bad", "The connection is wrong.")
     before = card(problem="No connection.", read_at=NOW - timedelta(minutes=5))
     assert (before.level, before.verdict) == ("bad", "No connection. What is shown is 5 min old.")
-    assert before.findings[1].text == "All 9 checks are healthy."
+    assert before.findings[1].text == "The service is healthy: 9 of 9 checks are healthy"
 
 
 def test_green_means_that_something_is_right() -> None:
@@ -187,4 +173,4 @@ def test_the_requests_that_are_not_verified() -> None:
     rows = tuple(RequestRow(str(each), "approved", trust="unverified") for each in range(5))
     well = (RequestRow("9", "approved", trust="verified"),)
     found = card(replace(GOOD, recent=Section(RequestsView((*rows, *well), 6))))
-    assert found.findings[0].request_ids == ("0", "1", "2")
+    assert [each.request_ids for each in found.findings[:5]] == [(str(each),) for each in range(5)]

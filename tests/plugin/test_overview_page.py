@@ -136,7 +136,8 @@ def test_shows_a_service(pages: Pages, connection: str, sandbox: Sandbox) -> Non
     control.add_webhook(url="https://hooks.example.com/custody?token=s3cr3t-token", status="disabled")
     page = pages.get("/custody/")
     text = text_of(page)
-    assert "Trouble 1 of 9 checks is not healthy: hsm / hsm-2 / connectivity, its status is 'failure'" in text
+    assert "Trouble The service is not healthy (1 of 9 checks unhealthy): hsm / hsm-2 / connectivity" in text
+    assert "its status is 'failure'" in text
     assert "Attention Webhook" in text
     assert text.index("Supplier 3") < text.index("Supplier 2"), "the oldest first"
     assert "7 h" in text
@@ -150,7 +151,7 @@ def test_shows_a_service(pages: Pages, connection: str, sandbox: Sandbox) -> Non
 
 def test_a_service_that_is_well(pages: Pages, connection: str) -> None:
     text = text_of(pages.get("/custody/"))
-    assert "Healthy All 9 checks are healthy." in text
+    assert "Healthy The service is healthy: 9 of 9 checks are healthy" in text
     assert "No whitelisting request is pending." in text
     assert "Trouble" not in text
 
@@ -201,7 +202,7 @@ def test_one_of_two_is_broken(pages: Pages, connection: str, monkeypatch: pytest
     assert text.index("custody_wrong") < text.index("custody_zzz") < text.index("custody_default"), "trouble first"
     assert "Nothing of the service can be read" in text
     assert "timeout" in text
-    assert "All 9 checks are healthy." in text
+    assert "The service is healthy: 9 of 9 checks are healthy" in text
     assert "a-long-secret" not in page.text
 
 
@@ -211,12 +212,12 @@ def test_a_service_that_hangs(pages: Pages, connection: str, sandbox: Sandbox, m
     clock = Clock(1000.0)
     monkeypatch.setattr("airflow_custody.plugin.app.Readings", partial(Readings, clock))
     pages.renew()
-    assert "Healthy All 9 checks are healthy." in text_of(pages.get("/custody/"))
+    assert "Healthy The service is healthy: 9 of 9 checks are healthy" in text_of(pages.get("/custody/"))
     sandbox.control.add_fault(delay=3600, times=None)
     clock.now += 100
     monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 0.0)
     text = text_of(pages.get("/custody/"))
-    assert "Healthy All 9 checks are healthy." in text
+    assert "Healthy The service is healthy: 9 of 9 checks are healthy" in text
     assert "UTC , being read again" in text
     clock.now += 20
     text = text_of(pages.get("/custody/"))
@@ -300,7 +301,7 @@ def test_a_service_that_answers_nonsense(pages: Pages, connection: str, sandbox:
 def test_a_service_that_half_answers(pages: Pages, connection: str, sandbox: Sandbox) -> None:
     sandbox.control.add_fault("status", path="/whitelists/addresses", status=500, times=None)
     text = text_of(pages.get("/custody/"))
-    assert "Attention The requests that are pending cannot be read." in text
+    assert "Attention Whitelisting requests: " in text
     assert "9 of 9 healthy" in text
     assert "No webhook is configured." in text
 
@@ -337,7 +338,7 @@ def test_a_connection_in_the_database(pages: Pages, sandbox: Sandbox, monkeypatc
     try:
         text = text_of(pages.get("/custody/"))
         assert "custody_stored" in text
-        assert "All 9 checks are healthy." in text
+        assert "The service is healthy: 9 of 9 checks are healthy" in text
         assert "other_stored" not in text
         assert pages.get("/custody/connections/other_stored", "adam").status_code == 404
         # A task would get this one.

@@ -26,7 +26,8 @@ from airflow_custody.overview.models import (
     TrailRow,
     WebhookRow,
 )
-from airflow_custody.plugin.cards import Card, Finding
+from airflow_custody.overview.verdict import Finding
+from airflow_custody.plugin.cards import Card
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(AIRFLOW < (3, 3), reason="this Airflow has no pages of plugins")
@@ -99,9 +100,9 @@ def test_one_that_is_too_large_hides_no_other(
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_LARGE", connection_json(sandbox, max_response_bytes=77_777))
     page = pages.get("/custody/")
     text = text_of(page)
-    assert "Trouble The signatures of" in text
+    assert "Trouble Whitelisting request" in text
     assert "What the service responded is too large to show. 'custody status' shows it." in text
-    assert "All 9 checks are healthy." in text
+    assert "The service is healthy: 9 of 9 checks are healthy" in text
     assert 'href="/custody/connections/custody_large"' in page.text
     assert "too large to show" in text_of(pages.get("/custody/connections/custody_large"))
 
@@ -145,4 +146,4 @@ def test_one_of_which_no_card_can_be_made_hides_no_other(
 
 
 def _card_without_findings(conn_id: str, reading: Any, now: datetime) -> Card:
-    return Card(conn_id, reading.value, (Finding("good", "", "Healthy."),))
+    return Card(conn_id, reading.value, (Finding("well", "good", "", "Healthy."),))

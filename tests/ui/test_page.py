@@ -49,9 +49,9 @@ class TestWhatIsWrong:
     @pytest.mark.parametrize(
         ("conn_id", "words"),
         [
-            ("custody_default", "All 9 checks are healthy"),
-            ("custody_treasury", "1 of 9 checks is not healthy: hsm / hsm-1 / vault"),
-            ("custody_unsigned", "signatures of 1 request in effect could not be verified"),
+            ("custody_default", "9 of 9 checks are healthy"),
+            ("custody_treasury", r"\(1 of 9 checks unhealthy\): hsm / hsm-1 / vault"),
+            ("custody_unsigned", r"whitelisting request \d+ \(in effect\): is not verified"),
             ("custody_unreachable", "cannot be reached"),
             ("custody_unresponsive", "no complete response|has not responded"),
         ],

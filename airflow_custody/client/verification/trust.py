@@ -71,7 +71,6 @@ def decide_trust(envelope: Mapping[str, Any], state: RequestState, verifier: Ver
     :param state: how far it has come.
     :param verifier: what verifies it; None: no keys are pinned, and nothing is checked.
     :return: what signatures prove.
-    :raises CustodyConfigurationError: if the extra ``signing`` is not installed, which verifying needs.
     """
     if verifier is None or state == "rejected":
         return Trust("not checked")

@@ -58,7 +58,7 @@ class Verifier:
     Verifies envelopes against pins, and remembers what it has verified. One may be used by several threads.
 
     Rules are remembered by their bytes and signatures, signatures by key, message and bytes, so that none is verified
-    twice. Needs the extra ``signing``.
+    twice.
 
     :param pins: what is trusted.
     :param rules_in_force: the rules in force, as ``GET /rules`` shows them, for pending requests that are shown without
@@ -80,7 +80,6 @@ class Verifier:
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: if they do not prove that it is whitelisted; the message says which step
             failed, and why.
-        :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
         """
         with _refusals_of(_name_of(envelope)):
             text, received = _read_text(envelope)
@@ -102,7 +101,6 @@ class Verifier:
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: as :meth:`examine`, and if a signature that is there is not that of a user in
             the rules over this text.
-        :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
         """
         found = self.examine(envelope)
         with _refusals_of(_name_of(envelope)):
@@ -118,7 +116,6 @@ class Verifier:
         :param envelope: the envelope as it came, a dict.
         :raises CustodyVerificationError: if the text does not have its hash, the rules are not signed as pinned, or no
             rule applies.
-        :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
         """
         with _refusals_of(_name_of(envelope)):
             text, received = _read_text(envelope)
@@ -149,7 +146,6 @@ class Verifier:
 
         :param rules: ``rulesContainer`` in base64, and ``rulesSignatures``, a list of ``{userId, signature}``.
         :raises CustodyVerificationError: if they are not signed as pinned, or cannot be decoded.
-        :raises CustodyConfigurationError: if the extra ``signing`` is not installed.
         """
         with _refusals_of("the service's rules are"):
             return self._signed_rules(*listed_rules(rules)).rules

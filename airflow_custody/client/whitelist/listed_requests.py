@@ -56,7 +56,6 @@ def read_listed(
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
     :return: the request and its state; ``unverified``, with what it claims, if signatures do not prove it.
-    :raises CustodyConfigurationError: if the extra ``signing`` is missing, which verifying needs.
     """
     if read_number(envelope.id, MAX_ID) is None:
         return Unreadable(envelope, f"whitelisting request {sanitize(envelope.id, 40)} has an id that is no number")

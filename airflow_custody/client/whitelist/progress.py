@@ -221,7 +221,6 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
         is not verified. Default True.
     :return: one entry for each id.
     :raises CustodyError: as :meth:`CustodyClient.find_whitelist_requests` does.
-    :raises CustodyConfigurationError: if keys are pinned, and the extra ``signing`` is not installed.
     """
     wanted = list(dict.fromkeys(ids))
     found: dict[str, ListedRequest] = {}
