@@ -22,7 +22,7 @@ else:
 
 
 class _RemembersGiven(BaseOperatorMeta):
-    """Remembers, once an operator is constructed, which of its templated fields were given: what the run must fill."""
+    """A metaclass that remembers which templated fields an operator was given: the run must have values for them."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         from_mapped = kwargs.get("_airflow_from_mapped", False)
@@ -38,7 +38,7 @@ class _RemembersGiven(BaseOperatorMeta):
         given = {name for name in operator.template_fields if getattr(operator, name) is not None}
         # A mapped operator's values are resolved already. Its own Nones, in partial(), are told apart in the run.
         absent = {name for name, value in kwargs.items() if value is None} if from_mapped else set()
-        # Not by the operator's own way: that looks for upstream tasks in what is set.
+        # Not with the operator's own __setattr__: it searches each value for upstream tasks.
         operator.__dict__.update(_given=frozenset(given), _mapped_to_none=frozenset(absent))
         return operator
 
@@ -116,7 +116,7 @@ class CustodyTask(BaseOperator, metaclass=_RemembersGiven):
         for field in self.template_fields:
             name, value = parameters.get(field, field), getattr(self, field)
             if name in self.omit_if_none and is_missing(value):
-                # A template in a DAG that renders to text makes a text of None.
+                # In a DAG that renders to text, a template turns None into the text "None".
                 setattr(self, field, None)
             elif value is not None:
                 refuse_missing(name, value, advice=self._advice(name))
@@ -170,5 +170,5 @@ def _may_be_overridden(mapped: Any, name: str) -> bool:
     rows = mapped.expand_input.value
     if isinstance(rows, Mapping):
         return name in rows
-    # With strict=False nobody but the upstream task knows what is in its rows.
+    # With strict=False only the upstream task knows the contents of its rows.
     return not isinstance(rows, (list, tuple)) or any(name in row for row in rows)

@@ -1,4 +1,4 @@
-"""Files that the package writes: whole, and in the place of nothing."""
+"""Writing of new files: completely or not at all, and never over an existing one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 def write_new(path: Path, text: str, mode: int = 0o666) -> None:
     """
-    Write a file that is not there yet.
+    Write a file that does not exist yet.
 
-    It has all of the text, or is not there: what is cut off in the middle, as by a full disk, leaves nothing.
+    The file holds all of the text or does not exist: a write that fails halfway, as on a full disk, leaves nothing.
 
     :param path: the file.
     :param text: its text.
-    :param mode: who may read and write it, less the process's umask. Default 0o666.
-    :raises FileExistsError: if there is something, be it a link that leads nowhere.
+    :param mode: permission bits, before the process's umask applies. Default 0o666.
+    :raises FileExistsError: if the path exists, even as a dangling link.
     :raises OSError: if it cannot be written.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -24,7 +24,7 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
     try:
         with open(os.open(temporary, flags, mode), "wb") as file:
             file.write(text.encode())
-        # The name first, so that nobody else's file is replaced. Not every file system has hard links.
+        # Claim the name first, so that nobody else's file is replaced. Not every file system has hard links.
         os.close(os.open(path, flags, mode))
         os.replace(temporary, path)
     finally:

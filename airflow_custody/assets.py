@@ -158,7 +158,7 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     if not call_ids:
         return [dict(each) for each in _listed(data.get("calls")) if isinstance(each, Mapping) and each.get("id")]
     since = parse_timestamp(str(data.get("since")))
-    # As much of the journal as is needed: a call of these is not older.
+    # No further back in the journal than needed: none of these calls is older.
     known = None if since is None else CallCursor(unix_micros(since), {})
     wanted = set(call_ids)
     found = {call.id: call.to_json() for call in client.list_webhook_calls(after=known) if call.id in wanted}
@@ -173,7 +173,7 @@ def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime 
     """Yield the events from a time on, the oldest first, some of them more than once."""
     events = inlet_events[asset]
     if not hasattr(events, "after"):
-        # Airflow before 3.1: a sequence that fetches what is asked for.
+        # Airflow before 3.1: a sequence that fetches only the requested items.
         first = 0 if start is None else bisect_left(events, start, key=lambda each: each.timestamp)
         while page := list(events[first : first + portion]):
             yield from page

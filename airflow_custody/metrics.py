@@ -1,5 +1,5 @@
 """
-What is measured, for Airflow's own metrics, and how it is sent.
+The metrics of this package, sent through Airflow's own metrics.
 
 They go where Airflow's ``[metrics]`` section says: StatsD, Datadog or OpenTelemetry; without any of these nothing is
 done. All names have Airflow's prefix. There is nothing to set, unless you keep a list of metrics: then add
@@ -57,9 +57,9 @@ class Metric:
 
     :param name: its name, without Airflow's prefix.
     :param kind: its kind.
-    :param unit: what its values count, or are measured in.
+    :param unit: unit of its values.
     :param tags: its tags, in the order in which their values follow the name where there are no tags.
-    :param description: what it says, and when it is not sent.
+    :param description: its meaning, and when it is not sent.
     """
 
     name: str
@@ -114,12 +114,12 @@ _CALLS_READ = Metric(
 METRICS = (_CALLS, _HEALTHY, _CREATES, _PENDING_AGE, _CALLS_READ)
 
 
-# --- what is measured ----------------------------------------------------------------------------------------
+# --- measurements --------------------------------------------------------------------------------------------
 
 
 def call_observer(custody_conn_id: str) -> Callable[[Observation], None] | None:
     """
-    Return what counts the exchanges of a client.
+    Return an observer that counts the exchanges of a client.
 
     :param custody_conn_id: id of the client's connection.
     :return: an observer for :meth:`CustodyClient.observe`; None: metrics are off.
@@ -131,7 +131,7 @@ def _count_call(custody_conn_id: str, seen: Observation) -> None:
     if seen.status is None or not seen.is_complete:
         status = "none"
     else:
-        # HTTP knows no others, and a series is not to be made for whatever a peer invents.
+        # HTTP has no others, and a peer must not be able to create a series for each status it invents.
         status = str(seen.status) if 100 <= seen.status <= 599 else "other"
     _emit(_CALLS, 1, custody_conn_id, seen.operation, status)
 
@@ -195,7 +195,7 @@ def pending_listed(custody_conn_id: str, created: Callable[[], Iterable[datetime
         if len(known) < len(moments):
             return None
         now = datetime.now(timezone.utc)
-        # One that is still to come by this machine's clock is new.
+        # A creation time ahead of this machine's clock counts as now.
         return max((round((now - each).total_seconds(), 3) for each in known), default=0.0)
 
     _emit(_PENDING_AGE, oldest_age, custody_conn_id)
@@ -211,9 +211,9 @@ def calls_read(custody_conn_id: str, count: int) -> None:
     _emit(_CALLS_READ, count, custody_conn_id)
 
 
-# --- how it is sent ------------------------------------------------------------------------------------------
+# --- sending -------------------------------------------------------------------------------------------------
 
-#: A value, or what returns it; None: it is not known, and not sent.
+#: A value, or a function that returns it; None: it is not known, and not sent.
 Value = float | Callable[[], float | None]
 
 
@@ -226,7 +226,7 @@ def _keeps_tags() -> bool | None:
         def is_on(option: str, default: bool = False) -> bool:
             return bool(conf.getboolean("metrics", option, fallback=default))
 
-        # In the order in which Airflow looks.
+        # In Airflow's own order.
         if is_on("statsd_datadog_enabled"):
             return is_on("statsd_datadog_metrics_tags", True)
         if is_on("statsd_on"):
@@ -254,7 +254,7 @@ def _emit(metric: Metric, value: Value, *values: str) -> None:
         texts = [_tag_value(each) for each in values]
         name, tags = metric.name, dict(zip(metric.tags, texts, strict=True))
         if not keeps_tags:
-            # A point would begin another level. As Airflow does it.
+            # A point would begin another level. Airflow does the same.
             name, tags = ".".join([name, *(each.replace(".", "__")[:_MAX_VALUE] for each in texts)]), {}
         if metric.kind == "gauge" and number is not None:
             Stats.gauge(name, max(0, number), tags=tags)
@@ -270,7 +270,7 @@ def _tag_value(value: str) -> str:
 
 
 def _failed(exception: Exception) -> None:
-    """Tell that metrics cannot be sent: once in a warning, as it would be so at each of them."""
+    """Log that metrics cannot be sent, as a warning only the first time."""
     global _has_warned
     level, _has_warned = logging.DEBUG if _has_warned else logging.WARNING, True
     log.log(level, "Metrics cannot be sent: %s: %s", type(exception).__name__, exception)

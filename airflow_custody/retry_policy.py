@@ -88,7 +88,7 @@ class CustodyRetryPolicy(RetryPolicy):
             reason = f"a retry would not help: {exception.reason}"[:450]
             return RetryDecision.fail(f"{reason} {label(exception.code)}")
         if exception.retry_after is not None and exception.status in (429, 503):
-            # Compared as numbers: what the service asks for may be more than a timedelta holds.
+            # Compared as numbers: the requested delay may exceed the maximum of a timedelta.
             bounds = self.min_delay.total_seconds(), self.max_delay.total_seconds()
             seconds = min(max(exception.retry_after, bounds[0]), bounds[1])
             return RetryDecision.retry(
@@ -130,7 +130,7 @@ def failing_task(operator: Any) -> Iterator[None]:
         return
     except CustodyError as raised:
         error = raised
-    # One line that says all. Airflow logs the exception after it: that one is short, and has no chain.
+    # The whole error on one line. Airflow then logs the exception, which is short and has no chain.
     operator.log.error("%s", error)
     # By its type: Airflow copies operators, and what they hold.
     policy = getattr(operator, "retry_policy", None)

@@ -22,17 +22,17 @@ from airflow_custody.hooks.custody import mask, missing_connection
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
-# Of a text in PEM: its markers, what else is not the key (headers, line ends written as two characters), the key.
+# In a PEM text: its markers, other parts that are not the key (headers, line ends written as two characters), the key.
 _MARKERS = re.compile(r"-----[A-Z0-9 ]*-----")
 _NOT_KEY = re.compile(r"[\w-]+:\s*[^\s\\]+|\\[nrt]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=]+")
 _LINE = 64
-# Characters: a last line may be as short, and the words BEGIN and PRIVATE of a broken marker are shorter.
+# In characters. A key's last line may be this short; the words BEGIN and PRIVATE of a broken marker are shorter.
 _MIN_MASKED = 8
 
 
 def _mask_key(pem: str) -> None:
-    """Mask a key in logs: as its lines are, in lines of PEM's own length, and without line ends."""
+    """Mask a key in logs: by its own lines, by lines of PEM's usual length, and without line ends."""
     for block in _MARKERS.split(pem):
         lines = _BASE64.findall(_NOT_KEY.sub(" ", block))
         key = "".join(lines)
@@ -42,7 +42,7 @@ def _mask_key(pem: str) -> None:
 
 
 def _meant(extras: Iterable[str], name: str) -> str:
-    """Return, as the rest of a sentence, which extra a connection has instead of the one that is missing."""
+    """Return the end of a sentence that names the extra which the connection has instead of the missing one."""
     meant = {each.lower().replace("_", ""): each for each in extras}
     found = get_close_matches(name.replace("_", ""), meant, 1, 0.8)
     return f", but {sanitize(meant[found[0]], 60)!r}: do you mean {name!r}?" if found else ""
@@ -82,14 +82,13 @@ class ConnectionSigner(PemSigner):
 
 class Pkcs11ConnectionSigner(Pkcs11Signer):
     """
-    A signer with a P-256 key in an HSM, which an Airflow connection of any type names.
+    A signer with a P-256 key in an HSM that is set up in an Airflow connection of any type.
 
     The connection's Password is the token's PIN, which is masked in logs; Airflow masks nothing that is shorter than
     five characters. Its extras are ``pkcs11_module``, the absolute path of the HSM's PKCS#11 library on the worker,
     ``pkcs11_token`` and ``pkcs11_key``, the labels of the token and the key pair. The worker loads that library and
-    gives it the PIN: who may change the connection decides which one it is. The connection is read when the task runs.
-    Otherwise this is a
-    :class:`~airflow_custody.client.pkcs11.Pkcs11Signer`. Needs the extra ``pkcs11``.
+    gives it the PIN, so anyone who may change the connection chooses the library. The connection is read when the task
+    runs. Otherwise this is a :class:`~airflow_custody.client.pkcs11.Pkcs11Signer`. Needs the extra ``pkcs11``.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """
@@ -109,7 +108,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
             raise self._unusable(f"the connection has no extra {', '.join(map(repr, missing))}{meant}")
         module, token, key = (extras[name] for name in names)
         if not os.path.isabs(module):
-            # A relative name depends on the process: on its folder, and on the environment.
+            # A relative path depends on the process's working directory and environment.
             raise self._unusable("the extra 'pkcs11_module' must be an absolute path")
         return Pkcs11Key(module, token, key, connection.password or "")
 

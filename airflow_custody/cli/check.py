@@ -49,8 +49,8 @@ _SOON = timedelta(days=14)
 # More than all parts of one: each part that comes from the service is short.
 _MAX_DETAIL = 3000
 
-#: What a check shows: its name, the finding, its detail, and what to do about it.
-_Step: TypeAlias = tuple[str, Finding, str, str]
+#: What a check shows, as JSON has it.
+_Row: TypeAlias = dict[str, str]
 
 
 def check(args: Namespace, output: Output) -> int:
@@ -71,65 +71,62 @@ def check(args: Namespace, output: Output) -> int:
     states are ok, failed, unknown, not checked. The code is an error code of the documentation, or
     empty.
     """
-    rows: dict[str, dict[str, str]] = {}
-
-    def add(name: str, finding: Finding, detail: str = "", advice: str = "") -> None:
-        if finding.state == "not checked" and not detail:
-            return
-        error = finding.error
-        texts = {"detail": sanitize(detail, _MAX_DETAIL), "advice": sanitize(advice, 600)}
-        rows[name] = {"check": name, "state": finding.state, **texts, "code": error.code if error else ""}
-
+    found = {name: _row(name, Finding()) for name in CHECKS}
     try:
         with open_client(args) as client:
-            for finding in _findings(client, args):
-                add(*finding)
+            for row in _findings(client, args):
+                found[row["check"]] = row
     except CustodyError as error:
-        if "settings" in rows:
+        if found["settings"]["state"] != "not checked":
             raise
-        add("settings", Finding("failed", error), error.reason, error.advice or "")
-    nothing = {"state": "not checked", "detail": "", "advice": "", "code": ""}
-    checks = [rows.get(name, {"check": name, **nothing}) for name in CHECKS]
-    made = [
+        found["settings"] = _row("settings", Finding("failed", error), error.reason, error.advice or "")
+    failed = any(row["state"] == "failed" for row in found.values())
+    checked = [
         {
-            "check": each["check"],
-            "state": each["state"],
-            "detail": shorten_hashes(f"{each['detail'].rstrip('.')}. {each['advice']}"),
-            "code": each["code"] and f"[custody/{each['code']}]",
+            "check": row["check"],
+            "state": row["state"],
+            "detail": shorten_hashes(f"{row['detail'].rstrip('.')}. {row['advice']}"),
+            "code": row["code"] and f"[custody/{row['code']}]",
         }
-        for each in checks
-        if each["detail"]
+        for row in found.values()
+        if row["detail"]
     ]
-    skipped = ", ".join(each["check"] for each in checks if not each["detail"])
-    failed = any(each["state"] == "failed" for each in checks)
-    output.data({"ok": not failed, "checks": checks}, {"checks": made, "not checked": skipped})
+    skipped = [name for name, row in found.items() if not row["detail"]]
+    output.data({"ok": not failed, "checks": [*found.values()]}, {"checks": checked, "not checked": ", ".join(skipped)})
     return ERROR if failed else NOTHING_TO_DO
 
 
-def _findings(client: CustodyClient, args: Namespace) -> Iterator[_Step]:
+def _row(name: str, finding: Finding, detail: str = "", advice: str = "") -> _Row:
+    texts = {"detail": sanitize(detail, _MAX_DETAIL), "advice": sanitize(advice, 600)}
+    return {"check": name, "state": finding.state, **texts, "code": finding.error.code if finding.error else ""}
+
+
+def _findings(client: CustodyClient, args: Namespace) -> Iterator[_Row]:
     """Yield what each check shows."""
     seen: list[Observation] = []
     client.observe(lambda each: seen.append(each) if each.status is not None else None)
     settings, auth = client.settings, client.auth
 
-    def judged(name: str, finding: Finding, detail: str, advice: str = "") -> _Step:
+    def judged(name: str, finding: Finding, detail: str, advice: str = "") -> _Row:
+        if finding.state == "not checked":
+            return _row(name, finding)
         if finding.error is None:
-            return name, finding, detail if finding.state != "not checked" else "", advice
-        return name, finding, auth.redact(finding.error.reason, 600), finding.error.advice or advice
+            return _row(name, finding, detail, advice)
+        return _row(name, finding, auth.redact(finding.error.reason, 600), finding.error.advice or advice)
 
     where = f"{settings.base_url}, {type(auth).__name__} from {auth.source}"
     if unknown_extras := getattr(args, "custody_unknown_extras", ""):
         wrong = CustodyConfigurationError(unknown_extras, code="setting-wrong")
-        yield "settings", Finding("failed", wrong), where, unknown_extras
+        yield _row("settings", Finding("failed", wrong), where, unknown_extras)
     else:
-        yield "settings", Finding("ok"), where, ""
+        yield _row("settings", Finding("ok"), where)
     found = check_client(client, [*chain.from_iterable(args.roles or ())])
     if not seen and found.health.error is not None:
         # There is no response at all, so nothing else can be checked.
         yield judged("reachable", found.health, "")
         return
     if seen:
-        yield "reachable", Finding("ok"), f"the service responds (status {seen[-1].status})", ""
+        yield _row("reachable", Finding("ok"), f"the service responds (status {seen[-1].status})")
         yield _tls(client, seen[-1])
         yield _clock(seen[-1])
     expires = getattr(auth, "expires", None)
@@ -146,53 +143,53 @@ def _findings(client: CustodyClient, args: Namespace) -> Iterator[_Step]:
     else:
         named = name_texts([auth.redact(each, 60) for each in roles], 60) or "none"
         advice = str(found.roles.error.advice) if found.roles.error else ""
-        yield "roles", found.roles, f"has {named}{_denied(roles)}", advice
+        yield _row("roles", found.roles, f"has {named}{_denied(roles)}", advice)
     yield judged(
         "health listing", found.health, f"{count(len(found.checks or ()), 'check')}; custody health judges them"
     )
     unknown = "the service does not tell its version"
     error = found.health.error
     if found.checks is not None:
-        yield "version", Finding("unknown"), f"{unknown}; it is at least 3.14, because it has the health listing", ""
+        yield _row("version", Finding("unknown"), f"{unknown}; it is at least 3.14, because it has the health listing")
     elif error is not None and error.status == 404 and error.from_service:
-        yield "version", Finding("unknown"), f"{unknown}; before 3.14, as it seems: it has no health listing", ""
+        yield _row("version", Finding("unknown"), f"{unknown}; before 3.14, as it seems: it has no health listing")
     yield from _signatures(client, found)
 
 
-def _tls(client: CustodyClient, seen: Observation) -> _Step:
+def _tls(client: CustodyClient, seen: Observation) -> _Row:
     ends = seen.certificate_ends
     if client.settings.base_url.startswith("http:"):
-        return "tls", Finding("unknown"), "plain HTTP: whoever is in between reads the token", "Use https://."
+        return _row("tls", Finding("unknown"), "plain HTTP: whoever is in between reads the token", "Use https://.")
     if client.settings.verify is False:
         advice = "Give the path of the CA bundle in 'verify' instead of false."
-        return "tls", Finding("unknown"), f"{seen.tls_version}; the certificate is not verified", advice
+        return _row("tls", Finding("unknown"), f"{seen.tls_version}; the certificate is not verified", advice)
     if ends is None:
-        return "tls", Finding("ok"), f"{seen.tls_version or 'verified'}; when the certificate ends is not known", ""
+        return _row("tls", Finding("ok"), f"{seen.tls_version or 'verified'}; when the certificate ends is not known")
     left = ends - datetime.now(timezone.utc)
     advice = f"It ends in {count(max(0, left.days), 'day')}: it must be replaced." if left < _SOON else ""
     detail = f"{seen.tls_version}; the certificate is accepted, and ends on {ends:%Y-%m-%d %H:%M} UTC"
-    return "tls", Finding("ok"), detail, advice
+    return _row("tls", Finding("ok"), detail, advice)
 
 
-def _clock(seen: Observation) -> _Step:
+def _clock(seen: Observation) -> _Row:
     if seen.date is None:
-        return "clock", Finding("unknown"), "the responses have no date", ""
+        return _row("clock", Finding("unknown"), "the responses have no date")
     difference = seen.date - seen.received_at
     if abs(difference) <= _CLOCKS_AGREE:
-        return "clock", Finding("ok"), "the clocks agree, to two seconds", ""
+        return _row("clock", Finding("ok"), "the clocks agree, to two seconds")
     seconds = round(difference.total_seconds())
     detail = f"this machine's clock is {abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} the service's"
     if abs(difference) <= _MAX_CLOCK_DIFFERENCE:
-        return "clock", Finding("ok"), detail, ""
+        return _row("clock", Finding("ok"), detail)
     advice = "Set both by NTP: API keys sign the time, and tokens and health checks expire."
-    return "clock", Finding("failed"), detail, advice
+    return _row("clock", Finding("failed"), detail, advice)
 
 
-def _signatures(client: CustodyClient, found: ConnectionTest) -> Iterator[_Step]:
+def _signatures(client: CustodyClient, found: ConnectionTest) -> Iterator[_Row]:
     """Say what is pinned, and whether the rules in force are signed so."""
     pins, finding = client.settings.pins, found.signatures
     if pins is None:
-        yield "signatures", finding, NOTHING_PINNED, how_to_pin(client.settings.source)
+        yield _row("signatures", finding, NOTHING_PINNED, how_to_pin(client.settings.source))
         return
     detail, advice = "the service does not offer its rules", "Each address is verified with its own."
     if found.rules is not None and found.verified is not None:
@@ -202,7 +199,7 @@ def _signatures(client: CustodyClient, found: ConnectionTest) -> Iterator[_Step]
         if found.rules is not None:
             advice = "Nothing is verified under them: are the pins right? Do not take keys from it."
     if finding.state != "not checked":
-        yield "signatures", finding, f"{describe_pins(pins)}. {detail}", advice
+        yield _row("signatures", finding, f"{describe_pins(pins)}. {detail}", advice)
 
 
 def _roles(value: str) -> list[str]:

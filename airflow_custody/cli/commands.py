@@ -23,10 +23,6 @@ exit codes:
   {CHANGES}    the service does not have what a file says, is not healthy, or has unverified addresses
   {ERROR}    error, also for wrong usage and missing credentials
   {INTERRUPTED}  interrupted with Ctrl-C"""
-#: The words are those of ``trust.REJECTED_STATUSES``.
-REJECTED_HELP = (
-    "status word of rejected requests; may be repeated. Default: rejected, declined, expired, canceled and cancelled"
-)
 _NO_TOKEN_HERE = "; credentials are never given as an argument: put the token into CUSTODY_TOKEN, or use --token-stdin"
 _SECRETIVE = ("token", "password", "secret", "key")
 
@@ -52,7 +48,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_argument(self, *flags: str, **keywords: Any) -> argparse.Action:
         """Add an argument; text must not be empty, as what an unset variable of a shell leaves is."""
-        if keywords.get("action") in (None, "append", Once):
+        if keywords.get("action") in (None, "store", "append", Once):
             keywords.setdefault("type", _text)
         return super().add_argument(*flags, **keywords)
 
@@ -77,6 +73,33 @@ def _text(value: str) -> str:
     if not value.strip():
         raise argparse.ArgumentTypeError("is empty")
     return value
+
+
+def add_repeated(parser: Parser, flag: str, dest: str, metavar: str, help: str, default: Any = None) -> None:
+    """
+    Add an option that may be given several times.
+
+    :param parser: where it is added.
+    :param flag: the option.
+    :param dest: name of the list of its values.
+    :param metavar: name of a value in the help.
+    :param help: what it says.
+    :param default: the list if it is not given. Default None.
+    """
+    help = f"{help}. May be repeated"
+    parser.add_argument(flag, dest=dest, metavar=metavar, action="append", default=default, help=help)
+
+
+def add_rejected_status(parser: Parser) -> None:
+    """Add the option with the status words of rejected requests."""
+    # The words are those of ``trust.REJECTED_STATUSES``, which is not imported to print a help.
+    text = "status word of rejected requests. Default: rejected, declined, expired, canceled and cancelled"
+    add_repeated(parser, "--rejected-status", "rejected_statuses", "WORD", text)
+
+
+def flag_of(name: str) -> str:
+    """Return the option of a setting."""
+    return f"--{name.replace('_', '-')}"
 
 
 def add_group(commands: Commands, name: str, help: str) -> Commands:

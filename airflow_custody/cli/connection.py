@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import Once, Parser
+from airflow_custody.cli.commands import Once, Parser, add_repeated, flag_of
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.pins import PIN_SETTINGS
 
@@ -20,17 +20,21 @@ if TYPE_CHECKING:
 DEFAULT_CONN_ID = "custody_default"
 #: Where the settings of ``--base-url`` come from, as the client names it.
 OPTIONS = "--base-url"
-#: The settings that have an option; they go with ``--base-url``.
-SETTINGS = (
-    "timeout",
-    "verify",
-    "client_cert",
-    "proxy",
-    "max_retries",
-    "max_response_bytes",
-    "allow_http",
-    *PIN_SETTINGS,
-)
+#: The settings that have an option, which goes with ``--base-url``: its value, None for a switch, and what it says.
+SETTINGS: dict[str, tuple[str | None, str]] = {
+    "timeout": ("SECONDS", "for one whole exchange. Default: 30"),
+    "verify": ("PATH|false", "CA bundle to verify the certificate with; false: do not verify it"),
+    "client_cert": ("PATH", "PEM file with certificate and key, or both paths, comma-separated"),
+    "proxy": ("URL", "proxy, without a password. Default: from HTTPS_PROXY and NO_PROXY"),
+    "max_retries": ("N", "retries of a call. Default: 3"),
+    "max_response_bytes": ("N", "maximum size of a response. Default: 67108864 (64 MiB)"),
+    "allow_http": (None, "send the token unencrypted to another machine"),
+    "superadmin_keys": ("PATH", "file with the super-administrators' public keys, to verify with"),
+    "superadmin_minimum": ("N", "how many of these keys must have signed the rules"),
+    "networks": ("NAMES", "networks that are accepted, comma-separated. Default: any"),
+    "allow_legacy_signatures": (None, "accept addresses that were signed in an older form"),
+    "rules_not_before": ("DATE", "date before which no rules count. Default: any rules count"),
+}
 _CREDENTIALS_HELP = """\
 Credentials with --base-url come from the environment: CUSTODY_TOKEN, an API token;
 CUSTODY_USER and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET.
@@ -48,23 +52,13 @@ def add_connection_options(parser: Parser) -> None:
     add("--conn-id", metavar="ID", help=f"id of an Airflow connection. Default: {DEFAULT_CONN_ID}")
     add("--base-url", metavar="URL", help="where the service is; then Airflow is not used. Credentials: see below")
     add("--token-stdin", action="store_true", help="read the API token from standard input")
-    add("--timeout", metavar="SECONDS", help="for one whole exchange. Default: 30")
-    add("--verify", metavar="PATH|false", help="CA bundle to verify the certificate with; false: do not verify it")
-    add("--client-cert", metavar="PATH", help="PEM file with certificate and key, or both paths, comma-separated")
-    add("--proxy", metavar="URL", help="proxy, without a password. Default: from HTTPS_PROXY and NO_PROXY")
-    add("--max-retries", metavar="N", help="retries of a call. Default: 3")
-    add("--max-response-bytes", metavar="N", help="maximum size of a response. Default: 67108864 (64 MiB)")
-    add("--allow-http", action="store_true", help="send the token unencrypted to another machine")
-    text = "file with the super-administrators' public keys, to verify with; may be repeated"
-    add("--superadmin-keys", metavar="PATH", action="append", help=text)
-    text = "how many of these keys must have signed the rules"
-    add("--superadmin-minimum", metavar="N", action=Once, help=text)
-    text = "networks that are accepted, comma-separated. Default: any"
-    add("--networks", metavar="NAMES", action=Once, help=text)
-    text = "accept addresses that were signed in an older form"
-    add("--allow-legacy-signatures", action="store_true", help=text)
-    text = "date before which no rules count. Default: any rules count"
-    add("--rules-not-before", metavar="DATE", action=Once, help=text)
+    for name, (metavar, text) in SETTINGS.items():
+        if metavar is None:
+            add(flag_of(name), action="store_true", help=text)
+        elif name == "superadmin_keys":
+            add_repeated(parser, flag_of(name), name, metavar, text)
+        else:
+            add(flag_of(name), metavar=metavar, action=Once if name in PIN_SETTINGS else "store", help=text)
 
 
 @contextmanager
@@ -104,7 +98,7 @@ def read_pins(args: Namespace) -> VerificationPins:
     :param args: the parsed arguments.
     :raises CustodyConfigurationError: if an option is missing or wrong, or says something about a service.
     """
-    pin_options = {_flag(name) for name in PIN_SETTINGS}
+    pin_options = {flag_of(name) for name in PIN_SETTINGS}
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
     if others:
         raise _usage(f"{', '.join(others)}: not with --from", "No service is asked.")
@@ -120,13 +114,9 @@ def read_pins(args: Namespace) -> VerificationPins:
     )
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def _given(args: Namespace, *more: str) -> list[str]:
     """Return the options that are given and go with ``--base-url``."""
-    return [_flag(name) for name in (*SETTINGS, "token_stdin", *more) if getattr(args, name)]
+    return [flag_of(name) for name in (*SETTINGS, "token_stdin", *more) if getattr(args, name)]
 
 
 def _usage(why: str, advice: str) -> CustodyConfigurationError:
@@ -189,7 +179,7 @@ def _parse_settings(values: Mapping[str, Any]) -> ClientSettings:
     except CustodyConfigurationError as error:
         text = error.message
         for name in SETTINGS:
-            text = text.replace(f"'{name}'", _flag(name))
+            text = text.replace(f"'{name}'", flag_of(name))
         raise CustodyConfigurationError(text, setting=error.setting, advice=error.advice, code=error.code) from None
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import count, sanitize
@@ -34,14 +35,7 @@ class DumpedWhitelist:
     faults: list[str] = field(default_factory=list)
 
 
-def dump_listing(
-    listing: Listing,
-    service: str,
-    *,
-    effective_statuses: Collection[str] | None,
-    rejected_statuses: Collection[str],
-    accept_fields: Collection[str] = (),
-) -> DumpedWhitelist:
+def dump_listing(listing: Listing, service: str, how: Mapping[str, Any]) -> DumpedWhitelist:
     """
     Return what the service lists as a file.
 
@@ -49,27 +43,16 @@ def dump_listing(
 
     :param listing: all that the service lists.
     :param service: the base URL of the service, for the comment at the top.
-    :param effective_statuses: status words of requests in effect; None: not being pending is enough.
-    :param rejected_statuses: status words of rejected requests.
-    :param accept_fields: keys of a payload that may be missing in the file, and ``envelope.action``. Default: none.
+    :param how: how requests are judged: ``effective_statuses``, ``rejected_statuses`` and ``accept_fields``, as
+        ``make_plan`` takes them.
     """
-
-    def plan_for(rows: list[FileRow]) -> list[PlanRow]:
-        plan = make_plan(
-            rows,
-            listing,
-            effective_statuses=effective_statuses,
-            rejected_statuses=rejected_statuses,
-            accept_fields=accept_fields,
-        )
-        return list(plan.rows)
-
+    words = how["effective_statuses"], how["rejected_statuses"]
     dumped = DumpedWhitelist()
-    states = {each.id: listing.state_of(each, effective_statuses, rejected_statuses) for each in listing.envelopes}
+    states = {each.id: listing.state_of(each, *words) for each in listing.envelopes}
     if rejected := [*states.values()].count("rejected"):
         dumped.notes.append(f"left out: {count(rejected, 'rejected request')}")
-    rows, others = _first_of_each_destination(plan_for([]), states)
-    planned = plan_for(rows)
+    rows, others = _first_of_each_destination(make_plan([], listing, **how).rows, states)
+    planned = make_plan(rows, listing, **how).rows
     unsigned = _unsigned(planned[: len(rows)], listing)
     comments = {}
     for index, row in enumerate(planned[: len(rows)]):
@@ -103,7 +86,7 @@ def dump_listing(
 
 
 def _first_of_each_destination(
-    listed: list[PlanRow], states: dict[str, ListedState]
+    listed: Sequence[PlanRow], states: dict[str, ListedState]
 ) -> tuple[list[FileRow], dict[str, list[str]]]:
     """Return the rows of the file, in the order of their ids, and the ids of all requests that each is for."""
     rows: list[FileRow] = []
@@ -144,7 +127,7 @@ def _comment(row: PlanRow, same: list[str], is_unsigned: bool, dumped: DumpedWhi
     return "; ".join(found)
 
 
-def _unsigned(rows: list[PlanRow], listing: Listing) -> list[str]:
+def _unsigned(rows: Sequence[PlanRow], listing: Listing) -> list[str]:
     """Return the ids of pending requests that nobody has signed, if keys are pinned."""
     wires = {each.id: each.wire for each in listing.envelopes}
     pending = [row.request_id for row in rows if row.state == "pending"]

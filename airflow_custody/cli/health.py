@@ -8,7 +8,7 @@ from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command, add_repeated
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
 from airflow_custody.client.error_codes import label
@@ -114,23 +114,13 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--tenant-id", metavar="ID", help="only the checks of this tenant")
     for flag, dest, metavar, text in (
-        ("--group", "groups", "NAME", "only checks of this group; may be repeated"),
-        ("--component", "components", "NAME", "only checks of this component; may be repeated"),
-        ("--check", "checks", "NAME", "only checks of this name; may be repeated"),
-        (
-            "--require-results",
-            "require_results",
-            "KEY",
-            "some check must report a result for this key, such as a currency; may be repeated",
-        ),
-        (
-            "--healthy-status",
-            "healthy_statuses",
-            "WORD",
-            "status word that counts as healthy; may be repeated. Default: success",
-        ),
+        ("--group", "groups", "NAME", "only checks of this group"),
+        ("--component", "components", "NAME", "only checks of this component"),
+        ("--check", "checks", "NAME", "only checks of this name"),
+        ("--require-results", "require_results", "KEY", "result that some check must report, such as a currency"),
+        ("--healthy-status", "healthy_statuses", "WORD", "status word that counts as healthy. Default: success"),
     ):
-        parser.add_argument(flag, dest=dest, metavar=metavar, action="append", help=text)
+        add_repeated(parser, flag, dest, metavar, text)
     parser.add_argument(
         "--require-fresh",
         action=BooleanOptionalAction,

@@ -10,10 +10,13 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, escape, sanitize
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _MAX_MESSAGE = _MAX_SHOWN = 4000
 # No table is as wide: what does not fit is wrapped by the terminal, so that an address is never in two pieces.
@@ -47,22 +50,16 @@ class Output:
         if self.form == "json":
             self.text(json.dumps(data, indent=indent, allow_nan=False))
             return
-        text = "\n".join(_lines(data if view is None else view))
-        if self._stream.isatty():
-            from rich.console import Console
-            from rich.text import Text
+        from rich.text import Text
 
-            shown = Text(text)
-            shown.highlight_regex(_ALARMING, "bold red")
-            buffer = io.StringIO()
-            Console(file=buffer, force_terminal=True, width=_WIDTH).print(shown, soft_wrap=True)
-            text = buffer.getvalue()
-        self.text(text)
+        shown = Text("\n".join(_lines(data if view is None else view)))
+        shown.highlight_regex(_ALARMING, "bold red")
+        self.text(_render(shown, colours=self._stream.isatty()))
 
     def text(self, text: str) -> None:
         """Print a text as it is, with one line break at its end."""
-        if text:
-            self.write(text.rstrip("\n") + "\n")
+        if text := text.rstrip("\n"):
+            self.write(f"{text}\n")
 
     def write(self, text: str) -> None:
         """Write a text, and what was written before it and is still held back."""
@@ -100,16 +97,22 @@ def _lines(view: Any) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    from rich.console import Console
     from rich.table import Table
 
     columns = [name for name in rows[0] if any(row[name] for row in rows)]
     found = Table(*(name.replace("_", " ").upper() for name in columns), box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for row in rows:
         found.add_row(*(_shown(row[name]) for name in columns))
+    return [line.rstrip() for line in _render(found).split("\n")[:-1]]
+
+
+def _render(what: RenderableType, colours: bool = False) -> str:
+    from rich.console import Console
+
     buffer = io.StringIO()
-    Console(file=buffer, force_terminal=False, width=_WIDTH, markup=False, emoji=False, highlight=False).print(found)
-    return [line.rstrip() for line in buffer.getvalue().split("\n")[:-1]]
+    console = Console(file=buffer, force_terminal=colours, width=_WIDTH, markup=False, emoji=False, highlight=False)
+    console.print(what, soft_wrap=True)
+    return buffer.getvalue()
 
 
 def _shown(value: object) -> str:

@@ -138,7 +138,7 @@ def _view(data: Mapping[str, Any]) -> dict[str, Any]:
         **seen,
         "rules": row and row["rules"],
         "fault": data["fault"] and f"UNUSABLE: {data['fault']}",
-        "payload": {name: value for name, value in (data["payload"] or {}).items() if value not in (None, "", [])},
+        "payload": data["payload"],
         "payload, UNVERIFIED": None if row and row["verified"] else data["unverified_payload"],
         "signatures, as the service shows them": signatures,
         "trail, as the service shows it": data["trail"],

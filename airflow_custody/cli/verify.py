@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, REJECTED_HELP, add_command
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command, add_rejected_status, add_repeated
 from airflow_custody.cli.connection import add_connection_options, open_client, read_pins
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.pins import (
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 #: The states of a row, in the order of a summary.
 STATES = ("verified", "unverified", "pending", "rejected", "absent")
-_NOTHING_PROVED: Mapping[str, Any] = dict.fromkeys(
-    ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
-)
+_PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
 
 
 def verify(args: Namespace, output: Output) -> int:
@@ -69,7 +67,7 @@ def verify(args: Namespace, output: Output) -> int:
     absent; "status" is the service's word. "fields" are those of the signed text and nothing
     else; what is not proved is null.
     """
-    from airflow_custody.cli.evidence import differences, evidence_to_json, read_evidence
+    from airflow_custody.cli.evidence import Evidence, differences, evidence_to_json, read_evidence
     from airflow_custody.client.verification.rules_in_force import verifier_for
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.models import check_request_ids
@@ -84,7 +82,8 @@ def verify(args: Namespace, output: Output) -> int:
         pins = read_pins(args)
         file = read_evidence(args.file)
         verifier = Verifier(pins, rules_in_force=file.in_force)
-        evidence = _selected(file.rows, ids)
+        by_id = {each.id: each for each in file.rows}
+        evidence = [by_id.get(each) or Evidence(each, "absent") for each in (by_id if ids is None else ids)]
     else:
         with open_client(args) as client:
             if client.verifier is None:
@@ -110,7 +109,8 @@ def verify(args: Namespace, output: Output) -> int:
     if file is not None:
         contradictions = list(differences(file.said, data, ids))
         data["file"] = {"name": args.file, "sha256": file.sha256, "differences": contradictions}
-    summary = f"{count(len(rows), 'request')}: {_counts_text(counts)} ({shorten_hashes(describe_pins(verifier.pins))})"
+    found = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state == "verified")
+    summary = f"{count(len(rows), 'request')}: {found} ({shorten_hashes(describe_pins(verifier.pins))})"
     output.data(data, [*_lines(rows), *contradictions, summary])
     if not rows:
         message("there is nothing to verify: no requests are listed")
@@ -148,7 +148,7 @@ def verify_row(verifier: Verifier, row: Evidence) -> dict[str, Any]:
         "status": row.status,
         "verified": state == "verified",
         "reason": reason,
-        **{name: proved.get(name) for name in _NOTHING_PROVED},
+        **{name: proved.get(name) for name in _PROVED},
     }
 
 
@@ -192,13 +192,6 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
     return rows
 
 
-def _selected(rows: Sequence[Evidence], ids: list[str] | None) -> Sequence[Evidence]:
-    from airflow_custody.cli.evidence import Evidence
-
-    by_id = {each.id: each for each in rows}
-    return rows if ids is None else [by_id.get(each) or Evidence(each, "absent") for each in ids]
-
-
 # --- what is printed ----------------------------------------------------------------------------------------
 
 
@@ -222,10 +215,6 @@ def _address_text(fields: Mapping[str, Any]) -> str:
     return f"{chain} {sanitize(fields['address'], 160)} {label}"
 
 
-def _counts_text(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state == "verified")
-
-
 def name_signers(user_ids: Sequence[str]) -> str:
     """Say who has validly signed a request."""
     return f"validly signed by {name_texts(user_ids)}" if user_ids else "signed by nobody"
@@ -234,11 +223,8 @@ def name_signers(user_ids: Sequence[str]) -> str:
 def add_to(group: Commands) -> None:
     """Add the command to its group."""
     parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
-    text = "id of a request; may be repeated. Default: all"
-    parser.add_argument("--id", dest="ids", metavar="ID", action="append", help=text)
-    parser.add_argument(
-        "--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=REJECTED_HELP
-    )
+    add_repeated(parser, "--id", "ids", "ID", "id of a request. Default: all")
+    add_rejected_status(parser)
     text = "print what it takes to verify again, too; needs -o json"
     parser.add_argument("--evidence", action="store_true", help=text)
     text = "verify the evidence in what --evidence has printed; no service is asked"

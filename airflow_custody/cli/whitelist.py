@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction, Namespace
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli import show, verify
@@ -12,10 +12,12 @@ from airflow_custody.cli.commands import (
     CHANGES,
     ERROR,
     NOTHING_TO_DO,
-    REJECTED_HELP,
     Parser,
     add_command,
     add_group,
+    add_rejected_status,
+    add_repeated,
+    flag_of,
 )
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output, message
@@ -25,7 +27,6 @@ from airflow_custody.client.text import count, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.client import CustodyClient
     from airflow_custody.client.whitelist.listing import Listing
 
 #: The limits of ``PlanLimits``, each an option of the same name; with its type and what it says.
@@ -102,12 +103,11 @@ def plan(args: Namespace, output: Output) -> int:
     rejected, unreadable, unverified; actions create, delete and null.
     """
     from airflow_custody.client.whitelist.file import read_whitelist_file
-    from airflow_custody.client.whitelist.listing import service_name
     from airflow_custody.client.whitelist.plan import PlanLimits
     from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
     from airflow_custody.client.whitelist.planner import make_plan
 
-    effective, rejected = _status_words(args)
+    how = _how_to_judge(args)
     try:
         file = read_whitelist_file(args.file, check_addresses=args.check_addresses)
     except WhitelistFileError as error:
@@ -121,9 +121,7 @@ def plan(args: Namespace, output: Output) -> int:
         message(file.unchecked_text)
     # What is not given has the limits' own defaults.
     limits = PlanLimits(**{name: getattr(args, name) for name in (*LIMITS, "must_keep") if hasattr(args, name)})
-    with open_client(args) as client:
-        service = service_name(client)
-        listing = _fetch(client, effective, rejected)
+    service, listing = _fetch(args, how)
     found = make_plan(
         file.rows,
         listing,
@@ -131,9 +129,7 @@ def plan(args: Namespace, output: Output) -> int:
         name=file.name,
         prune=args.prune,
         dry_run_chains=args.dry_run_chains or (),
-        effective_statuses=effective,
-        rejected_statuses=rejected,
-        accept_fields=args.accept_fields or (),
+        **how,
     )
     faults = limits.faults(found)
     if output.form == "json":
@@ -149,24 +145,31 @@ def plan(args: Namespace, output: Output) -> int:
     return CHANGES if found.has_changes else NOTHING_TO_DO
 
 
-def _status_words(args: Namespace) -> tuple[Collection[str] | None, Collection[str]]:
-    """Return the status words of requests in effect, or None for any that is not pending; and of rejected ones."""
+def _how_to_judge(args: Namespace) -> dict[str, Any]:
+    """Return how requests are judged, as ``make_plan`` and ``dump_listing`` take it."""
     from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 
     if args.any_status and args.effective_statuses:
         raise CustodyConfigurationError(
             "--any-status and --effective-status are both given", advice="Give one of them.", code="usage-wrong"
         )
-    effective = None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES
-    return effective, args.rejected_statuses or REJECTED_STATUSES
+    return {
+        "effective_statuses": None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES,
+        "rejected_statuses": args.rejected_statuses or REJECTED_STATUSES,
+        "accept_fields": args.accept_fields or (),
+    }
 
 
-def _fetch(client: CustodyClient, effective: Collection[str] | None, rejected: Collection[str]) -> Listing:
-    from airflow_custody.client.whitelist.listing import fetch_listing
+def _fetch(args: Namespace, how: dict[str, Any]) -> tuple[str, Listing]:
+    """Return the service's name in a plan, and all that it lists."""
+    from airflow_custody.client.whitelist.listing import fetch_listing, service_name
 
-    if effective is None:
-        return fetch_listing(client, by_status=False)
-    return fetch_listing(client, effective_statuses=effective, rejected_statuses=rejected)
+    words = {name: how[name] for name in ("effective_statuses", "rejected_statuses")}
+    if args.any_status:
+        # No word tells what is in effect.
+        words = {"by_status": False}
+    with open_client(args) as client:
+        return service_name(client), fetch_listing(client, **words)
 
 
 # --- what the service has -----------------------------------------------------------------------------------
@@ -184,19 +187,10 @@ def dump(args: Namespace, output: Output) -> int:
     --prune from such a file: what is missing in it would be deleted.
     """
     from airflow_custody.cli.dump import dump_listing
-    from airflow_custody.client.whitelist.listing import service_name
 
-    effective, rejected = _status_words(args)
-    with open_client(args) as client:
-        service = service_name(client)
-        listing = _fetch(client, effective, rejected)
-    dumped = dump_listing(
-        listing,
-        service,
-        effective_statuses=effective,
-        rejected_statuses=rejected,
-        accept_fields=args.accept_fields or (),
-    )
+    how = _how_to_judge(args)
+    service, listing = _fetch(args, how)
+    dumped = dump_listing(listing, service, how)
     output.text(dumped.text)
     for each in (*dumped.notes, *dumped.faults):
         message(each)
@@ -232,23 +226,16 @@ def _add_file(parser: Parser) -> None:
     )
 
 
-def _add_several(parser: Parser, flag: str, dest: str, metavar: str, help: str, default: Any = None) -> None:
-    help = f"{help}; may be repeated"
-    parser.add_argument(flag, dest=dest, metavar=metavar, action="append", default=default, help=help)
-
-
 def _add_listing_options(parser: Parser) -> None:
     text = (
         "key of a payload that may have a value that a file cannot say; or envelope.action, for an unknown word there"
     )
-    _add_several(parser, "--accept-field", "accept_fields", "KEY", text)
+    add_repeated(parser, "--accept-field", "accept_fields", "KEY", text)
     text = "status word of requests in effect. Default: approved"
-    _add_several(parser, "--effective-status", "effective_statuses", "WORD", text)
+    add_repeated(parser, "--effective-status", "effective_statuses", "WORD", text)
     text = "a request that is not pending is in effect"
     parser.add_argument("--any-status", action="store_true", help=text)
-    parser.add_argument(
-        "--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=REJECTED_HELP
-    )
+    add_rejected_status(parser)
     add_connection_options(parser)
 
 
@@ -262,11 +249,10 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--prune", action="store_true", help="plan to delete what the file does not have")
     parser.add_argument("--all", action="store_true", help="show unchanged rows in the table, too")
     for name, (kind, text) in LIMITS.items():
-        flag = f"--{name.replace('_', '-')}"
-        parser.add_argument(flag, type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
+        parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
     text = "address or label that must be in the file"
-    _add_several(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
-    _add_several(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
+    add_repeated(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
+    add_repeated(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
     show.add_to(group)

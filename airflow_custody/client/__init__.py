@@ -59,7 +59,7 @@ __all__ = [
     "verify_envelope",
 ]
 
-# Where each name lives, if not in "errors".
+# The module of each name that is not in "errors".
 _MODULES = {
     "ApiKey": "auth",
     "ClientSettings": "settings",
@@ -75,7 +75,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: a DAG file that only needs the error types does not pay for the models.
+    # Imported on first use, so that a DAG file that needs only the error types does not load the models.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)

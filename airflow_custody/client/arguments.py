@@ -1,4 +1,4 @@
-"""What callers give: text stays text, numbers are finite, lists are lists. Anything else is refused by name."""
+"""Checks of arguments: text stays text, numbers are finite, lists are lists. Errors name the parameter."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from airflow_custody.client.text import sanitize
 
 #: The largest id: the service's are 64-bit integers.
 MAX_ID = 2**63 - 1
-#: The longest time in seconds that is taken for one, about 30 years.
+#: The longest accepted time in seconds, about 30 years.
 MAX_SECONDS = 1e9
-#: How text becomes another type in a DAG, and what to do about it. ``| string`` does not help.
+#: Advice where a DAG's native rendering has turned text into another type. ``| string`` does not help.
 NATIVE_RENDERING = (
     " (give it as text. In a DAG with render_template_as_native_obj=True, and only there, Airflow turns text that "
     "looks like Python into a value: there, {{ ... | tojson }}, literal('...') or an upstream task's text keep it)"
 )
-# What a template makes of None: in text, and with the filter tojson.
+# None as a template renders it: in text, and with the filter tojson.
 _RENDERED_NONE = ("None", "null")
 
 
 def describe(value: object) -> str:
-    """Return a value and its type in words, short; of unknown types only the type."""
+    """Describe a value and its type briefly; for unknown types only the type."""
     kind = sanitize(type(value).__name__, 40)
     if value is None:
         return "None"
@@ -39,14 +39,14 @@ def describe(value: object) -> str:
 
 
 def text_fault(value: object) -> str | None:
-    """Return in words why a value is no text; None if it is."""
+    """Explain why a value is not text; None if it is."""
     if isinstance(value, str):
         return None
     return "is missing" if value is None else f"must be text, not {describe(value)}"
 
 
 def identifier_fault(value: object) -> str | None:
-    """Return in words why a value is no id, which is text or a whole number; None if it is."""
+    """Explain why a value is not an id, which is text or a whole number; None if it is."""
     if isinstance(value, int) and not isinstance(value, bool):
         return None if 0 <= value <= MAX_ID else f"must be an id, not {describe(value)}"
     if isinstance(value, str):
@@ -60,8 +60,8 @@ def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequ
 
     :param name: the parameter's name.
     :param value: its value.
-    :param error: what to raise. Default :class:`CustodyRequestError`.
-    :raises CustodyError: of that type if it is of another type, or blank; ``setting`` names it.
+    :param error: type of the error to raise. Default :class:`CustodyRequestError`.
+    :raises CustodyError: of that type, if the value is not text or is blank; ``setting`` names it.
     """
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
@@ -76,7 +76,7 @@ def _wrong(error: type[CustodyError], name: str, why: str) -> CustodyError:
 
 
 def check_identifier(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> str:
-    """Return an id as text: one that is text, or a whole number; raises as :func:`check_text` does."""
+    """Return an id, given as text or a whole number, as text; raises as :func:`check_text` does."""
     fault = identifier_fault(value)
     if fault is not None:
         raise _wrong(error, name, f"{fault}; nothing was sent")
@@ -91,8 +91,8 @@ def check_names(
 
     :param name: the parameter's name.
     :param value: its value.
-    :param error: what to raise.
-    :param may_be_empty: whether an empty list means something. Default False.
+    :param error: type of the error to raise.
+    :param may_be_empty: whether an empty list is accepted. Default False.
     :raises CustodyError: of that type if it is anything else; ``setting`` names it.
     """
     if value is None:
@@ -123,7 +123,7 @@ def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequ
 
 def check_settings(*, durations: Mapping[str, object] | None = None, flags: Mapping[str, object] | None = None) -> None:
     """
-    Check settings where they are written down: in a DAG file.
+    Check settings when the DAG file is parsed.
 
     :param durations: numbers of seconds or timedeltas, by name; None stands for a default.
     :param flags: values that must be True or False, by name.
@@ -144,9 +144,9 @@ def check_settings(*, durations: Mapping[str, object] | None = None, flags: Mapp
 
 def plain_names(value: object) -> Any:
     """
-    Return names as a list, which is what travels; text, a template say, and what is no list stay as they are.
+    Return names as a list, which can be serialized; text, such as a template, and other values stay as they are.
 
-    A set is sorted: Airflow knows a watcher by its arguments, and a set has another order in each process.
+    A set is sorted: Airflow identifies a watcher by its arguments, and a set's order differs between processes.
     """
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
@@ -160,17 +160,17 @@ def _is_number(value: object) -> bool:
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether a value is None, or what a template makes of None: the text ``None`` or ``null``."""
+    """Tell whether a value is None, or None as a template renders it: the text ``None`` or ``null``."""
     return value is None or (isinstance(value, str) and str.__str__(value).strip() in _RENDERED_NONE)
 
 
 def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     """
-    Refuse what a template or an upstream task makes of a value that does not exist.
+    Refuse a value that is missing because an upstream task or a template did not yield one.
 
     :param name: the parameter's name, as an author writes it.
-    :param value: what it resolved to; it was given.
-    :param advice: what to do about None, for the error.
+    :param value: its value in the run; it was given.
+    :param advice: advice about None, for the error.
     :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that holds one of them.
     """
     if value is None:

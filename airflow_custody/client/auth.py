@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 # A token is replaced this long before it ends, or after nine tenths of a shorter life.
 _MARGIN_SECONDS = 60.0
-# Statuses of the service itself that do not refuse a sign-in for good, but for now.
+# Statuses of the service itself that refuse a sign-in only for now.
 _NOT_NOW = (408, 429)
 # Seconds between sign-ins after the second failure in a row, doubled with each further one.
 _FIRST_PAUSE = 10.0
 _MAX_PAUSE = 600.0
-# Far more than a server takes in a header.
+# Far more than servers accept in a header.
 _MAX_TOKEN = 64 * 1024
 _NOT_AGAIN = "The same credentials are not sent again before this process ends."
 _NOT_AGAIN_AS_IT_IS = (
@@ -119,7 +119,7 @@ class ApiKey(Authentication):
         key: bytes | None = None
         with suppress(TypeError, ValueError):
             key = bytes.fromhex(secret)
-        # Raised out here: what was caught must not come along.
+        # Raised outside of "except", so that the caught exception is not chained.
         if key is None:
             raise _missing("secret", "the API key's secret is not made of hexadecimal digits: copy it again")
         if not key:
@@ -174,16 +174,16 @@ class ApiKey(Authentication):
 
 
 class Account:
-    """A user name and a password at a service, shared by all that sign in with them: one at a time does."""
+    """A user name and password at a service, shared by all clients that use them, so that one signs in at a time."""
 
     def __init__(self) -> None:
-        #: The error with which the service refused the name and the password; None: it did not.
-        self.refusal: Mapping[str, Any] | None = None
+        #: The error with which the service rejected the name and the password; None: it has not.
+        self.rejection: Mapping[str, Any] | None = None
         self._locks: dict[int, threading.Lock] = {}
 
     @property
     def lock(self) -> threading.Lock:
-        """The lock of this process: a forked one would inherit it held, with nobody to release it."""
+        """The lock of this process: a forked process could inherit it held, with no thread to release it."""
         return self._locks.setdefault(os.getpid(), threading.Lock())
 
 
@@ -195,12 +195,12 @@ class PasswordSignIn(Authentication):
     when the service no longer accepts it. A user with two-factor authentication cannot sign in unattended.
 
     Wrong credentials are sent once, so that no account gets locked: once the service itself has refused them (a 4xx
-    other than 408 and 429), each later request gets the same error, and nothing is sent. A 401 says so of the name and
-    the password, for all that share the account; another 4xx is remembered here only. One signs in at a time: who has
-    waited as long as the time-out sends nothing, and who waited for a sign-in that failed has its error. Other failures
-    in a row, a gateway's refusal, a 5xx, a redirect, no response, one without a token, or a token that is not accepted,
-    are followed by pauses: 10 seconds after the second, and up to 10 minutes; or as long as ``Retry-After`` says, up to
-    10 minutes. Only what was not sent is tried again at once.
+    other than 408 and 429), each later request gets the same error, and nothing is sent. A 401 is remembered for all
+    clients that share the account, another 4xx for this object only. One thread signs in at a time: one that has waited
+    as long as the time-out sends nothing, and one that waited for a sign-in that failed gets its error. Other failures
+    in a row (a gateway's rejection, a 5xx, a redirect, no response, one without a token, or a token that is not
+    accepted) are followed by pauses of 10 seconds after the second and up to 10 minutes, or as long as ``Retry-After``
+    says, up to 10 minutes. Only a sign-in that was not sent is tried again at once.
 
     :param username: name of the user.
     :param password: the password; never shown by this class, and sent only to sign in.
@@ -234,7 +234,7 @@ class PasswordSignIn(Authentication):
         self._clock = clock
         self._wall_clock = wall_clock
         self.hide(password)
-        #: What is known of this name and password, by all that have the same at the same service.
+        #: The state of this name and password, shared by all clients of the same service that use them.
         self.account = Account()
         self._transport: Transport | None = None
         self._token: str | None = None
@@ -255,15 +255,15 @@ class PasswordSignIn(Authentication):
 
     def bind(self, transport: Transport) -> None:
         """
-        Take the transport that tokens are fetched with: same host, same TLS, same proxy.
+        Set the transport that fetches tokens: same host, same TLS, same proxy.
 
-        Of several clients that share it, the last one's is used.
+        If several clients share this object, the last one's transport is used.
         """
         self._transport = transport
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
         """
-        Add the ``Authorization`` header to a request, and sign in first where that is needed.
+        Add the ``Authorization`` header to a request, and sign in first if needed.
 
         :raises CustodyAuthenticationError: if the service does not accept the user.
         :raises CustodyError: of another type if the service cannot be asked; the request itself was not sent then.
@@ -272,7 +272,7 @@ class PasswordSignIn(Authentication):
 
     def apply(self, request: PreparedRequest, within: float | None = None) -> PreparedRequest:
         """
-        Do the same within a time.
+        Add the header as in a call, within a time limit.
 
         :param request: the request.
         :param within: seconds to wait for another sign-in, and then for the response to this one; None (default): the
@@ -282,7 +282,7 @@ class PasswordSignIn(Authentication):
         return request
 
     def _usable_token(self) -> str | None:
-        """Return the token that is there, if it need not be replaced or cannot be now."""
+        """Return the present token, if it need not be replaced or cannot be now."""
         now = self._clock()
         # While sign-ins are paused, even an old token is better than none.
         return self._token if now < self._renew_at or now < self._paused_until else None
@@ -304,8 +304,8 @@ class PasswordSignIn(Authentication):
         return True
 
     def accepted(self, request: PreparedRequest) -> None:
-        """Take notice that the service accepted the token of a request."""
-        # That an old token is still accepted says nothing about sign-ins that failed since.
+        """Note that the service accepted the token of a request."""
+        # An old token that is still accepted says nothing about sign-ins that failed since.
         if self._is_present(request) and self._last_error is None:
             self._token_is_new = False
             self._failures, self._paused_until = 0, float("-inf")
@@ -332,11 +332,11 @@ class PasswordSignIn(Authentication):
             if token := self._usable_token():
                 return token
             if self._last_error and (self._failures != failures or self._clock() < self._paused_until):
-                # A new error each time: one that several threads raise would collect what each of them handles.
+                # A new error each time: one that several threads raise would collect the traceback of each.
                 raise CustodyError.from_json(self._last_error)
-            if self.account.refusal is not None:
+            if self.account.rejection is not None:
                 self._paused_until = float("inf")
-                self._last_error = {**self.account.refusal, "advice": f"{self.advice} {_NOT_AGAIN}"}
+                self._last_error = {**self.account.rejection, "advice": f"{self.advice} {_NOT_AGAIN}"}
                 raise CustodyError.from_json(self._last_error)
             return self._sign_in(transport, within)
         finally:
@@ -347,13 +347,13 @@ class PasswordSignIn(Authentication):
         try:
             token = self._fetch(transport, lambda: sent.append(True), within)
         except CustodyError as error:
-            # Without a response, the service may have refused it all the same.
+            # Even without a response, the service may have rejected it.
             if sent:
                 self._count_failure(error.retry_after)
                 if error.from_service and 400 <= (error.status or 0) < 500 and error.status not in _NOT_NOW:
                     self._paused_until = float("inf")
                     if isinstance(error, CustodyAuthenticationError):
-                        self.account.refusal = error.to_json()
+                        self.account.rejection = error.to_json()
                         error.advice = f"{error.advice} {_NOT_AGAIN}"
                     else:
                         error.advice = " ".join(filter(None, [error.advice, _NOT_AGAIN_AS_IT_IS]))
@@ -385,7 +385,7 @@ class PasswordSignIn(Authentication):
         return str(token)
 
     def _time_to_keep(self, token: str) -> float:
-        """Return the seconds after which a token that was fetched now is replaced; infinite if nobody knows."""
+        """Return the seconds after which a token that was fetched now is replaced; infinite if its end is not known."""
         expires, issued = _jwt_time(token, "exp"), _jwt_time(token, "iat")
         if expires is None:
             return float("inf")
@@ -408,7 +408,7 @@ def _missing(setting: str, why: str) -> CustodyConfigurationError:
 
 
 def _token_fault(token: object) -> str | None:
-    """Return in words why a token cannot be sent in a header, without quoting it; None if it can."""
+    """Explain why a token cannot be sent in a header, without quoting it; None if it can."""
     if not isinstance(token, str) or not token:
         return "is missing"
     if len(token) > _MAX_TOKEN:
@@ -430,7 +430,7 @@ def _expiry(token: str) -> datetime | None:
 
 
 def _jwt_time(token: str, claim: str) -> float | None:
-    """Return a claim of a JWT that is a time, in Unix seconds; None if the token is no JWT, or says none."""
+    """Return a time claim of a JWT, in Unix seconds; None if the token is not a JWT or does not have it."""
     parts = token.split(".")
     with suppress(ValueError, RecursionError, OverflowError, AttributeError, IndexError):
         value = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))).get(claim)

@@ -35,19 +35,19 @@ class CustodyClient(
     HealthOperations, WhitelistOperations, ApprovalOperations, WebhookOperations, UserOperations, RulesOperations
 ):
     """
-    A client of one custody service. Knows nothing of Airflow.
+    A client of one custody service, independent of Airflow.
 
-    Use it in a ``with`` block or call :meth:`close`. Nothing is sent when it is made. One client may be used by
-    several threads.
+    Use it in a ``with`` block or call :meth:`close`. Nothing is sent when it is made. Several threads may share one
+    client.
 
     Reads, status changes and deletes are repeated on connection errors and on 429, 502, 503 and 504, with
     back-off and as ``Retry-After`` asks (up to a minute). A create is repeated only if the connection was never
     made.
 
     Every method raises a :class:`CustodyError`, whose type says what went wrong: see
-    :mod:`airflow_custody.client.errors`. The methods name only what is particular to them. Operations that are marked
-    *undocumented* are not part of the interface description that this package was built to: they are known from what
-    the makers of the service publish, and a service may not offer them.
+    :mod:`airflow_custody.client.errors`. The methods list only errors of their own. Operations that are marked
+    *undocumented* are not part of the interface description that this package was built to: they are known from other
+    publications of the service's makers, and a service may not offer them.
 
     :param base_url: where the service is, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP
         is refused except to this machine.
@@ -64,12 +64,12 @@ class CustodyClient(
     :param allow_http: whether the token may travel over plain HTTP to another machine. Default False.
     :param max_response_bytes: maximum size of a response in bytes. Default 64 MiB.
     :param superadmin_keys: the super-administrators' public keys, with which whitelisted addresses are verified: PEM
-        texts, or the path of a file with them. Default None: nothing is verified, what the service says counts.
+        texts, or the path of a file with them. Default None: nothing is verified, and the service is believed.
     :param superadmin_minimum: how many of these keys must have signed the rules. Required with ``superadmin_keys``.
     :param networks: names of the networks that are accepted. Default None: any.
     :param allow_legacy_signatures: whether addresses count that were signed in a legacy form. Default False.
     :param rules_not_before: Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None.
-    :param user_agent: what to add to the ``User-Agent``, which names this package and its version. Default None.
+    :param user_agent: text to add to the ``User-Agent``, which names this package and its version. Default None.
     :param source: where the user finds these settings, for error messages. Default None.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
@@ -130,7 +130,7 @@ class CustodyClient(
         :param settings: the settings.
         :param auth: the way to authenticate.
         """
-        # They have been checked: a CA bundle takes long to load.
+        # The settings are not checked again: a CA bundle takes long to load.
         client = cls.__new__(cls)
         client._open(settings, auth)
         return client
@@ -147,7 +147,7 @@ class CustodyClient(
 
     @cached_property
     def verifier(self) -> Verifier | None:
-        """What verifies whitelisted addresses against the pinned keys; None: none are pinned, nothing is verified."""
+        """The verifier of whitelisted addresses; None: no keys are pinned, and nothing is verified."""
         from airflow_custody.client.verification.verifier import Verifier
 
         pins = self._settings.pins
@@ -155,18 +155,18 @@ class CustodyClient(
 
     def observe(self, observer: Callable[[Observation], None]) -> None:
         """
-        Call ``observer`` with what can be seen of each exchange from outside, also of one that is an error.
+        Call ``observer`` after each exchange, with what is visible of it from outside.
 
-        One that is tried again is told of each time, also one without a response.
+        Each try counts as an exchange, also one that failed or had no response.
 
-        :param observer: called when the exchange has ended, in the thread of the call; what it raises is logged.
+        :param observer: called when the exchange has ended, in the thread of the call; its exceptions are logged.
         """
         self._transport.observe(observer)
 
     @contextmanager
     def check_calls(self, check: Callable[[Operation], None]) -> Iterator[None]:
         """
-        Ask ``check`` before each call in the block, also that of each page of a listing, and before each sign-in.
+        Ask ``check`` before each call in the block, including each page of a listing, and before each sign-in.
 
         :param check: called with the operation, in the thread of the call; it raises a :class:`CustodyError` to refuse
             the call: nothing is sent then.

@@ -1,4 +1,4 @@
-"""The test of a client: the calls that it makes, and what each of them shows."""
+"""The test of a client: its calls, and their findings."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 State = Literal["ok", "failed", "unknown", "not checked"]
 
-#: The role that every read takes.
+#: The role that every read needs.
 DEFAULT_ROLE = "TPUser"
-#: Words for the status of a user who may work. Which others there are is not published.
+#: Status words of a user who may work. No complete list of status words is published.
 _MAY_WORK = ("active", "enabled")
 
 
@@ -39,8 +39,8 @@ class Finding:
     """
     The result of one part of the test.
 
-    :param state: the state; ``unknown`` is what the service itself says that it does not offer, and nobody asked for.
-    :param error: why it is not ok. Default None.
+    :param state: the state; ``unknown``: the service itself says that it does not offer it, and it was not asked for.
+    :param error: the reason why it is not ok. Default None.
     """
 
     state: State = "not checked"
@@ -49,7 +49,7 @@ class Finding:
     @classmethod
     def of(cls, error: CustodyError | None) -> Finding:
         """
-        Judge how a call ended that the service need not offer.
+        Return the finding of a call to an operation that the service need not offer.
 
         :param error: its error; None: it succeeded.
         """
@@ -65,13 +65,13 @@ class ConnectionTest:
 
     :param credentials: whether the service accepts the credentials.
     :param health: the health listing.
-    :param who: who the user is.
-    :param roles: whether the user has the roles that are asked for.
+    :param who: the identity of the user.
+    :param roles: whether the user has the required roles.
     :param signatures: the rules in force, if keys are pinned.
     :param checks: the health checks that are listed; None: the listing could not be read.
     :param user: the user; None: not known.
     :param rules: the rules in force, as they came; None: not known.
-    :param verified: what is proved of them; None: nothing.
+    :param verified: the verified rules; None: their signatures were not verified.
     """
 
     credentials: Finding = Finding()
@@ -86,7 +86,7 @@ class ConnectionTest:
 
     @property
     def failures(self) -> list[CustodyError]:
-        """Why it fails, in the order of the calls; none: the client can be used."""
+        """The errors, in the order of the calls; none: the client can be used."""
         findings = (self.credentials, self.health, self.who, self.roles, self.signatures)
         errors = [each.error for each in findings if each.state == "failed" and each.error is not None]
         return list({id(each): each for each in errors}.values())
@@ -94,17 +94,17 @@ class ConnectionTest:
 
 def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> ConnectionTest:
     """
-    Make authenticated calls that change nothing, and return what they show.
+    Make authenticated calls that change nothing, and return their findings.
 
     :param client: the client.
-    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is one that either of these will do
-        for. What shows no roles fails then. Default: :data:`DEFAULT_ROLE`, if
-        the service says which roles the user has, or by a 403 of its own that it lacks the one to ask.
-    :return: what they show. Once the service cannot be reached, or refuses the credentials, nothing else is asked.
+    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, a
+        service that does not show the user's roles fails the test. Default: :data:`DEFAULT_ROLE`, which is judged only
+        if the service shows the roles, or answers with a 403 of its own.
+    :return: the findings. If the service cannot be reached or rejects the credentials, no further calls are made.
     """
     found = ConnectionTest()
     found.checks, error = attempt(client.list_health_checks)
-    # Every service has it from version 3.14 on, and every health gate needs it.
+    # Every service offers it from version 3.14 on, and every health gate needs it.
     found.health = Finding("failed", error) if error else Finding("ok")
     if isinstance(error, CustodyAuthenticationError):
         found.credentials, found.health = Finding("failed", error), Finding()
@@ -116,7 +116,7 @@ def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> Connection
         found.credentials = Finding("failed", user_error)
         return found
     if found.user is not None and user_name(found.user) is None and found.user.get("roles") is None:
-        # Any server may send the rest.
+        # Any server could have sent the rest.
         found.user, user_error = (
             None,
             CustodyResponseError(
@@ -132,7 +132,7 @@ def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> Connection
     if shows_something or found.user is not None or found.verified is not None:
         found.credentials = Finding("ok")
     elif found.failures or cause is None:
-        # Another failure says it all. A 403 may be about the credentials, whatever it says.
+        # Another failure speaks for itself. A 403 may be about the credentials, whatever it says.
         found.credentials = Finding("unknown", cause)
     else:
         found.credentials = Finding("failed", _not_proved(cause))
@@ -140,14 +140,14 @@ def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> Connection
 
 
 def _check_user(found: ConnectionTest, client: CustodyClient, asked: list[str]) -> None:
-    """Judge the status of the user, and its roles."""
+    """Check the status of the user, and its roles."""
     if found.user is None:
-        refusal = found.who.error
-        if isinstance(refusal, CustodyPermissionError) and found.who.state == "unknown":
+        error = found.who.error
+        if isinstance(error, CustodyPermissionError) and found.who.state == "unknown":
             # Every read takes this role, and this one takes no other.
-            found.roles = Finding("failed", refusal)
-        elif asked and found.who.state == "unknown" and refusal is not None:
-            found.roles = Finding("failed", _not_shown(client, refusal))
+            found.roles = Finding("failed", error)
+        elif asked and found.who.state == "unknown" and error is not None:
+            found.roles = Finding("failed", _not_shown(client, error))
         elif found.who.state == "unknown":
             found.roles = Finding("unknown")
         return
@@ -163,20 +163,20 @@ def _check_user(found: ConnectionTest, client: CustodyClient, asked: list[str]) 
 
 
 def _check_rules(found: ConnectionTest, client: CustodyClient) -> None:
-    """Judge whether the rules in force are signed as pinned."""
+    """Check whether the rules in force are signed by the pinned keys."""
     verifier = client.verifier
     if verifier is None:
         return
     rules, error = attempt(client.get_rules)
     found.rules, found.signatures = rules, Finding.of(error)
     if rules is not None:
-        found.verified, refusal = attempt(lambda: verifier.verify_rules(rules))
-        found.signatures = Finding.of(refusal)
+        found.verified, error = attempt(lambda: verifier.verify_rules(rules))
+        found.signatures = Finding.of(error)
 
 
 def user_name(user: WireUser) -> str | None:
     """
-    Return the id of a user, or else the external one; None if neither has anything that can be seen.
+    Return the id of a user, or else the external id; None if neither has a visible character.
 
     :param user: the user.
     """
@@ -185,9 +185,9 @@ def user_name(user: WireUser) -> str | None:
 
 def may_work(status: str) -> bool:
     """
-    Tell whether a word for the status of a user is known to stand for one who may work.
+    Tell whether a user's status is known to mean that the user may work.
 
-    :param status: the word.
+    :param status: the status.
     """
     return ascii_lower(status) in _MAY_WORK
 
@@ -224,8 +224,8 @@ def _not_proved(cause: CustodyError) -> CustodyError:
     )
 
 
-def _not_shown(client: CustodyClient, refusal: CustodyError | None = None) -> CustodyError:
-    why = "the service does not say which roles the user has" if refusal is None else refusal.reason
+def _not_shown(client: CustodyClient, error: CustodyError | None = None) -> CustodyError:
+    why = "the service does not say which roles the user has" if error is None else error.reason
     return CustodyResponseError(
         f"whether the user has the role that is asked for is not known: {why}",
         advice="Ask an administrator of the service which roles the user has; without --role this is no failure.",

@@ -1,7 +1,7 @@
 """
-The error codes: a text ends with one, an alert matches on it, and the documentation's page of errors explains it.
+The error codes: each message ends with one, alerts match on it, and the documentation's page of errors explains it.
 
-What to do about an error is in its message.
+The advice about an error is in its message.
 """
 
 from __future__ import annotations

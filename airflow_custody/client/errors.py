@@ -1,5 +1,5 @@
 """
-What can go wrong when talking to the custody service, as types.
+The errors of talking to the custody service, by type.
 
 ::
 
@@ -30,9 +30,9 @@ from typing import Any
 from airflow_custody.client.error_codes import ErrorCode, known_code, label
 from airflow_custody.client.text import sanitize
 
-#: Statuses that say that an operation is not offered, or not to this user.
+#: Statuses of an operation that is not offered, or not to this user.
 _NOT_OFFERED = (403, 404, 405, 501)
-# What an error says beside its message and whether it is retryable.
+# The attributes of an error beside its message and whether it is retryable.
 _FACTS = (
     "operation",
     "method",
@@ -56,7 +56,7 @@ class CustodyError(Exception):
     ``str(error)`` is for people: the operation, what went wrong, what to do about it, and last ``[custody/CODE]``. A
     program decides by the type and the attributes, never by the text. Neither ever holds a secret.
 
-    :param message: what went wrong, in the service's own words where it sent any.
+    :param message: description of the failure, in the service's own words where it sent any.
     :param operation: name of the operation (``"create whitelisting request"``).
     :param method: HTTP method; None if the error has nothing to do with a request.
     :param path: path below ``/api/rest/v1``; None likewise.
@@ -66,7 +66,7 @@ class CustodyError(Exception):
     :param required_roles: roles that the operation needs, when permission is missing.
     :param retryable: whether the same call may succeed later; None (default): as usual for the type.
     :param setting: name of the setting that is missing or wrong, for :class:`CustodyConfigurationError`.
-    :param advice: what to do about it: one or more sentences, for people.
+    :param advice: advice for people: one or more sentences.
     :param nothing_sent: whether it is certain that this request did not leave this machine. Default False.
     :param from_service: whether the response is an error body of the service itself. Default False: it may be that of
         a gateway in between, so it proves nothing about what was asked for.
@@ -103,7 +103,7 @@ class CustodyError(Exception):
         self.path = path
         self.status = status
         self.error_code = error_code
-        # Finite, or it is no time that anybody can wait.
+        # An infinite delay is none that anybody can wait.
         self.retry_after = retry_after if _is_delay(retry_after) else None
         self.required_roles = tuple(required_roles)
         self.setting = setting
@@ -129,14 +129,14 @@ class CustodyError(Exception):
         """
         Whether the operation is not available: the service does not offer it, or not to this user.
 
-        A gateway in between may say so too. Who takes the refusal as evidence of something, and not only as an
-        operation that cannot be used, must look at ``from_service`` as well.
+        A gateway in between may say so too. A caller that takes the error as evidence of something, and not only as an
+        operation that cannot be used, must check ``from_service`` as well.
         """
         return self.status in _NOT_OFFERED
 
     @property
     def reason(self) -> str:
-        """What failed and why, without what to do about it."""
+        """The failure and its cause, without advice."""
         # Without a response, the path says no more than the operation.
         facts = []
         if self.status is not None:
@@ -149,7 +149,7 @@ class CustodyError(Exception):
 
     @property
     def text(self) -> str:
-        """What failed, why, and what to do about it, without the code: to be put into another text."""
+        """The failure, its cause and the advice, without the code: for use within another text."""
         return f"{self.reason.rstrip('.')}. {self.advice}" if self.advice else self.reason
 
     def shorten(self, limit: int) -> str:
@@ -178,7 +178,7 @@ class CustodyError(Exception):
         """
         Build the error that :meth:`to_json` described.
 
-        :param data: what :meth:`to_json` returned, also in another version of this package: an unknown type becomes a
+        :param data: the result of :meth:`to_json`, also of another version of this package: an unknown type becomes a
             plain :class:`CustodyError`, and an unknown code that of the type.
         :return: an error of the type it was.
         """
@@ -296,5 +296,5 @@ class CustodyUnhealthyError(CustodyError):
     code: ErrorCode = "not-healthy"
 
 
-#: What is transient as long as it is retryable: nothing says that waiting is in vain.
+#: The types that are transient as long as they are retryable.
 _TRANSIENT = (CustodyConnectionError, CustodyServerError, CustodyRateLimitError, CustodyResponseError)

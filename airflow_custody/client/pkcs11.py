@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The object identifier of P-256 in DER, as PKCS#11 names a curve.
 _P256 = bytes.fromhex("06082a8648ce3d030107")
 _POINT_BYTES = 65
-# What no retry changes, by the names of the library's exceptions.
+# Reasons that no retry changes, by the names of the library's exceptions.
 _REASONS = {
     "PinIncorrect": "the HSM refused the PIN; some HSMs lock it after a few wrong ones",
     "PinInvalid": "the HSM refused the PIN: it has characters that the HSM does not accept",
@@ -32,20 +32,20 @@ _REASONS = {
     "MechanismInvalid": "the HSM does not offer CKM_ECDSA",
     "KeyTypeInconsistent": "the key cannot sign with CKM_ECDSA",
 }
-# Which process initialised each library. What a child process inherits of it cannot be used.
+# The process that initialised each library. A child process cannot use the state it inherits.
 _initialised_by: dict[str, int] = {}
-# Under which path each library was loaded first, by its path without links.
+# The path under which each library was loaded first, by its path without links.
 _paths: dict[str, str] = {}
 
 
-# Logins belong to the process: two threads would log each other out. A forked process would inherit the lock held.
+# Logins belong to the process: two threads would log each other out. A forked process could inherit the lock held.
 _locks: dict[int, threading.Lock] = {}
 
 
 @dataclass(frozen=True)
 class Pkcs11Key:
     """
-    Where a key is.
+    The place of a key.
 
     :param module: the path of the HSM's PKCS#11 library on the worker, or a name that the system's loader finds.
     :param token: the label of the token.
@@ -146,7 +146,7 @@ class Pkcs11Signer:
         """Return the EC key of a kind; None if there is none."""
         from pkcs11 import Attribute, KeyType
 
-        # All of them: a search of this library that is left before its end fails when it is collected.
+        # Exhaust the search: the library fails when it garbage-collects an unfinished one.
         found = list(
             session.get_objects({Attribute.CLASS: kind, Attribute.KEY_TYPE: KeyType.EC, Attribute.LABEL: label})
         )
@@ -161,14 +161,14 @@ class Pkcs11Signer:
         try:
             curve = bytes(key[Attribute.EC_PARAMS])
         except (AttributeSensitive, AttributeTypeInvalid):
-            # Not every HSM shows it of a private key. What it signs is checked before it is sent.
+            # Not every HSM shows the curve of a private key. Its signatures are checked before they are sent.
             return
         if curve != _P256:
             raise self._unusable("it is not a P-256 (secp256r1) key", "signing-failed")
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Any, str]]:
-        """Open a session that is logged in, and give it with the key's label; say what is wrong if that fails."""
+        """Open a session that is logged in, and yield it with the key's label; explain the failure otherwise."""
         try:
             import pkcs11
         except ImportError:
@@ -187,8 +187,7 @@ class Pkcs11Signer:
             except pkcs11.PKCS11Error as exception:
                 failure = exception
         if failure is not None:
-            # Outside of "except", and chained to nothing that failed in the session: what the library says may come
-            # along only as sanitized text.
+            # Raised outside of "except" and not chained: the library's own message is included only as sanitized text.
             raise self._failed(failure, where, is_loaded=is_loaded) from None
 
     def _failed(self, failure: Exception, where: Pkcs11Key, *, is_loaded: bool) -> CustodyError:
@@ -198,7 +197,7 @@ class Pkcs11Signer:
         if kind == "PKCS11Error":
             detail = sanitize(failure, 160)
             if is_loaded:
-                # An HSM's own code. It may stand for a refused PIN, so it is not tried again.
+                # An HSM's own code. It may mean a rejected PIN, so it is not tried again.
                 return self._unusable(f"the HSM failed with an error that PKCS#11 does not name: {detail}")
             module = sanitize(where.module, 200)
             if "already initialized" in detail:
@@ -229,11 +228,11 @@ def _initialised(module: str) -> Any:
     import pkcs11
 
     if os.path.dirname(module):
-        # One path for each library: under a second one it would be initialised again, and fail.
+        # One path for each library: loaded under a second one, it would be initialised again, and fail.
         module = _paths.setdefault(os.path.realpath(module), module)
     library = pkcs11.lib(module)
     if _initialised_by.setdefault(module, os.getpid()) != os.getpid():
-        # Some libraries see by themselves that this is a child, and have nothing to finalize here.
+        # Some libraries detect a child process themselves, and have nothing to finalize here.
         with suppress(pkcs11.PKCS11Error):
             library.finalize()
         library.initialize()

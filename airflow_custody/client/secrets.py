@@ -1,4 +1,4 @@
-"""Secrets in text from elsewhere: they are replaced."""
+"""Redaction of secrets in text from elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
-#: What stands in the place of a secret.
+#: The replacement for a secret.
 REDACTED = "***"
 
 
@@ -28,7 +28,7 @@ def _forms(secret: str) -> set[str]:
     data = secret.encode("utf-8", "surrogatepass")
     in_json = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     in_base64 = {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()}
-    # What is found without padding is found with it too.
+    # A form without padding also matches the form with it.
     return {
         secret,
         quote(data),

@@ -31,15 +31,15 @@ DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
 DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
-# Of a name in the DNS.
+# The limits of a name in the DNS.
 _MAX_HOST, _MAX_LABEL = 253, 63
-# Characters of a file with public keys.
+# In characters, of a file with public keys.
 _MAX_KEYS_FILE = 1024 * 1024
-# Characters: a private key is longer, in base64 too.
+# In characters: a private key is longer, in base64 too.
 _MIN_KEY = 40
-# Unix time in milliseconds is less: what is more is no time at all.
+# Unix times in milliseconds are below this; anything above is not a time.
 _MAX_TIME = 10**15
-# As the standard library reads them: the first that is set counts.
+# The first one that is set counts, as in the standard library.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -52,7 +52,7 @@ def _os_text(exception: Exception) -> str:
     return sanitize(getattr(exception, "strerror", None) or exception or type(exception).__name__, 120)
 
 
-# --- where the service is ------------------------------------------------------------------------------------
+# --- the base URL --------------------------------------------------------------------------------------------
 
 
 def _check_base_url(value: object) -> str:
@@ -110,7 +110,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _check_verify(value: object) -> bool | str:
-    """Return what to verify TLS with, or refuse a CA bundle that cannot be used."""
+    """Return the setting for verifying TLS; refuse a CA bundle that cannot be used."""
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.strip().lower(), value)
     if isinstance(value, bool):
@@ -130,7 +130,7 @@ def _check_verify(value: object) -> bool | str:
 
 
 def _check_client_cert(value: object) -> str | tuple[str, str] | None:
-    """Return the paths of the client's certificate and key, or refuse what cannot be used."""
+    """Return the paths of the client's certificate and key; refuse files that cannot be used."""
     if value is None:
         return None
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
@@ -143,7 +143,7 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
         raise _wrong("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
     paths = [os.fspath(part) for part in parts]
     try:
-        # An empty password: an encrypted key fails here instead of asking on a terminal that is not there.
+        # With an empty password, an encrypted key fails here instead of asking on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
         return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
@@ -157,10 +157,10 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
 @plain_dataclass(frozen=True)
 class Proxy:
     """
-    A proxy that can be used.
+    A usable proxy.
 
     :param url: its URL, which may contain a password.
-    :param place: what messages call the setting that it comes from.
+    :param place: name in messages of the setting that it comes from.
     """
 
     url: str = field(repr=False)
@@ -177,12 +177,12 @@ def _check_proxy(value: object) -> str | None:
 
 
 def _check_proxy_url(url: str, place: str, setting: str) -> str:
-    """Return a URL that both parsers can read that will read it, and whose password can be sent in a header."""
+    """Return a URL that both of its later parsers can read, and whose password can be sent in a header."""
     with suppress(ValueError):
         address, parts = parse_url(url), urlsplit(url)
         parts.port  # noqa: B018 - it raises what the parser leaves
         f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode("iso-8859-1")
-        # A password with a "/", "?" or "#": its beginning would be taken for the proxy's port, and be shown.
+        # The beginning of a password with a "/", "?" or "#" would be taken for the proxy's port, and be shown.
         is_split = "@" in f"{parts.path}{parts.query}{parts.fragment}"
         if address.scheme in ("http", "https") and address.host and not is_split:
             return url
@@ -203,11 +203,11 @@ def _environment_proxy(url: str) -> Proxy | None:
     variable = next((each for each in _PROXY_VARIABLES if os.environ.get(each) == proxy), None)
     # macOS and Windows have settings of their own.
     place = f"the environment variable {variable}" if variable else "the proxy in the system's settings"
-    # There, and only there, host and port alone are usual.
+    # In the environment, and only there, host and port alone are usual.
     return Proxy(_check_proxy_url(proxy if "://" in proxy else f"http://{proxy}", place, variable or "proxy"), place)
 
 
-# --- what is trusted -----------------------------------------------------------------------------------------
+# --- pinned keys ---------------------------------------------------------------------------------------------
 
 
 def is_key_text(text: str) -> bool:
@@ -227,9 +227,9 @@ def _read_keys(value: object) -> tuple[str, ...] | None:
 
 def _read_key(text: str) -> str:
     if is_key_text(text):
-        # A file of environment variables has the two characters instead of the line end.
+        # In a file of environment variables, a line end is written as two characters.
         return text.replace("\\n", "\n")
-    # It may be a key without its first line, even a private one: then it is not shown.
+    # The text may be a key without its first line, even a private one: then it is not shown.
     shown = f"{sanitize(text, 200)}: " if "." in text or len(text) < _MIN_KEY or os.path.exists(text) else ""
     what = "cannot be used"
     try:
@@ -268,10 +268,10 @@ def _read_date(value: Any) -> Any:
 
 def refuse_misspelt(names: Iterable[str]) -> None:
     """
-    Refuse names that were meant for a setting that says what is trusted: ignored, less would be verified.
+    Refuse misspelt names of settings for verification: if they were ignored, less would be verified.
 
     :param names: names of settings that are not known.
-    :raises CustodyConfigurationError: if one of them is close to one of ours.
+    :raises CustodyConfigurationError: if one of them resembles the name of such a setting.
     """
     for name in names:
         key = name[:100].casefold()
@@ -315,7 +315,7 @@ class ClientSettings:
     """
 
     base_url: Annotated[str, BeforeValidator(_check_base_url)] = ""
-    """Where the service is, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
+    """URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
     this machine."""
     timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number] = DEFAULT_TIMEOUT
     """Seconds for one whole exchange: connecting, sending, waiting, and reading a response that trickles in. A retry
@@ -336,9 +336,9 @@ class ClientSettings:
     """Whether the token may travel over plain HTTP to another machine. Default False."""
     superadmin_keys: Annotated[tuple[str, ...] | None, BeforeValidator(_read_keys)] = None
     """The super-administrators' public keys, with which whitelisted addresses are verified: PEM texts, or the path of
-    a file with them. Default None: nothing is verified, what the service says counts."""
+    a file with them. Default None: nothing is verified, and the service is believed."""
     superadmin_minimum: Annotated[int | None, _Number] = None
-    """How many of these keys must have signed the rules. Required with ``superadmin_keys``."""
+    """Number of these keys that must have signed the rules. Required with ``superadmin_keys``."""
     networks: Annotated[Any, BeforeValidator(_split_names)] = None
     """Names of the networks that are accepted; as text, comma-separated. Default None: any."""
     allow_legacy_signatures: bool = False
@@ -346,14 +346,14 @@ class ClientSettings:
     rules_not_before: Annotated[Any, BeforeValidator(_read_date)] = None
     """Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None."""
     user_agent: Annotated[str | None, AfterValidator(_check_header)] = None
-    """What to add to the ``User-Agent``, which names this package and its version. Default None."""
+    """Text to add to the ``User-Agent``, which names this package and its version. Default None."""
     source: str | None = None
-    """Where the user finds these settings, for error messages. Default None."""
+    """Place where the user finds these settings, for error messages. Default None."""
 
     @model_validator(mode="wrap")
     @classmethod
     def _name_the_setting(cls, values: Any, handler: Any) -> Any:
-        """Turn what pydantic says of a value into the one error that names the setting."""
+        """Turn pydantic's error about a value into one that names the setting."""
         try:
             settings = handler(values)
             settings._check_plain_http()
@@ -367,9 +367,9 @@ class ClientSettings:
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> ClientSettings:
         """
-        Return settings made of a form's values.
+        Return settings from a form's values.
 
-        :param values: the settings by name; what is None or an empty text is not set.
+        :param values: the settings by name; None or an empty text means not set.
         :raises CustodyConfigurationError: as the class does.
         """
         names = (each.name for each in fields(cls))
@@ -377,18 +377,18 @@ class ClientSettings:
 
     @property
     def base_url_text(self) -> str:
-        """The base URL as error messages name it: by where the user finds it, or by itself."""
+        """The base URL in error messages: the place where the user finds it, or the URL itself."""
         if self._from_options:
             return self.name("base_url")
         return f"the base URL of {self.source}" if self.source else f"the base URL {self.base_url}"
 
     @property
     def user_text(self) -> str:
-        """The user as error messages name it: by the connection that signs in."""
+        """The user in error messages, named by the connection that signs in."""
         return f"The user of {self.source}" if self.source and not self._from_options else "The user"
 
     def name(self, setting: str) -> str:
-        """Return a setting as error messages name it, with where the user finds it."""
+        """Return the name of a setting in error messages, with the place where the user finds it."""
         if self._from_options:
             return f"--{setting.replace('_', '-')}"
         return f"{setting!r} of {self.source}" if self.source else repr(setting)
@@ -399,7 +399,7 @@ class ClientSettings:
 
     @cached_property
     def pins(self) -> VerificationPins | None:
-        """What whitelisted addresses are verified with; None: nothing is."""
+        """The pins for verifying whitelisted addresses; None: nothing is verified."""
         if self.superadmin_keys is None:
             return None
         return VerificationPins(
@@ -412,14 +412,14 @@ class ClientSettings:
 
     @property
     def proxy_in_use(self) -> Proxy | None:
-        """The proxy that requests go through: for HTTPS, if none is set, the environment's; None: there is none."""
+        """The proxy for requests: the one that is set or, for HTTPS, the environment's; None: there is none."""
         if self.proxy:
             return Proxy(self.proxy, self.name("proxy"))
-        # Over TLS a proxy sees the host's name and nothing else.
+        # Over TLS a proxy sees only the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_pins(self) -> None:
-        """Refuse a part of what is needed to verify: whoever gives it expects that something is verified."""
+        """Refuse incomplete settings for verification: their author expects that something is verified."""
         given = [name for name in PIN_SETTINGS if getattr(self, name) not in (None, False)]
         if given and self.superadmin_keys is None:
             raise _wrong(given[0], "needs 'superadmin_keys': without these, nothing is verified")

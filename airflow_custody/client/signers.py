@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
-# What no retry changes if a key is read.
+# Errors of reading a key that no retry changes.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -32,8 +32,8 @@ class Signer(Protocol):
     If it has ``public_key``, a method or an attribute with the public key in PEM or DER, each signature is verified
     before it is sent, and found again afterwards by this key, whatever name the service shows it under.
 
-    Of what a signer raises only the type is shown, as its text may hold a secret. It is retryable, unless its type is
-    that of a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` comes out as it is.
+    Only the type of a signer's exception is shown, as its text may hold a secret. It is retryable, unless its type
+    stands for a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` is raised unchanged.
     """
 
     @property
@@ -116,7 +116,7 @@ class PemSigner:
         try:
             pem = self._load()
         except OSError as error:
-            # Not its own text: that may be of the caller's function. Nor is each number one of the system.
+            # The exception's own text may come from the caller's function, and not every number is the system's.
             is_system = type(error).__module__ == "builtins" and error.errno in tuple(errno.errorcode)
             why = f"it cannot be read: {os.strerror(error.errno or 0) if is_system else type(error).__name__}"
             if isinstance(error, _LASTING):
@@ -131,7 +131,7 @@ class PemSigner:
                 pem.encode() if isinstance(pem, str) else pem, self._password.encode() if self._password else None
             )
         except (TypeError, ValueError, UnsupportedAlgorithm):
-            # "from None": nothing of the key may come along.
+            # "from None": nothing of the key may be chained.
             raise self._unusable(
                 "it is not a private key in PEM of a known type, or its password is wrong or missing"
             ) from None
@@ -150,7 +150,7 @@ class PemSigner:
 
 def raw_signature(der: bytes) -> bytes:
     """
-    Turn a signature in DER, as AWS KMS and most libraries give it, into what the service wants.
+    Convert a signature from DER, as AWS KMS and most libraries return it, to the service's format.
 
     :param der: a P-256 signature in DER.
     :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian.
@@ -196,7 +196,7 @@ def public_key_of(signer: Signer) -> PublicKey | None:
     """
     Return the public key that a signer gives.
 
-    :param signer: the signer. What its attribute ``public_key`` holds or, if it is a method, returns may be PEM or DER
+    :param signer: the signer. Its attribute ``public_key``, or the result if it is a method, may be PEM or DER
         (SubjectPublicKeyInfo), or a key of the library ``cryptography``.
     :return: the key; None if the signer gives none.
     :raises CustodyConfigurationError: if it is not a P-256 key.
@@ -227,7 +227,7 @@ def public_key_of(signer: Signer) -> PublicKey | None:
 
 
 def _other_curve(key: object) -> str:
-    """Return what is wrong with a key that is not one on P-256, in words."""
+    """Describe a key that is not on P-256."""
     curve = getattr(getattr(key, "curve", None), "name", None)
     kind = f"on the curve {sanitize(curve, 40)}" if curve else "no key on a curve"
     return f"it is {kind}, and must be on P-256 (secp256r1)"

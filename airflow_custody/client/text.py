@@ -1,4 +1,4 @@
-"""Text and lists from elsewhere: what they are, and how they become fit for a message or a log line."""
+"""Text and lists from elsewhere: recognizing them, and making them fit for a message or a log line."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from collections.abc import Iterable
 
 # Line breaks, terminal escapes, invisible and direction-changing characters: each could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-# What shows nothing although it counts as a letter, a mark or a symbol, or is not assigned yet: all with Unicode's
-# property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 14); and what has no such property, but by
-# its name is a blank, a filler, a joiner, a selector, a note without a head, or stands for an object.
+# Characters that show nothing although they count as letters, marks or symbols, or are not assigned yet: all with
+# Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 14); and those without it that
+# are by their names a blank, a filler, a joiner, a selector, a note without a head, or stand for an object.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u2d7f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ufffc\U0001107f\U00013440-\U00013442\U00016fe4\U0001bc9d"
     "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# How an emoji says that it is one, as keyboards write it, also after what is never shown as text: what has the property
-# Emoji, and not Emoji_Component, as digits, skin tones and the letters of flags have (emoji-data.txt of Unicode 14).
+# The variation selector that keyboards write after an emoji, even one that is never shown as text: a character with the
+# property Emoji, and not Emoji_Component, as digits, skin tones and the letters of flags have (emoji-data.txt of
+# Unicode 14).
 _EMOJI_STYLE = re.compile(
     "(?<=[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf\u23e9-\u23f3"
     "\u23f8-\u23fa\u24c2\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u2604\u260e\u2611\u2614\u2615\u2618\u261d\u2620"
@@ -56,9 +57,9 @@ def is_decimal(text: str) -> bool:
 
 def read_number(text: str, maximum: int) -> int | None:
     """
-    Return the whole number that a text is, in ASCII digits; None if it is none, or is larger.
+    Parse a whole number in ASCII digits; None if the text is not one, or it is larger.
 
-    What is from elsewhere is read by this alone: ``int`` itself fails on a text of thousands of digits.
+    Use it for all text from elsewhere: ``int`` itself fails on a text of thousands of digits.
 
     :param text: the text.
     :param maximum: the largest number that there may be.
@@ -71,12 +72,12 @@ def read_number(text: str, maximum: int) -> int | None:
 
 def has_unprintable(text: str) -> bool:
     """Tell whether the text holds a control, formatting or otherwise invisible character."""
-    # Nearly every text is of this kind.
+    # Fast path for nearly every text.
     return not (text.isascii() and text.isprintable()) and any(map(_is_unprintable, text))
 
 
 def without_emoji_style(text: str) -> str:
-    """Return the text without what says of an emoji that it is one. It is shown as its number all the same."""
+    """Return the text without emoji variation selectors. The emoji itself is shown as its number all the same."""
     return _EMOJI_STYLE.sub("", text)
 
 
@@ -92,13 +93,13 @@ def sanitize(text: object, limit: int = 300) -> str:
     :param limit: maximum length of the result in characters; an ellipsis marks where it was cut. Default 300.
     :return: the text, white space folded.
     """
-    # Far more than can survive the folding; keeps the work bounded on a response of many megabytes.
+    # Far more than can survive the folding; this bounds the work on a response of many megabytes.
     line = " ".join(str(text)[: limit * 8].translate(_SHOWN).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 class _Shown(dict[int, int]):
-    """For ``str.translate``: each character as it is seen; a blank for what is not, or only as room between words."""
+    """A table for ``str.translate``: visible characters stay, invisible ones and white space become a blank."""
 
     def __missing__(self, code: int) -> int:
         character = chr(code)
@@ -117,7 +118,7 @@ def ascii_lower(text: str) -> str:
     """
     Return the text with the letters A to Z in lower case.
 
-    Compares words of the service without case. ``str.lower`` and ``str.casefold`` also make a Kelvin sign a "k".
+    Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` also make a Kelvin sign a "k".
     """
     return text.translate(_TO_ASCII_LOWER)
 
@@ -136,8 +137,8 @@ def as_name(value: object) -> str | None:
     """
     Return a text of the service, which may write a whole number where a text is expected.
 
-    :param value: what it sent.
-    :return: the text; None: it is neither, or a number that is no name, as it has more than 64 bits.
+    :param value: the value it sent.
+    :return: the text; None: it is neither, or a number of more than 64 bits, which is not a name.
     """
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
         return str(value)
@@ -145,5 +146,5 @@ def as_name(value: object) -> str | None:
 
 
 def as_list(value: str | Iterable[str]) -> list[str]:
-    """Return a list of what may be given as one string or as several."""
+    """Return a list from one string or several."""
     return [value] if isinstance(value, str) else list(value)

@@ -1,4 +1,4 @@
-"""What the models of all subjects share: lenient dictionaries of what travels on the wire."""
+"""The common base of the models of all subjects: lenient dictionaries of the data on the wire."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_who_cannot_sign_in_within_the_time_out_sends_nothing(sandbox: Sandbox, 
                 call.result()
             assert caught.value.transient
             assert caught.value.nothing_sent
-        while in_flight.refusal is None:
+        while in_flight.rejection is None:
             time.sleep(0.05)
         with pytest.raises(CustodyAuthenticationError, match="not sent again"):
             client.list_health_checks()

@@ -1,1 +1,1 @@
-"""What is pending approval, of all kinds."""
+"""Counts of everything that is pending approval."""

@@ -1,4 +1,4 @@
-"""How much is pending approval, as the service sends it."""
+"""Counts of everything pending approval, as the service sends them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WirePendingApprovals(TypedDict, total=False):
 @dataclass(frozen=True)
 class PendingApprovals:
     """
-    How much is pending approval by the client's user.
+    The numbers of items that are pending approval by the client's user.
 
     :param whitelisted_addresses: whitelisting requests for addresses.
     :param whitelisted_contracts: whitelisting requests for contracts.
@@ -56,12 +56,12 @@ class PendingApprovals:
 
     @property
     def total(self) -> int:
-        """How much is pending in all, or at least."""
+        """The number of pending items in all, or the least that it can be."""
         return sum(self.counts.values())
 
     @property
     def texts(self) -> list[str]:
-        """What is pending, in words: ``1 whitelisted address``, ``at least 100 requests``."""
+        """The counts in words: ``1 whitelisted address``, ``at least 100 requests``."""
         return [
             f"{'at least ' if name in self.at_least else ''}{count(number, _singular(name), name.replace('_', ' '))}"
             for name, number in self.counts.items()

@@ -1,4 +1,4 @@
-"""The operation that counts what is pending approval."""
+"""The operation that counts pending approvals."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _COUNTS = {
 
 
 class ApprovalOperations(ServiceOperations):
-    """The operations on what is pending approval, of all kinds."""
+    """The operations on pending approvals of all kinds."""
 
     def get_pending_approvals(self) -> PendingApprovals:
         """
-        Count what is pending approval by the client's user: ``GET /statistics/for-approval`` (undocumented).
+        Count the items that are pending approval by the client's user: ``GET /statistics/for-approval`` (undocumented).
 
-        It is asked for with the largest limit, 100. What the limit means for the counts is not published: one that
+        The call uses the largest limit, 100. The meaning of the limit for the counts is not published: a count that
         reaches it may stand for more, and :attr:`PendingApprovals.at_least` names it. The whitelisting requests
         themselves are found by :meth:`find_whitelist_requests_for_approval`.
 
-        :return: the counts. What the service leaves out is 0.
+        :return: the counts; 0 for those that the service leaves out.
         :raises CustodyNotFoundError: if the service does not offer it.
         :raises CustodyResponseError: if a count is no number.
         """
         reply = self._transport.call(GET_PENDING_APPROVALS, WirePendingApprovals, query={"limit": str(MAX_PAGE_SIZE)})
-        # Nothing at all is pending, or it is the response of something else.
+        # Without any of the counts, it is the response of something else.
         reply.require_any_key(*_COUNTS)
         counts: dict[str, int] = {}
         for wire, name in _COUNTS.items():

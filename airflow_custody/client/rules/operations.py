@@ -16,10 +16,11 @@ class RulesOperations(ServiceOperations):
         """
         Get the rules in force: ``GET /rules`` (undocumented).
 
-        They are the service's word; :meth:`~airflow_custody.client.verification.verifier.Verifier.verify_rules` tells
+        They are not verified; :meth:`~airflow_custody.client.verification.verifier.Verifier.verify_rules` tells
         whether the pinned super-administrators have signed them.
 
-        :param only_try: seconds for the only try, for who can do without; None (default): as the client's settings say.
+        :param only_try: time limit in seconds for a single try, for callers that can do without; None (default): as in
+            the client's settings.
         :return: ``rulesContainer``, ``rulesSignatures``, ``locked``, ``creationDate`` and ``updateDate``, as far as
             the service shows them.
         """
