@@ -40,7 +40,7 @@ class AirflowServer:
     def get(self, path: str) -> Any:
         """Get a resource of the REST API."""
         headers = {"Authorization": f"Bearer {self.tokens['admin']}"}
-        response = requests.get(f"{self.url}/api/v2{path}", headers=headers, timeout=30)
+        response = requests.get(f"{self.url}/api/v2{path}", headers=headers, timeout=300)
         response.raise_for_status()
         return response.json()
 
@@ -86,7 +86,7 @@ def run_airflow(home: Path, variables: Mapping[str, str]) -> Iterator[AirflowSer
 
 
 def _sign_in(url: str, user: str) -> str:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     while True:
         try:
             response = requests.post(f"{url}/auth/token", json={"username": user, "password": user}, timeout=10)

@@ -56,7 +56,7 @@ class Visitor:
         :param around: what it is cut out around: all elements that match.
         """
         # What moves into its place is there, and nothing turns because it is being loaded.
-        self.page.wait_for_function(_STILL, timeout=10_000)
+        self.page.wait_for_function(_STILL, timeout=120_000)
         path = PICTURES / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         clip = self._part(first, last) if first or last else _around(around) if around else None
@@ -106,7 +106,7 @@ class CreatedRequests:
 
 def settled(visitor: Visitor, path: str) -> Page:
     """Open a page again and again until no service is still being read."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while True:
         page = visitor.open(path)
         if "has not responded yet" not in page.inner_text("main") or time.monotonic() > deadline:

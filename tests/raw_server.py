@@ -68,6 +68,8 @@ def _end(stream: socket.socket) -> None:
     if stream.fileno() < 0 or struct.unpack("ii", stream.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))[0]:
         return
     with contextlib.suppress(OSError):
+        # A client that keeps its end open, to an exception say, is not waited for any longer.
+        stream.settimeout(5)
         stream.shutdown(socket.SHUT_WR)
         while stream.recv(65536):
             pass

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import Any
 
 import pytest
-from lowest import differences, lower_bounds, read_project
+from lowest import read_project
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 PACKAGE = Path(__file__).parent.parent / "airflow_custody"
 MODULES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))
@@ -89,37 +87,9 @@ def test_every_import_is_declared(module: str) -> None:
     assert not undeclared, f"declare what brings {undeclared}, or import it where its extra belongs"
 
 
-def test_imports_inside_functions_count() -> None:
-    source = "import a.b\nfrom c import d\nfrom . import e\ndef f():\n    import g\n    from h.i import j\n"
-    assert set(imported(source)) == {"a.b", "c", "g", "h.i"}
-
-
 def test_every_exception_to_the_rule_is_needed() -> None:
     assert EXTRAS.keys() == PROJECT["optional-dependencies"].keys()
     for place in (place for places in EXTRAS.values() for place in places):
         assert any(module.startswith(place) for module in MODULES), place
     for module, names in AIRFLOW_2_ONLY.items():
         assert names <= {name.split(".")[0] for name in imported((PACKAGE / module).read_text())}
-
-
-def project(*dependencies: str, **extras: list[str]) -> dict[str, Any]:
-    return {"dependencies": dependencies, "optional-dependencies": extras}
-
-
-def test_lower_bounds_of_everything_that_is_declared() -> None:
-    found = lower_bounds(
-        project("a>=1.2,<3", "b >= 2; python_version < '3'", "c>=1; python_version >= '3'", x=["a>=1.2", "d>=4"])
-    )
-    assert found == {"a": Version("1.2"), "c": Version("1"), "d": Version("4")}
-
-
-@pytest.mark.parametrize("wrong", [project("a"), project("a<3"), project("a>=1", x=["a>=2"])])
-def test_a_dependency_needs_exactly_one_lower_bound(wrong: dict[str, Any]) -> None:
-    with pytest.raises(SystemExit, match=r"\ba\b.* lower bound"):
-        lower_bounds(wrong)
-
-
-def test_installed_versions_are_compared() -> None:
-    lines = differences({"pytest": Version("1"), "no-such-distribution": Version("2")})
-    assert [line.split(":")[0] for line in lines] == ["pytest", "no-such-distribution"]
-    assert differences({"pytest": Version(pytest.__version__)}) == []

@@ -12,6 +12,7 @@ from datetime import timedelta
 import pytest
 from airflow_runs import AIRFLOW, Run, new_dag, run_dag
 from connections import connection_json
+from request_triggers import end_waits_after
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyPermissionError
@@ -64,10 +65,16 @@ class TestInARun:
         assert "(not retried)" in log
 
     @pytest.mark.parametrize("deferrable", [False, True])
-    def test_a_time_out_has_a_line_too(self, sandbox: Sandbox, task_log: TaskLog, deferrable: bool) -> None:
+    def test_a_time_out_has_a_line_too(
+        self, sandbox: Sandbox, task_log: TaskLog, deferrable: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         sandbox.control.update_health(group="hsm", status="error")
+        timeout = 0.3
+        if deferrable:
+            end_waits_after(monkeypatch, sandbox, 2)
+            timeout = 600
         with new_dag() as dag:
-            CustodyHealthSensor(task_id="wait", poke_interval=0.1, timeout=0.3, deferrable=deferrable, retries=0)
+            CustodyHealthSensor(task_id="wait", poke_interval=0.1, timeout=timeout, deferrable=deferrable, retries=0)
         assert run_dag(dag).state == "failed"
         ours = [line for line in task_log.text.splitlines() if "[error " in line and "airflow_custody" in line]
         assert len(ours) == 1
@@ -104,7 +111,7 @@ def test_the_log_has_the_code_at_the_end_of_its_line_and_of_the_exception(
             CustodyHealthCheckOperator(task_id="check", retries=0)
         else:
             sandbox.control.update_health(group="hsm", status="error")
-            CustodyHealthSensor(task_id="wait", poke_interval=0.1, timeout=20, deferrable=deferrable, retries=0)
+            CustodyHealthSensor(task_id="wait", poke_interval=0.1, timeout=600, deferrable=deferrable, retries=0)
     assert run_dag(dag).state == "failed"
     log = task_log.text
     assert "needs the role TPUser. [custody/role-missing]" in log

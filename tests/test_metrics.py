@@ -6,6 +6,8 @@ import contextlib
 import re
 import signal
 import socket
+import threading
+import time
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -112,23 +114,29 @@ class _TaskHasEnded(BaseException):
     """What Airflow raises in the middle of whatever a task does, as for ``execution_timeout``."""
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no such signal")
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no such signal")
 def test_a_call_that_ends_with_its_task_is_none(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tagged: StatsdServer
 ) -> None:
     def end(*_: object) -> None:
         raise _TaskHasEnded
 
-    sandbox.control.add_fault(delay=2)
+    def end_once_it_is_sent(thread: int) -> None:
+        while not sandbox.control.request_log():
+            time.sleep(0.01)
+        signal.pthread_kill(thread, signal.SIGALRM)
+
+    sandbox.control.add_fault(delay=3600)
     before = signal.signal(signal.SIGALRM, end)
+    ending = threading.Thread(target=end_once_it_is_sent, args=(threading.get_ident(),))
     try:
         with CustodyHook() as hook:
             client = hook.get_conn()
-            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            ending.start()
             with pytest.raises(_TaskHasEnded):
                 client.list_health_checks()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        ending.join(600)
         signal.signal(signal.SIGALRM, before)
     assert [each.tags["status"] for each in tagged.received()] == ["none"]
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
 from cli_runs import Create, Run, read
@@ -115,15 +114,13 @@ def test_a_service_that_hangs(
     custody: Run, plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, from_airflow: bool
 ) -> None:
     monkeypatch.setattr("airflow_custody.overview.budget.MAX_TIMEOUT", 0.3)
-    sandbox.control.add_fault(path="/health", delay=1, times=None)
-    began = time.monotonic()
+    sandbox.control.add_fault(path="/health", delay=3600, times=None)
     if from_airflow:
         text = connection_json(sandbox, timeout=60, max_retries=5)
         monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_SLOW", text)
         ran = plain("status", "--conn-id", "custody_slow")
     else:
         ran = custody("status", "--timeout", "60", "--max-retries", "5")
-    assert time.monotonic() - began < 30
     assert ran.code == 1
     assert ran.out.startswith("NOT READ: health: list health checks failed: no complete response from ")
     assert len(sandbox.control.request_log("GET", "/health")) == 1

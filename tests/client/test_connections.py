@@ -231,11 +231,13 @@ class Closing:
                 stream = self._context.wrap_socket(stream, server_side=True)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # One thread for each connection: two would break TLS.
-            stream.settimeout(0.02)
             while True:
                 # An order is for the connection that is open, and not for one that the client has just closed.
                 with contextlib.suppress(TimeoutError):
-                    if not (request := read_request(stream)):
+                    stream.settimeout(0.02)
+                    beginning = stream.recv(65536)
+                    stream.settimeout(60)
+                    if not (request := read_request(stream, beginning)):
                         stream.close()
                         return
                     self.requests.append(request)

@@ -173,7 +173,7 @@ def test_what_on_token_raises_comes_out_unchanged(sandbox: Sandbox, ann: str) ->
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_reads_no_response_of_the_other(sandbox: Sandbox, ann: str) -> None:
-    with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=30) as client:
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD), timeout=600) as client:
         client.list_health_checks()
         child = os.fork()
         if not child:

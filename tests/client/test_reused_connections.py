@@ -126,9 +126,11 @@ def test_a_connection_that_was_idle_is_not_used_again(
     service: tuple[Service, CustodyClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, client = service
-    monkeypatch.setattr("airflow_custody.client.http.transport._REUSE_WITHIN", 0.1)
+    monkeypatch.setattr("airflow_custody.client.http.transport._REUSE_WITHIN", 600.0)
+    elapsed = 0.0
+    monkeypatch.setattr("airflow_custody.client.http.connections.monotonic", lambda: time.monotonic() + elapsed)
     create(client, 1)
-    time.sleep(0.15)
+    elapsed += 1000.0
     create(client, 2)
     assert server.connections == 2
     # Nor is one that becomes so while before_send runs.
@@ -136,8 +138,9 @@ def test_a_connection_that_was_idle_is_not_used_again(
     calls: list[int] = []
 
     def wait() -> None:
+        nonlocal elapsed
         calls.append(1)
-        time.sleep(0.15)
+        elapsed += 1000.0
 
     client.create_whitelist_request(request, before_send=wait, reuse_connection=True)
     assert (server.connections, len(calls)) == (3, 2)

@@ -55,7 +55,7 @@ def test_the_sandbox_takes_what_the_guides_send() -> None:
             words = shlex.split(command.replace("$SANDBOX", sandbox.url))[1:]
             url = next(word for word in words if word.startswith(sandbox.url))
             body = next((value for name, value in itertools.pairwise(words) if name == "-d"), None)
-            response = requests.post(url, data=body, timeout=10)
+            response = requests.post(url, data=body, timeout=60)
             assert response.ok, (command, response.text)
 
 

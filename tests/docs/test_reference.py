@@ -5,21 +5,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional
+from typing import Any
 
 import pytest
 from custody_docs import catalogue, docstrings, pages
-from custody_docs.names import exists, find_documented
-from custody_docs.rest import code, escape, table
 from custody_docs.sources import find_source, line_of
 from floors import modules_of
 
 from airflow_custody import metrics
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.get_provider_info import get_provider_info
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 
 FLOORS = ("operators", "sensors", "triggers", "hooks")
 
@@ -122,52 +118,6 @@ def test_only_four_operations_are_in_the_interface_description(made: dict[str, s
     assert rows.count("|published|") == len(catalogue.operations()) - len(known)
 
 
-def test_types_and_defaults_come_from_the_signature() -> None:
-    lines = docstrings.complete(
-        (inspect.getdoc(CustodyCreateWhitelistRequestOperator) or "").splitlines(),
-        CustodyCreateWhitelistRequestOperator,
-        catalogue.uses(),
-    )
-    text = "\n".join(lines)
-    assert ":type linked_wallet_ids: Iterable[str] | None" in text
-    assert ":param custody_conn_id: id of the Airflow connection. Default ``custody_default``. (templated)" in text
-    # The parameter's name, not the field's.
-    assert ":Templated: ``custody_conn_id``, ``label``, ``address``, " in text
-    assert ":doc:`/examples/custody_whitelist_complete`" in text
-    # It says its default itself.
-    assert text.count("Default 30.") == 1
-
-
-def test_a_text_of_several_lines_keeps_its_indentation() -> None:
-    def wait(seconds: float = 30.0, name: str = "a") -> dict[str, int]:
-        """
-        Wait.
-
-        :param seconds: how long,
-            at most.
-        :param name: what for. Default ``a``.
-        :return: nothing
-            at all.
-        """
-        return {}
-
-    assert docstrings.complete((inspect.getdoc(wait) or "").splitlines(), wait, {}) == [
-        "Wait.",
-        "",
-        ":param seconds: how long,",
-        "    at most. Default ``30.0``.",
-        ":param name: what for. Default ``a``.",
-        ":return: nothing",
-        "    at all.",
-        ":type seconds: float",
-        ":type name: str",
-        ":rtype: dict[str, int]",
-        "",
-    ]
-    assert docstrings.field(wait, "return") == "nothing at all."
-    assert docstrings.summary(wait) == "Wait."
-
-
 def test_types_are_those_that_a_user_knows(made: dict[str, str]) -> None:
     text = "\n".join(docstrings.complete([":param linked_wallet_ids: a"], WhitelistRequest, {}))
     assert ":type linked_wallet_ids: list[str] | None\n" in text
@@ -177,22 +127,6 @@ def test_types_are_those_that_a_user_knows(made: dict[str, str]) -> None:
     assert signature is not None
     assert signature.startswith("(*, label, address, blockchain=None, ")
     assert docstrings.signature(CustodyClient) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (str, "str"),
-        (None, "None"),
-        (Optional[int], "int | None"),  # noqa: UP045 - it is another type at run time
-        (int | None, "int | None"),
-        (Annotated[list[Annotated[str, "checked"]], "checked"], "list[str]"),
-        (Literal["a", 1], "Literal['a', 1]"),
-        (Mapping[str, Any], "Mapping[str, Any]"),
-    ],
-)
-def test_a_type_is_spelled_without_its_checks(value: Any, text: str) -> None:
-    assert docstrings.spell_type(value) == text
 
 
 def test_the_command_line_has_every_command_option_and_exit_code(made: dict[str, str]) -> None:
@@ -225,33 +159,6 @@ def test_each_example_has_a_page(made: dict[str, str]) -> None:
     assert "CustodyHealthSensor`" in made["examples/custody_health_gate"]
 
 
-def test_pages_are_written_once_and_old_ones_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "pages", lambda: {"reference/one": "1", "examples/a/two": "2"})
-    (tmp_path / "reference").mkdir()
-    for name in ("reference/old.rst", "prose.rst"):
-        (tmp_path / name).touch()
-    pages.write(tmp_path)
-    first = (tmp_path / "reference" / "one.rst").stat().st_mtime_ns
-    pages.write(tmp_path)
-    assert (tmp_path / "reference" / "one.rst").stat().st_mtime_ns == first
-    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.rst")}
-    assert found == {"reference/one.rst", "examples/a/two.rst", "prose.rst"}
-
-
-def test_a_name_is_found_by_its_last_parts() -> None:
-    documented = ["airflow_custody.client.CustodyClient", "airflow_custody.client.CustodyClient.close", "a.b.close"]
-    assert find_documented("airflow_custody.client.client.CustodyClient", documented) == documented[0]
-    assert find_documented("CustodyClient.close", documented) == documented[1]
-    assert find_documented("close", documented) is None
-    journal = ["airflow_custody.client.webhooks.results.NewCalls"]
-    assert find_documented("NewCalls.gap", journal) == journal[0]
-    assert find_documented("NewCalls.no_such_field", journal) is None
-    assert exists("OVERLAP_SECONDS", ["airflow_custody.client.webhooks.journal"], [])
-    assert exists("time.sleep", [], [])
-    assert exists("AirflowSkipException", [], [])
-    assert not exists("NoSuchName", ["airflow_custody.client.webhooks.journal"], documented)
-
-
 def test_a_source_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     path = tmp_path / "tests" / "test_a.py"
@@ -264,18 +171,3 @@ def test_a_source_must_be_there(tmp_path: Path) -> None:
     for text in ("tests/test_a.py::test_", "tests/test_b.py", "tests", "../outside.py"):
         with pytest.raises(ValueError, match="has no"):
             find_source(text, tmp_path)
-
-
-def test_marks_in_plain_text_are_shown_as_they_are() -> None:
-    assert escape(r"a_b *c* `d` |e| \f") == r"a\_b \*c\* \`d\` \|e\| \\f"
-    assert code("a") == "``a``"
-    assert code("") == ""
-    assert table(("A", "B"), [("1", "two\nlines"), ("", "4")]).splitlines()[4:] == [
-        "   * - A",
-        "     - B",
-        "   * - 1",
-        "     - two",
-        "       lines",
-        "   * -",
-        "     - 4",
-    ]

@@ -133,11 +133,6 @@ def test_the_example_imports_what_is_declared(copy: Path) -> None:
     run(copy, "pytest", "tests/test_dependencies.py")
 
 
-def test_the_example_is_well_typed(copy: Path, tmp_path: Path) -> None:
-    require("mypy")
-    run(copy, "mypy", "--strict", "--cache-dir", str(tmp_path), *CHANGED)
-
-
 def test_the_example_is_formatted(copy: Path, tmp_path: Path) -> None:
     require("ruff")
     shutil.copytree(copy, tmp_path / "formatted")

@@ -79,7 +79,7 @@ def test_both_dags_wait_until_the_request_is_in_effect(sandbox: Sandbox, side: s
 def test_the_new_sensor_waits_for_what_the_old_dag_created(sandbox: Sandbox) -> None:
     number = run("before", "create").xcom("create")
     with new_dag() as dag:
-        CustodyWhitelistRequestSensor(task_id="wait", request_id=number, poke_interval=0.2, timeout=30)
+        CustodyWhitelistRequestSensor(task_id="wait", request_id=number, poke_interval=0.2, timeout=600)
     assert run_dag(dag).state == "success"
 
 

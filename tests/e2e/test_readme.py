@@ -70,7 +70,7 @@ def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]]
     file.write_text(DAG)
     sandbox = shell(block("bash", "airflow_custody.sandbox"))
     printed = tmp_path / "sandbox.env"
-    end = time.monotonic() + 300
+    end = time.monotonic() + 900
     while not (printed.is_file() and "custody whitelist verify" in printed.read_text()):
         assert sandbox.poll() is None
         assert time.monotonic() < end

@@ -289,7 +289,7 @@ def test_two_runs_at_once_request_each_row_once(sandbox: Sandbox, folder: Path, 
             env={**os.environ, "AIRFLOW_HOME": AIRFLOW_HOME, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             check=False,
         )
 

@@ -97,11 +97,11 @@ def apply(
     rows = "".join(f"Label {each},0x{each:040x},ETH\n" for each in range(ROWS))
     file.write_text(f"label,address,blockchain\n{rows}")
     relay, settings = Relay(sandbox.url, fate, port), PlanSettings()
-    with contextlib.closing(relay), CustodyClient(relay.url, sandbox.token, timeout=2) as client:
+    with contextlib.closing(relay), CustodyClient(relay.url, sandbox.token, timeout=60) as client:
         read = read_whitelist_file(file)
         hash_ = settings.plan(read, Listing([]), service_name(client)).plan_hash
         context: Any = {"ti": FakeTaskInstance(try_number, 3), "task_state_store": store or Store()}
-        options = {"comment": "x", "lookup_wait": 0.3, "timing": Timing(fence=0.2), **options}
+        options = {"comment": "x", "lookup_wait": 0.3, "timing": Timing(fence=60.0), **options}
         return ApplyPlan(context, client, logging.getLogger("test"), settings, **options).run(read, hash_)
 
 

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.configuration import AIRFLOW_HOME
 from airflow_runs import FakeTaskInstance, new_dag, run_dag
 from apply_tries import check_exactly, write_rows
-from apply_tries import plan as planned
 from clocks import skipping_waits
-from task_tries import CREATE
 
 from airflow_custody.client.errors import CustodyConflictError, CustodyError
 from airflow_custody.idempotency import apply_lock
@@ -267,57 +261,6 @@ def test_a_run_takes_its_turn_and_gives_it_back(
 
 def variable_of(sandbox: Sandbox) -> str:
     return ApplyLock({"ti": FakeTaskInstance()}, sandbox.url, LOG).variable  # type: ignore[typeddict-item]
-
-
-PROCESS = """
-import sys
-from airflow.providers.common.compat.sdk import DAG
-from airflow_runs import run_dag
-from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
-with DAG("test_other_process", schedule=None) as dag:
-    CustodyApplyWhitelistPlanOperator(task_id="apply", path=sys.argv[1], plan_hash=sys.argv[2], max_parallel=1)
-print("state:", run_dag(dag).state)
-"""
-
-
-def test_two_runs_that_apply_the_same_file_take_turns(
-    sandbox: Sandbox,
-    connection: str,
-    airflow_db: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(apply_lock, "_POLL_INTERVAL", 0.2)
-    path = write_rows(tmp_path / "rows.yaml", range(1, 7))
-    plan_hash = planned(path)["plan_hash"]
-    sandbox.control.add_fault("normal", **CREATE, delay=0.3, times=None)
-    tests = Path(__file__).parent.parent
-    # The home that this process uses, whatever the variables say by now.
-    environment = {
-        **os.environ,
-        "AIRFLOW_HOME": AIRFLOW_HOME,
-        "PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent), *sys.path]),
-    }
-    command = [sys.executable, "-c", PROCESS, path, plan_hash]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as other:
-        while other.poll() is None and not sandbox.control.request_log("POST"):
-            time.sleep(0.1)
-        assert other.poll() is None
-        with new_dag() as dag:
-            QuickApply(task_id="apply", path=path, plan_hash=plan_hash)
-        run = run_dag(dag)
-        output, _ = other.communicate(timeout=600)
-    assert "state: success" in output
-    assert run.state == "failed"
-    # It planned after the other had created everything, and not before.
-    log = sandbox.control.request_log(path="/whitelists/addresses")
-    calls = [(each["method"], set(each["query"])) for each in log if "for-approval" not in each["path"]]
-    last = max(index for index, (method, _) in enumerate(calls) if method == "POST")
-    part = {"ids", "addresses"}
-    whole = [index for index, (method, query) in enumerate(calls) if "offset" in query and not part.intersection(query)]
-    assert [each for each in whole if each > last]
-    check_exactly(sandbox, range(1, 7))
-    assert stored(variable_of(sandbox)) is None
 
 
 def stored(name: str) -> str | None:

@@ -166,7 +166,7 @@ def tasks(world: World) -> dict[str, dict[str, Any]]:
         expected=None,
         retries=0,
     )
-    CustodyWhitelistRequestSensor(task_id="rejected", request_id=rejected, poke_interval=0.1, timeout=5, retries=0)
+    CustodyWhitelistRequestSensor(task_id="rejected", request_id=rejected, poke_interval=0.1, timeout=600, retries=0)
     CustodyPlanWhitelistOperator(task_id="file", path=str(file), retries=0)
     return {
         "custody_default": {**good, "password": world.service.token},

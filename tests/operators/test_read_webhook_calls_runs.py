@@ -124,7 +124,7 @@ def test_what_a_killed_task_has_read_is_read_again(sandbox: Sandbox, webhook: st
         env={**os.environ, "AIRFLOW_HOME": AIRFLOW_HOME, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]

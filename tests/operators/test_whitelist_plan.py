@@ -300,7 +300,7 @@ def test_a_link_within_the_bundle_is_followed(sandbox: Sandbox, tmp_path: Path) 
 
 
 class QuickApply(CustodyApplyWhitelistPlanOperator):
-    create_timing = Timing(fence=0.2)
+    create_timing = Timing(fence=60.0)
 
 
 def test_mapped_tasks_with_native_templates(sandbox: Sandbox, airflow_db: None, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 
@@ -273,11 +272,9 @@ def test_the_age_of_the_oldest_result_is_not_known(sandbox: Sandbox, client: Cus
 def test_a_listing_that_changes_until_the_time_is_over_says_so(sandbox: Sandbox, client: CustodyClient) -> None:
     body = {"result": [{"id": "1"}, {"id": "1"}], "totalItems": "2"}
     sandbox.control.add_fault("status", status=200, body=body, path=ADDRESSES, times=None)
-    began = time.monotonic()
     with pytest.raises(CustodyResponseError, match="the id 1 came twice") as caught:
         fetch_listing(client, sleep=Budget(0.3).sleep)
     assert "There was no time to read it again." in str(caught.value)
-    assert time.monotonic() - began < 10
 
 
 # --- deletions that are pending --------------------------------------------------------------------------------

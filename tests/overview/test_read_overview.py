@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -155,13 +154,11 @@ def test_what_is_not_offered_is_well_only_where_it_may_be_missing(
 
 
 def test_what_has_not_begun_in_time_is_not_read(sandbox: Sandbox, client: CustodyClient) -> None:
-    sandbox.control.add_fault(path="/health", delay=0.3)
-    began = time.monotonic()
-    overview = read_overview(client, deadline=0.2)
-    assert time.monotonic() - began < 10
+    sandbox.control.add_fault(path="/health", delay=1.2)
+    overview = read_overview(client, deadline=1)
     assert overview.health.value is not None
     assert set(problems(overview)) == set(SECTIONS) - {"health"}
-    assert "the 0.2 s that there are for all of this were over" in overview.webhooks.problem
+    assert "the 1 s that there are for all of this were over" in overview.webhooks.problem
 
 
 def test_a_long_listing_ends_with_the_time(sandbox: Sandbox, client: CustodyClient) -> None:

@@ -81,7 +81,7 @@ def test_from_each_task_to_its_request(ann: Person) -> None:
             lookup_wait=0.2,
         )
         wait = CustodyWhitelistRequestSensor(
-            task_id="wait", request_id=made, poke_interval=0.1, timeout=5, deferrable=True
+            task_id="wait", request_id=made, poke_interval=0.1, timeout=600, deferrable=True
         )
         delete = CustodyDeleteWhitelistRequestOperator(task_id="delete", request_id=made, comment="c")
         approve >> wait >> delete

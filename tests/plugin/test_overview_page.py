@@ -213,7 +213,7 @@ def test_a_service_that_hangs(pages: Pages, connection: str, sandbox: Sandbox, m
     monkeypatch.setattr("airflow_custody.plugin.app.Readings", partial(Readings, clock))
     pages.renew()
     assert "Healthy The service is healthy: 9 of 9 checks are healthy" in text_of(pages.get("/custody/"))
-    sandbox.control.add_fault(delay=60, times=None)
+    sandbox.control.add_fault(delay=3600, times=None)
     clock.now += 100
     monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 0.0)
     text = text_of(pages.get("/custody/"))

@@ -93,11 +93,11 @@ def test_one_that_is_too_large_hides_no_other(
     from airflow_custody.overview import read_overview
 
     def read(client: Any, **options: Any) -> Overview:
-        return overview(QUOTES) if client.settings.timeout == 3 else read_overview(client, **options)
+        return overview(QUOTES) if client.settings.max_response_bytes == 77_777 else read_overview(client, **options)
 
     monkeypatch.setattr("airflow_custody.overview.read_overview", read)
     monkeypatch.setattr("airflow_custody.plugin.rendering.MAX_PAGE", 160_000)
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_LARGE", connection_json(sandbox, timeout=3))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_LARGE", connection_json(sandbox, max_response_bytes=77_777))
     page = pages.get("/custody/")
     text = text_of(page)
     assert "Trouble Whitelisting request" in text
@@ -115,11 +115,11 @@ def test_one_that_breaks_hides_no_other(
     def read(client: Any, **options: Any) -> Overview:
         found = read_overview(client, **options)
         # No template can show this.
-        return replace(found, recent=Section(object())) if client.settings.timeout == 3 else found  # type: ignore[arg-type]
+        return replace(found, recent=Section(object())) if client.settings.max_response_bytes == 77_777 else found  # type: ignore[arg-type]
 
     monkeypatch.setattr("airflow_custody.overview.read_overview", read)
     monkeypatch.setattr("airflow_custody.plugin.overview_page.make_card", _card_without_findings)
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_ODD", connection_json(sandbox, timeout=3))
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_ODD", connection_json(sandbox, max_response_bytes=77_777))
     page = pages.get("/custody/")
     assert page.status_code == 200
     assert text_of(page).count("Something unexpected went wrong. The log of the API server says what.") == 1

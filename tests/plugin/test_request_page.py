@@ -163,7 +163,7 @@ def test_a_service_that_hangs(
     pages.renew()
     client.create_whitelist_request(WhitelistRequest(**FIELDS))
     assert address(1) in text_of(pages.get(path))
-    sandbox.control.add_fault(delay=60, times=None)
+    sandbox.control.add_fault(delay=3600, times=None)
     monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 0.0)
     assert "has not responded" not in text_of(pages.get(path))
     clock.now += 100

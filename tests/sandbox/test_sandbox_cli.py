@@ -56,7 +56,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=600,
     )
 
 
@@ -121,7 +121,7 @@ def paste(process: Process, home: Path, *commands: str) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
         env={**environment, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(home)},
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -199,9 +200,8 @@ def test_trickle(api: Api, sandbox: Sandbox) -> None:
     sandbox.control.add_fault(kind="trickle", piece=len(whole) // 4 + 1, pieces_every=0.05)
     begin = time.perf_counter()
     response = api.get("/users/me", stream=True)
-    first = time.perf_counter() - begin
     assert response.content == whole
-    assert first < 0.05 < 0.14 < time.perf_counter() - begin
+    assert time.perf_counter() - begin > 0.14
     assert api.get("/users/me").content == whole
 
 
@@ -217,10 +217,10 @@ def test_trickle_headers(sandbox: Sandbox, raw: Raw) -> None:
 
 @pytest.mark.parametrize("kind", ["trickle", "trickle_headers"])
 def test_a_client_that_leaves_a_trickle(api: Api, sandbox: Sandbox, kind: str) -> None:
-    sandbox.control.add_fault(kind=kind, pieces_every=0.02)
-    with api.get("/health", stream=True, timeout=0.1) if kind == "trickle" else pytest.raises(requests.Timeout):
+    sandbox.control.add_fault(kind=kind, pieces_every=3600)
+    with api.get("/health", stream=True, timeout=60) if kind == "trickle" else pytest.raises(requests.Timeout):
         if kind != "trickle":
-            api.get("/health", timeout=0.01)
+            api.get("/health", timeout=0.1)
     api.session.close()
     assert api.get("/health").status_code == 200
 
@@ -240,33 +240,44 @@ def test_a_client_that_leaves_a_large_response(api: Api, sandbox: Sandbox) -> No
     sandbox.control.add_fault(kind="large", size=2**31)
     with api.get("/health", stream=True) as response:
         response.raw.read(10)
-    begin = time.perf_counter()
     assert api.get("/health").status_code == 200
-    assert time.perf_counter() - begin < 5
 
 
 def test_a_large_response_delays_no_other_call(api: Api, sandbox: Sandbox, status_of: StatusOf) -> None:
     sandbox.control.add_fault(kind="large", size=2**31)
     with api.get("/health", stream=True) as response, ThreadPoolExecutor() as pool:
-        reading = pool.submit(lambda: [response.raw.read(65_536) for _ in range(2_000)])
-        responses = 0
-        while not reading.done():
-            assert status_of(sandbox, "/users/me") == 200
-            responses += not reading.done()
-        assert responses > 1
+        enough = threading.Event()
+
+        def read() -> None:
+            while not enough.is_set():
+                response.raw.read(65_536)
+
+        reading = pool.submit(read)
+        assert [status_of(sandbox, "/users/me") for _ in range(3)] == [200] * 3
+        assert not reading.done()
+        enough.set()
+        reading.result()
 
 
 def test_delay_before_and_after_the_work(sandbox: Sandbox, api: Api) -> None:
-    cases: list[tuple[dict[str, Any], int]] = [({"delay": 0.15}, 0), ({"delay_after": 0.15}, 1)]
-    for options, early in cases:
+    cases: list[tuple[str, int]] = [("delay", 0), ("delay_after", 1)]
+    for name, early in cases:
+        lasting: dict[str, Any] = {name: 3600}
+        short: dict[str, Any] = {name: 0.15}
         sandbox.control.reset()
-        sandbox.control.add_fault(**options)
-        begin = time.perf_counter()
+        sandbox.control.add_fault(**lasting)
         with ThreadPoolExecutor() as pool:
             response = pool.submit(api.post, CREATE, ADDRESS)
-            time.sleep(0.07)
+            while not sandbox.control.request_log() or created(sandbox) < early:
+                time.sleep(0.01)
             assert created(sandbox) == early
-            assert response.result().status_code == 200
+            assert not response.done()
+            sandbox.control.reset()
+            with pytest.raises(requests.ConnectionError):
+                response.result()
+        sandbox.control.add_fault(**short)
+        begin = time.perf_counter()
+        assert api.post(CREATE, ADDRESS).status_code == 200
         assert time.perf_counter() - begin > 0.15
         assert created(sandbox) == 1
         assert sandbox.control.request_log()[-1]["fault"] == "normal"
@@ -280,30 +291,29 @@ def test_delays_go_with_every_fault(api: Api, sandbox: Sandbox, refused: Refused
 
 
 def test_delays_delay_no_other_call(api: Api, sandbox: Sandbox, status_of: StatusOf) -> None:
-    sandbox.control.add_fault(path="/health", delay=1.5, times=5)
-    begin = time.perf_counter()
+    sandbox.control.add_fault(path="/health", delay=3600, times=5)
     with ThreadPoolExecutor(6) as pool:
         slow = [pool.submit(status_of, sandbox, "/health") for _ in range(5)]
-        time.sleep(0.05)
+        # Nor each other.
+        while len(sandbox.control.request_log(path="/health")) < 5:
+            time.sleep(0.01)
         assert api.get("/users/me").status_code == 200
         assert not any(one.done() for one in slow)
-        assert {one.result() for one in slow} == {200}
-    # Nor each other.
-    assert time.perf_counter() - begin < 5 * 1.5
+        sandbox.control.reset()
 
 
 def test_work_is_done_for_a_client_that_gave_up(api: Api, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault(delay=0.1)
+    sandbox.control.add_fault(delay=1)
     with pytest.raises(requests.Timeout):
-        api.post(CREATE, ADDRESS, timeout=0.03)
-    deadline = time.monotonic() + 5
+        api.post(CREATE, ADDRESS, timeout=0.5)
+    deadline = time.monotonic() + 300
     while not created(sandbox) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert created(sandbox) == 1
 
 
 def test_a_reset_aborts_delayed_calls(api: Api, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault(delay=0.2)
+    sandbox.control.add_fault(delay=3600)
     with ThreadPoolExecutor() as pool:
         delayed = pool.submit(api.post, CREATE, ADDRESS)
         while not sandbox.control.request_log():
@@ -311,7 +321,6 @@ def test_a_reset_aborts_delayed_calls(api: Api, sandbox: Sandbox) -> None:
         sandbox.control.reset()
         with pytest.raises(requests.ConnectionError):
             delayed.result()
-    time.sleep(0.21)
     assert created(sandbox) == 0
     sandbox.control.add_fault(delay=0.01)
     assert api.post(CREATE, ADDRESS).status_code == 200

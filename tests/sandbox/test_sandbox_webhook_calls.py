@@ -140,7 +140,7 @@ def test_many_calls_are_added_and_listed_quickly(sandbox: Sandbox, api: Api) -> 
     started = time.monotonic()
     sandbox.control.add_webhook_calls(20_000)
     assert len(listed(api, sortOrder="DESC")) == 100
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 300
 
 
 def test_a_change_of_a_whitelisting_request_is_an_event_only_if_that_is_ordered(sandbox: Sandbox, api: Api) -> None:

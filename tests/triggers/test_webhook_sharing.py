@@ -130,7 +130,7 @@ class TestGaps:
 
 def test_what_is_shared_is_what_the_watcher_would_have_read() -> None:
     compared = 0
-    for seed in range(60):
+    for seed in range(15):
         choose = random.Random(seed)
         service = Service(*sorted(-choose.random() * KEPT for _ in range(choose.choice([0, 1, 5, 50]))))
         service.service_clock = 0.0
@@ -159,7 +159,7 @@ def test_what_is_shared_is_what_the_watcher_would_have_read() -> None:
                     assert shared.cursor.kept_for >= own.cursor.kept_for
                     assert replace(shared.cursor, kept_for=own.cursor.kept_for).detects_gaps_like(own.cursor)
                 cursors[number] = (shared or own).cursor
-    assert compared > 1000
+    assert compared > 250
 
 
 class TestClockSetBack:

@@ -14,7 +14,7 @@ from airflow_custody.sandbox import Sandbox
 
 Visit = Callable[..., Visitor]
 TYPE = get_provider_info()["connection-types"][0]
-_TIMEOUT = 20_000
+_TIMEOUT = 120_000
 #: For the picture of a note at the bottom right.
 _LOW = {**SMALL, "height": 520}
 

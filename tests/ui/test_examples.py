@@ -25,6 +25,6 @@ def test_has_all_its_tasks(newcomer: AirflowServer, visit: Callable[..., Visitor
     graph = visitor.open_graph(dag_id, f"/dags/{dag_id}")
     for task in GRAPHS[dag_id].tasks:
         # A mapped one has brackets after its name.
-        expect(graph.get_by_text(re.compile(rf"^{task}( \[.*)?$")).first).to_be_visible(timeout=20_000)
+        expect(graph.get_by_text(re.compile(rf"^{task}( \[.*)?$")).first).to_be_visible(timeout=120_000)
     visitor.page.add_style_tag(content=_STYLE)
     visitor.take_picture(f"examples/{dag_id}", around=graph.locator(".react-flow__node, .react-flow__edge path"))

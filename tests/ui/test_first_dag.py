@@ -29,7 +29,7 @@ def test_each_task_of_the_run_is_there(newcomer: AirflowServer, run: str, visit:
     visitor = visit(server=newcomer, viewport=SMALL)
     graph = visitor.open_graph(_DAG, run.replace("dagRuns", "runs"))
     for task in _TASKS:
-        expect(graph.get_by_text(task, exact=True).first).to_be_visible(timeout=20_000)
+        expect(graph.get_by_text(task, exact=True).first).to_be_visible(timeout=120_000)
     visitor.page.get_by_label("Collapse Details Panel").click()
     visitor.page.get_by_label("Fit View").click()
     visitor.page.mouse.move(0, 0)
@@ -53,7 +53,7 @@ def test_its_address_is_on_the_page(newcomer: AirflowServer, run: str, visit: Vi
     settled(visitor, "/")
     visitor.page.goto(f"{visitor.url}/plugin/custody")
     frame = visitor.page.frame_locator("iframe")
-    expect(frame.get_by_role("link", name="custody_default", exact=True)).to_be_visible(timeout=20_000)
+    expect(frame.get_by_role("link", name="custody_default", exact=True)).to_be_visible(timeout=120_000)
     expect(frame.get_by_text("Settlement").first).to_be_visible()
     visitor.take_picture("start-page")
 
@@ -64,7 +64,7 @@ def test_the_form_asks_for_what_has_no_default(newcomer: AirflowServer, visit: V
     page.goto(f"{newcomer.url}/dags/{_DAG}")
     page.get_by_role("button", name="Trigger").first.click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_text("This field is required")).to_have_count(len(_PARAMS), timeout=20_000)
+    expect(dialog.get_by_text("This field is required")).to_have_count(len(_PARAMS), timeout=120_000)
     trigger = dialog.get_by_role("button", name="Trigger", exact=True)
     expect(trigger).to_be_disabled()
     for name, value in _PARAMS.items():

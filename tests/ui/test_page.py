@@ -23,7 +23,7 @@ class TestInAirflow:
         visitor.page.goto(visitor.url)
         visitor.page.get_by_role("link", name="Custody").click()
         frame = visitor.page.frame_locator("iframe")
-        expect(frame.get_by_role("heading", level=1, name="Custody")).to_be_visible(timeout=20_000)
+        expect(frame.get_by_role("heading", level=1, name="Custody")).to_be_visible(timeout=120_000)
         expect(frame.get_by_role("link", name="custody_treasury", exact=True)).to_be_visible()
         visitor.take_picture("page-in-airflow")
 
@@ -32,7 +32,7 @@ class TestInAirflow:
         visitor.page.goto(f"{visitor.url}/plugin/custody")
         frame = visitor.page.frame_locator("iframe")
         frame.get_by_role("link", name="custody_treasury", exact=True).click()
-        expect(frame.get_by_role("heading", level=1, name="custody_treasury")).to_be_visible(timeout=20_000)
+        expect(frame.get_by_role("heading", level=1, name="custody_treasury")).to_be_visible(timeout=120_000)
         visitor.take_picture("custody-treasury")
 
     def test_somebody_who_may_not_see_connections_sees_none(self, visit: Visit) -> None:
@@ -116,7 +116,7 @@ class TestEverybodyCanReadIt:
         visitor.page.add_init_script(f"localStorage.setItem('theme', '{theme}')")
         visitor.page.goto(f"{visitor.url}/plugin/custody")
         frame = visitor.page.frame_locator("iframe")
-        expect(frame.get_by_role("heading", level=1, name="Custody")).to_be_visible(timeout=20_000)
+        expect(frame.get_by_role("heading", level=1, name="Custody")).to_be_visible(timeout=120_000)
         colour = frame.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", colour)[:3])) < 200) is is_dark, colour
         expect(frame.get_by_role("link", name="custody_treasury", exact=True)).to_be_visible()

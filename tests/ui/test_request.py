@@ -24,7 +24,7 @@ class TestFromTheTask:
         visitor = visit()
         visitor.page.goto(f"{visitor.url}{created.run}/tasks/create/mapped/0/details")
         link = visitor.page.get_by_role("link", name="Custody request")
-        expect(link).to_be_visible(timeout=20_000)
+        expect(link).to_be_visible(timeout=120_000)
         target = link.get_attribute("href") or ""
         assert target == f"{visitor.url}/custody{ROOT}/{created.signed}"
         link.click()
