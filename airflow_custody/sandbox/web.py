@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_origin
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -62,6 +62,22 @@ def read_body(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
 
     async def read(request: Request) -> Model:
         return model.model_validate_json(await request.body())
+
+    return read
+
+
+def read_query(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
+    """
+    Return a dependency that reads and validates the query; a list takes each value of its name.
+
+    FastAPI's own models of a query ignore aliases before its release 0.128.
+    """
+    names = {field.alias or name: get_origin(field.annotation) is list for name, field in model.model_fields.items()}
+
+    async def read(request: Request) -> Model:
+        query = request.query_params
+        given = {name: query.getlist(name) if many else query[name] for name, many in names.items() if name in query}
+        return model.model_validate(given)
 
     return read
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, require_roles
+from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, read_query, require_roles
 from airflow_custody.sandbox.webhooks.calls import CallSearch
 from airflow_custody.sandbox.webhooks.store import NewStatus, NewWebhook, WebhookSearch
 
@@ -18,6 +18,8 @@ Reader = Annotated[Caller, Depends(require_roles("Admin", "AdminReadOnly", any_o
 
 WebhookBody = Annotated[NewWebhook, Depends(read_body(NewWebhook))]
 StatusBody = Annotated[NewStatus, Depends(read_body(NewStatus))]
+WebhookSearchQuery = Annotated[WebhookSearch, Depends(read_query(WebhookSearch))]
+CallSearchQuery = Annotated[CallSearch, Depends(read_query(CallSearch))]
 
 
 @router.post("")
@@ -27,13 +29,13 @@ async def create(service: ServiceDep, caller: Admin, body: WebhookBody) -> Respo
 
 
 @router.get("")
-async def find(service: ServiceDep, caller: Reader, search: Annotated[WebhookSearch, Query()]) -> Response:
+async def find(service: ServiceDep, caller: Reader, search: WebhookSearchQuery) -> Response:
     """List the webhooks."""
     return json_response(service.webhooks.find(caller, search))
 
 
 @router.get("/calls")
-async def calls(service: ServiceDep, caller: Reader, search: Annotated[CallSearch, Query()]) -> Response:
+async def calls(service: ServiceDep, caller: Reader, search: CallSearchQuery) -> Response:
     """List the calls to webhooks: those that a test has ordered. The sandbox delivers none."""
     return json_response(service.webhook_calls.find(caller, search))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, require_roles
+from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, read_query, require_roles
 from airflow_custody.sandbox.whitelist.models import (
     MAX_LIMIT,
     Approval,
@@ -32,6 +32,8 @@ ApprovalBody = Annotated[Approval, Depends(read_body(Approval))]
 RejectionBody = Annotated[Rejection, Depends(read_body(Rejection))]
 DeletionBody = Annotated[Deletion, Depends(read_body(Deletion))]
 Limit = Annotated[int, Query(ge=0, le=MAX_LIMIT)]
+SearchQuery = Annotated[Search, Depends(read_query(Search))]
+ApprovalSearchQuery = Annotated[ApprovalSearch, Depends(read_query(ApprovalSearch))]
 
 
 @router.post(_PATH)
@@ -41,15 +43,13 @@ async def create(request: Request, service: ServiceDep, caller: Creator, body: N
 
 
 @router.get(_PATH)
-async def find(service: ServiceDep, caller: Reader, search: Annotated[Search, Query()]) -> Response:
+async def find(service: ServiceDep, caller: Reader, search: SearchQuery) -> Response:
     """Find requests; pending ones only if the caller asks for them."""
     return json_response(service.whitelist.find(caller, search))
 
 
 @router.get(f"{_PATH}/for-approval")
-async def find_for_approval(
-    service: ServiceDep, caller: Reader, search: Annotated[ApprovalSearch, Query()]
-) -> Response:
+async def find_for_approval(service: ServiceDep, caller: Reader, search: ApprovalSearchQuery) -> Response:
     """Find the requests that the caller may sign."""
     return json_response(service.approvals.find(caller, search))
 
