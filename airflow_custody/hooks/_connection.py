@@ -16,9 +16,9 @@ from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.settings import ClientSettings, is_key_text, refuse_misspelt
 from airflow_custody.get_provider_info import get_provider_info
+from airflow_custody.hooks import _sign_ins
 from airflow_custody.hooks._connection_test import describe_unknown
 from airflow_custody.hooks._lookup import mask
-from airflow_custody.hooks._sign_ins import SIGN_INS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ class ConnectionReader:
             auth = self._authentication()
             if shares_sign_in:
                 account = (settings.base_url, *self._credentials)
-                auth = SIGN_INS.of(str(self._connection.conn_id), self.values, auth, account)
+                auth = _sign_ins.SIGN_INS.of(str(self._connection.conn_id), self.values, auth, account)
             return CustodyClient.from_settings(settings, auth)
         except CustodyConfigurationError as error:
             wrong = error
