@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import itertools
 import json
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
 )
+from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.health import CustodyHealthSensor
@@ -220,11 +223,16 @@ def test_a_none_in_the_dag_file_is_given(sandbox: Sandbox, task: type[CustodyTas
 
 
 @pytest.mark.parametrize("task", list(tasks()))
-def test_what_is_left_out_is_none_in_the_field(task: type[CustodyTask]) -> None:
-    """So that neither the serialized DAG nor the rendered fields show anything else."""
-    operator = make(task)
+def test_what_is_left_out_is_none_in_the_field_and_in_the_serialized_dag(task: type[CustodyTask]) -> None:
+    module = importlib.import_module("airflow.serialization.serialized_objects")
+    # Airflow 3.2 renamed it.
+    serialized: Any = getattr(module, "DagSerialization", module.SerializedDAG)
+    with new_dag() as dag:
+        operator = make(task)
     operator._check_given()
-    json.dumps([getattr(operator, name) for name in task.template_fields])
+    (shown,) = serialized.to_dict(dag)["dag"]["tasks"]
+    fields = {name: shown["__var"].get(name) for name in task.template_fields}
+    assert fields == json.loads(json.dumps({name: getattr(operator, name) for name in task.template_fields}))
 
 
 # --- of another type -------------------------------------------------------------------------------------------
@@ -393,6 +401,25 @@ def test_mapped_a_none_in_the_dag_file_is_given(sandbox: Sandbox, task_log: Task
     assert bodies(sandbox) == [{**ROW, "blockchain": "ETH"}]
     assert "network was given, and resolved to None" in task_log.text
     assert "memo was given, and resolved to None" in task_log.text
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_mapped_a_none_that_has_a_meaning_counts_in_partial_only(sandbox: Sandbox, tmp_path: Path) -> None:
+    path = tmp_path / "whitelist.yaml"
+    path.write_text(f"version: 1\naddresses:\n- {{label: L, address: '{ADDRESS}', blockchain: ETH}}\n")
+    make_one = CustodyPlanWhitelistOperator.partial
+    with new_dag() as dag:
+        make_one(task_id="in_partial", effective_statuses=None).expand(path=[str(path)])
+        make_one(task_id="in_a_row", path=str(path)).expand(effective_statuses=[None, ["approved"]])
+        make_one(task_id="from_upstream", effective_statuses=nothing(dag)).expand(path=[str(path)])
+        CustodyPlanWhitelistOperator(task_id="plain", path=str(path), effective_statuses=None)
+    assert {each: state for each, state in run_dag(dag).states.items() if each[0] != "upstream"} == {
+        ("in_partial", 0): "success",
+        ("in_a_row", 0): "failed",
+        ("in_a_row", 1): "success",
+        ("from_upstream", 0): "failed",
+        ("plain", -1): "success",
+    }
 
 
 @pytest.mark.usefixtures("airflow_db")
