@@ -7,10 +7,12 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import count, is_decimal, read_number, sanitize
+from airflow_custody.client.whitelist.addresses import canonical_address
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.review import (
     ENVELOPE_ACTION,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
     from airflow_custody.client.whitelist.plan import State
+
+Place = TypeVar("Place")
 
 _KEYS = {key.field: name for name, key in PAYLOAD_KEYS.items() if key.field}
 # The fields that name a destination, beside the address.
@@ -328,7 +332,8 @@ def _is_accepted(
         # An unknown key may name another destination, as a memo does.
         return _is_empty(payload, finding.key)
     if finding.name == "address":
-        return is_same_address(request.address, payload.get("address"))
+        chain, shown = chain_name(request.chain), payload.get("address")
+        return isinstance(shown, str) and canonical_address(request.address, chain) == canonical_address(shown, chain)
     if finding.verdict == "unclear" and finding.unasked:
         return True
     asked, shown = getattr(request, finding.name, None), payload.get(finding.key)
@@ -358,6 +363,167 @@ def _ids(links: object) -> list[str]:
 
 def _number(text: str) -> str:
     return text.lstrip("0") or "0" if is_decimal(text) else text
+
+
+class Destination(NamedTuple):
+    """
+    The key by which rows and requests are matched.
+
+    :param chain: the chain, by one name for all of its names.
+    :param network: the network, by one name for all of its names; empty: not named, so any.
+    :param address: the address in its canonical form.
+    :param is_case_known: whether an address that differs only in case is another one.
+    :param memo: the memo; empty for none.
+    """
+
+    chain: str
+    network: str
+    address: str
+    is_case_known: bool
+    memo: str
+
+
+def destination(chain: str, network: str | None, address: str, memo: str | None) -> Destination:
+    """Return the key of a destination, however it is spelled."""
+    chain = chain_name(chain)
+    address, is_case_known = canonical_address(address, chain)
+    return Destination(chain, network_name(network, chain) if network else "", address, is_case_known, memo or "")
+
+
+def destination_of(request: WhitelistRequest) -> Destination:
+    """Return the destination that is asked for."""
+    return destination(request.chain, request.network, request.address, request.memo)
+
+
+def read_destination(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) -> Destination:
+    """
+    Return the destination of a request at the service.
+
+    :param envelope: the request, whose network counts if the payload has none.
+    :param payload: its payload.
+    :raises CustodyResponseError: if the payload does not show it.
+    """
+    network = payload.get("network") or envelope.network
+    chain, address, memo = payload.get("currency"), payload.get("address"), payload.get("memo")
+    for name, value in (("address", address), ("chain", chain)):
+        if not is_text(value):
+            raise CustodyResponseError(
+                f"whitelisting request {sanitize(envelope.id, 40)} has no {name} in its payload", code="request-differs"
+            )
+    for name, value in (("memo", memo), ("network", network)):
+        if not isinstance(value, (str, type(None))):
+            raise CustodyResponseError(
+                f"whitelisting request {sanitize(envelope.id, 40)} has a {name} that is no text", code="request-differs"
+            )
+    return destination(str(chain), network, str(address), memo)
+
+
+class Destinations(Generic[Place]):
+    """An index by destination: of rows of a file, or of requests at the service."""
+
+    def __init__(self) -> None:
+        # By what all texts have in common that may be the same; then by network and address.
+        self._found: dict[tuple[str, str, str], dict[tuple[str, str], list[Place]]] = {}
+        # What cannot be read, by what it shows of chain and address: empty for nothing.
+        self._unreadable: dict[tuple[str, str], list[Place]] = {}
+
+    def add(self, destination: Destination, place: Place) -> None:
+        """Add a destination, and what is there."""
+        group = self._found.setdefault(_loose(destination), {})
+        group.setdefault((destination.network, destination.address), []).append(place)
+
+    def same(self, destination: Destination) -> list[Place]:
+        """Return what is there for a destination. A network that one side does not name matches any."""
+        group = self._found.get(_loose(destination), {})
+        if destination.network:
+            keys = [(each, destination.address) for each in (destination.network, "")]
+        else:
+            keys = [each for each in group if each[1] == destination.address]
+        return [place for key in keys for place in group.get(key, ())]
+
+    def in_another_case(self, destination: Destination) -> list[Place]:
+        """Return what may be there for a destination: its address differs only in case, and may be the same."""
+        if destination.is_case_known:
+            return []
+        group = self._found.get(_loose(destination), {})
+        return [
+            place
+            for (network, address), places in group.items()
+            if address != destination.address
+            and (network == destination.network or not (network and destination.network))
+            for place in places
+        ]
+
+    def add_unreadable(self, envelope: WhitelistEnvelope, place: Place) -> None:
+        """Add a request that cannot be read: what it shows all the same says what it may be."""
+
+        def all_values(pairs: list[tuple[str, Any]]) -> dict[str, list[Any]]:
+            # A key may be there twice, or in another case, and either may be what counts.
+            found: dict[str, list[Any]] = {}
+            for key, value in pairs:
+                found.setdefault(key.casefold(), []).append(value)
+            return found
+
+        text = (envelope.wire.get("metadata") or {}).get("payloadAsString") or ""
+        try:
+            shown = json.loads(text, object_pairs_hook=all_values)
+        except (ValueError, RecursionError):
+            shown = None
+        shown = shown if isinstance(shown, dict) else {}
+        chains = [chain_name(each) for each in (*shown.get("currency", ()), envelope.blockchain) if is_text(each)]
+        addresses = shown.get("address", [])
+        if not all(map(is_text, addresses)):
+            addresses = []
+        for chain in set(chains) or {""}:
+            for address in {canonical_address(each, chain)[0].casefold() for each in addresses} or {""}:
+                self._unreadable.setdefault((chain, address), []).append(place)
+
+    def unreadable(self, destination: Destination) -> list[Place]:
+        """Return what cannot be read, and may be for a destination."""
+        address = destination.address.casefold()
+        keys = [(chain, shown) for chain in (destination.chain, "") for shown in (address, "")]
+        return [place for key in keys for place in self._unreadable.get(key, ())]
+
+
+def is_text(value: object) -> bool:
+    """Tell whether a value is a text, and not a blank one."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _loose(destination: Destination) -> tuple[str, str, str]:
+    return destination.chain, destination.address.casefold(), destination.memo
+
+
+class RequestsByDestination:
+    """
+    Requests at the service, to find those that may be what was asked for.
+
+    :param envelopes: the requests.
+    """
+
+    def __init__(self, envelopes: Iterable[WhitelistEnvelope]) -> None:
+        self._index: Destinations[WhitelistEnvelope] = Destinations()
+        for each in envelopes:
+            try:
+                self._index.add(read_destination(each, each.payload()), each)
+            except CustodyResponseError:
+                self._index.add_unreadable(each, each)
+
+    def candidates(self, request: WhitelistRequest) -> list[WhitelistEnvelope]:
+        """
+        Return the requests that may be what was asked for.
+
+        :param request: the request that was asked for.
+        :return: those with its chain, network, address in canonical form, and memo, where a network that one side does
+            not name matches any; those whose address differs only in case, on a chain where that may be the same; and
+            those that cannot be read, unless what they show says that they are for something else.
+        """
+        wanted = destination_of(request)
+        return [
+            *self._index.same(wanted),
+            *self._index.in_another_case(wanted),
+            *self._index.unreadable(wanted),
+        ]
 
 
 class Unreadable:
