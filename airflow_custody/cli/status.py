@@ -65,9 +65,8 @@ def show_status(args: Namespace, output: Output) -> int:
     begins after 30 s, or --deadline.
 
     Exit codes: 0 all well, also if requests are pending or a webhook is disabled; 2 the service is
-    not healthy, a request does not verify, cannot be read or has a status that is not known or
-    contradicts where it is listed, or a webhook is cooling down; 1 error, also if nothing is wrong
-    and a part could not be read.
+    not healthy, a request does not verify, cannot be read or is in a state that the service does not
+    say, or a webhook is cooling down; 1 error, also if nothing is wrong and a part could not be read.
 
     JSON: {"ok", "wrong", "unread", "read_at", "base_url", the parts "health", "pending", "recent",
     "unknown", "approvals", "webhooks", "journal", and the numbers "rejected", "more_webhooks" and
@@ -75,17 +74,16 @@ def show_status(args: Namespace, output: Output) -> int:
     "problem", "not_offered", "not_permitted"}; the value is null if it could not be read. Times are
     ISO 8601 text, null where there is none. Texts in it are the service's, and may be anything.
     """
-    from airflow_custody.overview import read_overview
-    from airflow_custody.overview.budget import for_people
+    from airflow_custody.overview import for_people, read_overview
     from airflow_custody.overview.verdict import judge_overview, to_json
 
     with open_client(args, for_people) as client:
         overview = read_overview(client, deadline=args.deadline, max_listed=args.max_listed)
     verdict = judge_overview(overview)
     output.data(to_json(overview), describe_overview(overview))
-    if verdict.wrong:
+    if verdict.texts("wrong"):
         return CHANGES
-    return ERROR if verdict.unread else NOTHING_TO_DO
+    return ERROR if verdict.texts("unread") else NOTHING_TO_DO
 
 
 def describe_overview(overview: Overview) -> list[Any]:
@@ -94,16 +92,15 @@ def describe_overview(overview: Overview) -> list[Any]:
 
     :param overview: the overview.
     """
-    from airflow_custody.overview.verdict import describe_deletions, to_json
+    from airflow_custody.overview.verdict import judge_overview, to_json
 
     data = to_json(overview)
-    deletions = describe_deletions(overview)
     where = f"all well at {data['base_url']}, at {data['read_at']}"
     return [
         *(f"WRONG: {each}" for each in data["wrong"]),
         *(f"NOT READ: {each}" for each in data["unread"]),
-        f"PENDING: {deletions}" if deletions else "",
         where if data["ok"] else f"not {where}",
+        *(f"NOTE: {each}" for each in judge_overview(overview).texts("note")),
         {title: _part(name, data[name]) for name, title in _TITLES.items()},
         {name: data[name] for name in ("rejected", "more_webhooks") if data[name]},
     ]
