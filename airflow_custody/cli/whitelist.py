@@ -19,10 +19,10 @@ from airflow_custody.cli.commands import (
     add_repeated,
     flag_of,
 )
-from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
 from airflow_custody.cli.output import Output, message
 from airflow_custody.client.error_codes import label
-from airflow_custody.client.errors import CustodyConfigurationError, WhitelistFileError
+from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import count, sanitize
 
 if TYPE_CHECKING:
@@ -150,9 +150,7 @@ def _how_to_judge(args: Namespace) -> dict[str, Any]:
     from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 
     if args.any_status and args.effective_statuses:
-        raise CustodyConfigurationError(
-            "--any-status and --effective-status are both given", advice="Give one of them.", code="usage-wrong"
-        )
+        raise usage_error("--any-status and --effective-status are both given", "Give one of them.")
     return {
         "effective_statuses": None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES,
         "rejected_statuses": args.rejected_statuses or REJECTED_STATUSES,

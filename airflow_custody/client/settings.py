@@ -44,8 +44,7 @@ _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
 def _wrong(setting: str, why: str) -> CustodyConfigurationError:
-    code = "pins-wrong" if setting in PIN_SETTINGS else "setting-wrong"
-    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting, code=code)  # type: ignore[arg-type]
+    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)
 
 
 def _os_text(exception: Exception) -> str:
@@ -59,7 +58,7 @@ def _check_base_url(value: object) -> str:
     """Return the base URL without a trailing slash, or refuse it."""
 
     def refused(why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the base URL {why}", setting="base_url", code="setting-wrong")
+        return CustodyConfigurationError(f"the base URL {why}", setting="base_url")
 
     if not isinstance(value, str) or not value.strip():
         raise refused("is missing (an example: https://custody.example.com)")
@@ -191,7 +190,6 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
         f"{place} must be a URL like http://host.example.com:3128; a user name and a password in it must be "
         "percent-encoded, and be ISO-8859-1",
         setting=setting,
-        code="setting-wrong",
     )
 
 
@@ -283,7 +281,6 @@ def refuse_misspelt(names: Iterable[str]) -> None:
                 f"'{setting}' is not a setting, and looks like '{likely}': ignored, less would be verified than is "
                 "meant",
                 setting=setting,
-                code="pins-wrong",
                 advice=f"Rename it to '{likely}', or remove it.",
             )
 
@@ -442,7 +439,6 @@ class ClientSettings:
                 f"the base URL is plain HTTP to {parsed.host}: the token would travel in clear text; use "
                 "https://, or set 'allow_http' if the network in between is yours",
                 setting="base_url",
-                code="setting-wrong",
             )
         if self.proxy:
             raise _wrong("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")

@@ -263,7 +263,6 @@ class CustodyHook(BaseHook):
                 raise CustodyConfigurationError(
                     "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
                     setting="superadmin_keys",
-                    code="pins-wrong",
                 )
         values = {name: extras.get(name) for name in known}
         return ClientSettings.parse(
