@@ -6,15 +6,14 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
-from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO
+from airflow_custody.cli.connection import open_client
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.verify import name_signers, read_rows, verify_row
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.verification.trust import describe_legacy
 
 if TYPE_CHECKING:
-    from airflow_custody.cli.commands import Commands
     from airflow_custody.cli.evidence import Evidence
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
@@ -129,10 +128,3 @@ def _view(data: Mapping[str, Any]) -> dict[str, Any]:
         "signatures, as the service shows them": signatures,
         "trail, as the service shows it": data["trail"],
     }
-
-
-def add_to(group: Commands) -> None:
-    """Add the command to its group."""
-    parser = add_command(group, "show", "Show one whitelisting request", show)
-    parser.add_argument("id", metavar="ID", help="id of the request")
-    add_connection_options(parser)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command, add_rejected_status, add_repeated
-from airflow_custody.cli.connection import add_connection_options, open_client, read_pins, usage_error
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO
+from airflow_custody.cli.connection import open_client, read_pins, usage_error
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.pins import (
     NOTHING_PINNED,
@@ -26,7 +26,6 @@ from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.verification.trust import REJECTED_STATUSES, decide_trust, describe_legacy
 
 if TYPE_CHECKING:
-    from airflow_custody.cli.commands import Commands
     from airflow_custody.cli.evidence import Evidence, Listed
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.verification.verifier import Verifier
@@ -213,15 +212,3 @@ def _line(row: Mapping[str, Any]) -> str:
 def name_signers(user_ids: Sequence[str]) -> str:
     """Say who has validly signed a request."""
     return f"validly signed by {name_texts(user_ids)}" if user_ids else "signed by nobody"
-
-
-def add_to(group: Commands) -> None:
-    """Add the command to its group."""
-    parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
-    add_repeated(parser, "--id", "ids", "ID", "id of a request. Default: all")
-    add_rejected_status(parser)
-    text = "print what it takes to verify again, too; needs -o json"
-    parser.add_argument("--evidence", action="store_true", help=text)
-    text = "verify the evidence in what --evidence has printed; no service is asked"
-    parser.add_argument("--from", dest="file", metavar="FILE", help=text)
-    add_connection_options(parser)
