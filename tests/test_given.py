@@ -231,7 +231,7 @@ def test_what_is_left_out_is_none_in_the_field_and_in_the_serialized_dag(task: t
         operator = make(task)
     operator._check_given()
     (shown,) = serialized.to_dict(dag)["dag"]["tasks"]
-    fields = {name: shown["__var"].get(name) for name in task.template_fields}
+    fields = json.loads(json.dumps({name: shown["__var"].get(name) for name in task.template_fields}))
     assert fields == json.loads(json.dumps({name: getattr(operator, name) for name in task.template_fields}))
 
 

@@ -112,7 +112,6 @@ class ConnectionReader:
                 raise CustodyConfigurationError(
                     "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
                     setting="superadmin_keys",
-                    code="pins-wrong",
                 )
         more = {"base_url": self._base_url, "user_agent": f"Airflow/{airflow_version}", "source": self._place}
         return ClientSettings.parse({**self._settings, **more})
