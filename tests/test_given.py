@@ -96,6 +96,7 @@ VALUES: dict[str, Any] = {
     "event_ids": ["e"],
     "statuses": ["success"],
     "on_gap": "fail",
+    "ignore": ["3711"],
 }
 #: What else a constructor needs.
 SETTINGS: dict[str, Any] = {"signer": object()}
@@ -125,9 +126,15 @@ def fields() -> list[Any]:
     return found
 
 
+def parameters_of(task: type[CustodyTask]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a task, and of its bases of this package, by name."""
+    bases = [each for each in task.__mro__ if issubclass(each, CustodyTask)]
+    return {name: each for base in bases[::-1] for name, each in inspect.signature(base.__init__).parameters.items()}
+
+
 def make(task: type[CustodyTask], **changes: Any) -> Any:
     """Return a task with a good value for each required parameter."""
-    parameters = inspect.signature(task.__init__).parameters
+    parameters = parameters_of(task)
     given = {
         name: VALUES[name] if name in VALUES else SETTINGS[name]
         for name, parameter in parameters.items()
@@ -165,9 +172,7 @@ def test_there_are_values_for_all_parameters() -> None:
     assert {name for _, name in (param.values for param in fields())} == set(VALUES)
     for task in tasks():
         names = {field: name for name, field in task.field_names.items()}
-        assert {names.get(each, each) for each in task.template_fields} <= set(
-            inspect.signature(task.__init__).parameters
-        )
+        assert {names.get(each, each) for each in task.template_fields} <= set(parameters_of(task))
 
 
 # --- without a value ------------------------------------------------------------------------------------------
@@ -202,7 +207,7 @@ def test_a_template_that_renders_to_the_text_none_is_refused(
 
 @pytest.mark.parametrize(("task", "name"), fields())
 def test_a_copy_knows_what_was_given(sandbox: Sandbox, task: type[CustodyTask], name: str) -> None:
-    if "signer" in inspect.signature(task.__init__).parameters:
+    if "signer" in parameters_of(task):
         pytest.skip("the signer here is a plain object, which cannot be pickled by value")
     operator = make(task, **{name: "{{ params.x }}"})
     for again in (copy.copy(operator), copy.deepcopy(operator), pickle.loads(pickle.dumps(operator))):

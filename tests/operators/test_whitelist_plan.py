@@ -326,9 +326,8 @@ def test_mapped_tasks_with_native_templates(sandbox: Sandbox, airflow_db: None, 
     ("given", "text"),
     [
         ({"prune": True}, "prune=False (there True)"),
-        ({"dry_run_chains": ["ETH"]}, "dry_run_chains=() (there ['ETH'])"),
-        # A template may be the same.
-        ({"prune": True, "dry_run_chains": "{{ 'ETH' }}"}, "prune=False (there True). Give both"),
+        ({"dry_run_chains": ["ETH"]}, "dry_run_chains=[] (there ['ETH'])"),
+        ({"dry_run_chains": "{{ 'ETH' }}"}, "dry_run_chains=[] (there ['ETH']). Give both"),
     ],
     ids=str,
 )
