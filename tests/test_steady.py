@@ -23,7 +23,7 @@ OF_TIMEOUTS = {
     "test_endless_interim_responses_end_with_the_deadline",
     "test_nor_does_anybody_wait_behind_another_for_longer",
     "test_the_time_of_before_send_does_not_count",
-    "test_the_time_out_bounds_the_whole_exchange",
+    "test_the_time_out_bounds_the_wait_and_the_body",
     "test_who_cannot_sign_in_within_the_time_out_sends_nothing",
     "test_who_gives_up_resets_the_connection",
     "test_without_a_state_store_it_waits_and_says_so",

@@ -154,7 +154,12 @@ def test_reads_and_creates_share_a_connection(service: Service, client: CustodyC
 def test_one_ssl_context_serves_a_client(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[object] = []
     load = ssl.SSLContext.load_verify_locations
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *a, **k: [loaded.append(k), load(*a, **k)][1])
+
+    def note(self: ssl.SSLContext, *args: Any, **named: Any) -> None:
+        loaded.append(named)
+        load(self, *args, **named)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", note)
     with Sandbox(certfile=authority[2]) as sandbox:
         sandbox.control.add_fault("drop", times=2)
         with CustodyClient(sandbox.url, sandbox.token, verify=authority[1]) as client:
@@ -297,8 +302,17 @@ def test_before_send_is_called_when_the_headers_have_left_and_the_body_has_not(
     service: Service, client: CustodyClient
 ) -> None:
     has_headers = threading.Event()
-    service.on_headers = lambda stream: has_headers.set() is None
-    before = Clock(lambda: (has_headers.wait(60), service.bodies.append(b"before")))
+
+    def note(stream: socket.socket) -> bool:
+        has_headers.set()
+        return True
+
+    def wait() -> None:
+        assert has_headers.wait(60)
+        service.bodies.append(b"before")
+
+    service.on_headers = note
+    before = Clock(wait)
     assert client.create_whitelist_request(REQUEST, before_send=before)
     assert (before.calls, service.bodies[0], len(service.bodies)) == (1, b"before", 2)
 
@@ -345,7 +359,7 @@ def test_a_machine_that_slept_has_a_slow_before_send_too(
         nonlocal slept
         slept += 60
 
-    monkeypatch.setattr(transport.time, "time", lambda: clock() + slept)
+    monkeypatch.setattr(time, "time", lambda: clock() + slept)
     before = Clock(sleep)
     assert client.create_whitelist_request(REQUEST, before_send=before) == "1"
     assert before.calls == 2
@@ -382,8 +396,12 @@ def test_what_ends_before_the_body_is_read_is_not_done_and_sent_again() -> None:
     def refuse_handshake(stream: socket.socket) -> None:
         stream.sendall(b"\x15\x03\x01\x00\x02\x02\x28")
 
-    for ending in (refuse_handshake, end, lambda stream: time.sleep(1)):
-        with raw_server(ending) as (url, attempts):
+    def hang(stream: socket.socket) -> None:
+        time.sleep(1)
+
+    endings: list[Callable[[socket.socket], object]] = [refuse_handshake, end, hang]
+    for ending in endings:
+        with raw_server(ending) as (url, attempts):  # type: ignore[arg-type]
             https = url.replace("http:", "https:")
             with (
                 CustodyClient(https, "t0ken", max_retries=1, timeout=0.5) as client,
@@ -402,7 +420,12 @@ def test_a_pooled_connection_that_ends_with_the_request_is_unknown(
         service.on_headers = end
     else:
         service.responses = [b""]
-        service.on_headers = lambda stream: threading.Timer(0.2, end, (stream,)).start() is None
+
+        def end_later(stream: socket.socket) -> bool:
+            threading.Timer(0.2, end, (stream,)).start()
+            return True
+
+        service.on_headers = end_later
     before = Clock(lambda: time.sleep(0.1))
     with pytest.raises(CustodyOutcomeUnknownError) as caught:
         client.create_whitelist_request(REQUEST, before_send=before)

@@ -111,7 +111,7 @@ class Failures:
             }
             return f"{name} sent something that is not HTTP", facts
         if tls:
-            facts = {"code": "tls-failed", "advice": self._tls_advice(tls, proxy=at_proxy) or check}
+            facts = {"code": "tls-failed", "advice": self._tls_advice(tls, check, proxy=at_proxy)}
             return f"TLS: {name} cannot be reached: {cause}", facts
         if at_proxy and is_proxy_refusal(chain):
             advice = f"Check {place}, and that the proxy allows this host."
@@ -131,17 +131,18 @@ class Failures:
         message = f"the connection to {self._host} broke before the response was there: {cause}"
         return message, {"code": "no-response"}
 
-    def _tls_advice(self, errors: list[ssl.SSLError], *, proxy: Proxy | None) -> str | None:
-        """Return what to do if TLS was refused, as it seems, for want of a client certificate; None: it was not."""
-        reasons = " ".join(str(each.reason) for each in errors)
-        if "CERTIFICATE" not in reasons and not re.search("ALERT_(UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)", reasons):
-            return None
-        if proxy:
-            return "If it asks for a client certificate, use another proxy: only the service is given one."
+    def _tls_advice(self, errors: list[ssl.SSLError], check: str, *, proxy: Proxy | None) -> str:
+        """Return what to do about TLS that was refused: often it is for want of a client certificate."""
         place = self._settings.name("client_cert")
-        if self._settings.client_cert is not None:
-            return f"It may not accept the certificate in {place}."
-        return f"If it asks for a client certificate, give its path in {place}."
+        hint = f"If it asks for a client certificate, give its path in {place}."
+        if proxy:
+            hint = "If it asks for a client certificate, use another proxy: only the service is given one."
+        elif self._settings.client_cert is not None:
+            hint = f"It may not accept the certificate in {place}."
+        reasons = " ".join(str(each.reason) for each in errors)
+        if "CERTIFICATE" in reasons or re.search("ALERT_(UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)", reasons):
+            return hint
+        return f"{check} {hint}" if any(isinstance(each, ssl.SSLEOFError) for each in errors) else check
 
     def _cause(self, operation: Operation, chain: list[BaseException]) -> str:
         """Return the reason for a failure, for people: the operating system's own words, if it has any."""

@@ -243,15 +243,17 @@ class Transport:
 
     def _session(self) -> _Session:
         """Return the session of this process: of a connection that two share, each would read the other's responses."""
-        if self._own_session is None or self._own_session[0] != os.getpid():
-            try:
-                self._own_session = os.getpid(), _new_session(self.settings)
-            except (OSError, ValueError) as exception:
-                why = sanitize(exception, 160)
-                raise CustodyConfigurationError(
-                    f"TLS cannot be set up: {why}; nothing was sent", setting="verify", code="setting-wrong"
-                ) from None
-        return self._own_session[1]
+        if self._own_session is not None and self._own_session[0] == os.getpid():
+            return self._own_session[1]
+        try:
+            session = _new_session(self.settings)
+            self._own_session = os.getpid(), session
+            return session
+        except (OSError, ValueError) as exception:
+            why = sanitize(exception, 160)
+        raise CustodyConfigurationError(
+            f"TLS cannot be set up: {why}; nothing was sent", setting="verify", code="setting-wrong"
+        )
 
     def close(self) -> None:
         """Close the pooled connections; a later call opens new ones."""
