@@ -108,7 +108,7 @@ def test_a_compressed_body_is_complete_with_its_end(size: int | None, framing: s
         if is_complete:
             client.delete_webhook("11111111-1111-1111-1111-111111111111")
         else:
-            with pytest.raises(CustodyError, match="ends? early"):
+            with pytest.raises(CustodyError, match="early"):
                 client.delete_webhook("11111111-1111-1111-1111-111111111111")
     assert [(each.status, each.is_complete) for each in found] == [(200, is_complete)]
 

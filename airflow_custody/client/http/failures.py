@@ -26,6 +26,7 @@ from airflow_custody.client.settings import ClientSettings, Proxy
 NETWORK_ERRORS = (requests.RequestException, HTTPError, OSError, http.client.HTTPException)
 # Reasons of OpenSSL for a first record that is not TLS.
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
+_NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
 _OPENSSL_NOISE = re.compile(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$")
 # The beginnings of what a server sends, as http.client quotes them.
 _HTTP, _TLS = "HTTP/", ("\x15\x03", "\x16\x03")
@@ -64,8 +65,7 @@ class Failures:
         """
         is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
         if sent is None:
-            # No create: whether it was sent decides nothing.
-            sent = is_network and not any(isinstance(each, (ConnectTimeoutError, NewConnectionError)) for each in chain)
+            sent = is_network and not any(map(_is_before_sending, chain))
         if not is_network and not sent:
             return operation.failed(
                 CustodyConfigurationError,
@@ -181,6 +181,12 @@ def is_proxy_refusal(chain: Iterable[BaseException]) -> bool:
     not_reached = (ConnectTimeoutError, NewConnectionError, ssl.SSLError, TimeoutError)
     chain = list(chain)
     return _is_proxys(chain) and not any(isinstance(each, not_reached) for each in chain)
+
+
+def _is_before_sending(exception: BaseException) -> bool:
+    """Tell whether an exception says that there was no connection to send anything on, whatever else it says."""
+    is_no_tls = isinstance(exception, ssl.SSLError) and exception.reason in _NOT_TLS
+    return is_no_tls or _is_proxys([exception]) or isinstance(exception, _NOT_CONNECTED)
 
 
 def is_timeout(chain: Iterable[BaseException]) -> bool:
