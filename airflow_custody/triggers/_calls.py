@@ -230,7 +230,7 @@ class CallWatcher:
         # What is left of the last reading, and the cursor after what is being handed over.
         self._portions: deque[tuple[list[dict[str, Any]], CallCursor]] = deque()
         self._next: CallCursor | None = None
-        self._unsaved = False
+        self._saved: CallCursor | None = None
         self._complaint = ""
 
     async def take(self, reading: SharedReading) -> list[dict[str, Any]]:
@@ -264,14 +264,13 @@ class CallWatcher:
         if self._wanted is None:
             return
         if self._next is not None:
-            self._unsaved = self._unsaved or self._next != self._cursor
             self._cursor, self._next = self._next, None
         if self._portions:
             self._wanted.pop(self, None)
         else:
             self._wanted[self] = self._cursor
         cursor = self._cursor
-        if self._unsaved and cursor is not None:
+        if cursor is not None and cursor != self._saved:
             reading.savers[self] = lambda: self._save(cursor)
 
     def close(self) -> None:
@@ -328,7 +327,7 @@ class CallWatcher:
             self._complain("another watcher of this asset is using its cursor: give each a cursor_name of its own")
             return False
         try:
-            self._cursor = await within(STORE_TIMEOUT, self._store.load_async())
+            self._cursor = self._saved = await within(STORE_TIMEOUT, self._store.load_async())
         except ValueError as error:
             self._complain(
                 "Airflow keeps state for a trigger of exactly one asset: give each asset's watcher a trigger with a "
@@ -350,7 +349,7 @@ class CallWatcher:
         except Exception as error:
             self._complain(f"the cursor cannot be saved; a restart would go on from the last one: {error!r}")
             return
-        self._unsaved = self._unsaved and self._cursor is not cursor
+        self._saved = cursor
         if not is_own:
             self._complain(
                 "somebody else has written this watcher's cursor. If it is another watcher, calls may be lost when "

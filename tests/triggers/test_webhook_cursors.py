@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +41,7 @@ class TestCursors:
             triggerer = Triggerer()
             triggerer.start(1, store)
             await until(lambda: words in task_log.text)
-            await next_polls(sandbox, 3)
+            await asyncio.sleep(0.3)
             assert json.loads(store.values[key]) == stored
             assert not triggerer.persisted + triggerer.failures
             # It is repaired, and the watcher goes on by itself.
@@ -65,7 +66,7 @@ class TestCursors:
             triggerer.start(2, None)
             await until(lambda: "no state store" in task_log.text)
             add_call(sandbox, "a")
-            await next_polls(sandbox, 3)
+            await asyncio.sleep(0.3)
             assert not triggerer.persisted + triggerer.failures
             await triggerer.kill()
 
