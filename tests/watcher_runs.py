@@ -144,13 +144,13 @@ def ids_of(payload: dict[str, Any]) -> list[str]:
     return payload["call_ids"] if "call_ids" in payload else [call["id"] for call in payload["calls"]]
 
 
-def run(scenario: Callable[[], Coroutine[Any, Any, None]], within: float = 25.0) -> None:
+def run(scenario: Callable[[], Coroutine[Any, Any, None]], within: float = 600.0) -> None:
     """Run what happens in a triggerer; at its end no poll may be left."""
     asyncio.run(asyncio.wait_for(scenario(), within))
     assert SharedPoll.running() == 0
 
 
-async def until(condition: Callable[[], object], within: float = 8.0) -> None:
+async def until(condition: Callable[[], object], within: float = 300.0) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + within
     while not condition():
