@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from airflow_custody.idempotency.apply_plan import PlanSettings
 
 # The arguments that must be the same for planning and applying, besides the file.
-_SAME = ("prune", "dry_run_chains", "effective_statuses", "rejected_statuses", "accept_fields", "custody_conn_id")
+_SAME = (
+    "prune",
+    "dry_run_chains",
+    "effective_statuses",
+    "rejected_statuses",
+    "accept_fields",
+    "ignore",
+    "custody_conn_id",
+)
 
 
 class WhitelistFileTask(CustodyOperator):
@@ -35,6 +43,7 @@ class WhitelistFileTask(CustodyOperator):
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         accept_fields: Iterable[str] = (),
+        ignore: Iterable[str | int] = (),
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -47,6 +56,7 @@ class WhitelistFileTask(CustodyOperator):
         self.effective_statuses = effective_statuses
         self.rejected_statuses = rejected_statuses
         self.accept_fields = accept_fields
+        self.ignore = ignore
         # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
         self.multiple_outputs = True
 
@@ -79,6 +89,7 @@ class WhitelistFileTask(CustodyOperator):
         return file
 
     def _settings(self) -> PlanSettings:
+        from airflow_custody.client.whitelist.models import check_request_ids
         from airflow_custody.idempotency.apply_plan import PlanSettings
 
         return PlanSettings(
@@ -87,6 +98,7 @@ class WhitelistFileTask(CustodyOperator):
             effective_statuses=check_names("effective_statuses", self.effective_statuses),
             rejected_statuses=check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or (),
             accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or (),
+            ignore=check_request_ids(self.ignore, "ignore", limit=None, merge=True, may_be_empty=True),
         )
 
 

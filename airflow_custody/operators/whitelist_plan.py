@@ -90,6 +90,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         about them, such as one that the service fills in; and ``envelope.action``, which accepts a word for the
         request's action that is not known to mean a creation. Without it, a request with any of them ``differs``.
         Default: none. (templated)
+    :param ignore: ids of requests that are ``unreadable``, that a person has looked at, and that therefore stop no row
+        of the file. The plan's hash and its report have them. Default: none. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
         approves. XCom has it also if the task fails over its changes or over a limit, or is skipped, and each of the
@@ -105,6 +107,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         "effective_statuses",
         "rejected_statuses",
         "accept_fields",
+        "ignore",
         "custody_conn_id",
     )
     ui_color = "#dce6f5"
@@ -127,6 +130,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         accept_fields: Iterable[str] = (),
+        ignore: Iterable[str | int] = (),
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -138,6 +142,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             effective_statuses=effective_statuses,
             rejected_statuses=rejected_statuses,
             accept_fields=accept_fields,
+            ignore=ignore,
             custody_conn_id=custody_conn_id,
             **kwargs,
         )
@@ -253,6 +258,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param effective_statuses: as it was for the plan. (templated)
     :param rejected_statuses: as it was for the plan. (templated)
     :param accept_fields: as it was for the plan. Default: none. (templated)
+    :param ignore: as it was for the plan. Default: none. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...]}``: the ids of what was created. XCom also gets, under the key
@@ -271,6 +277,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         "effective_statuses",
         "rejected_statuses",
         "accept_fields",
+        "ignore",
         "custody_conn_id",
     )
     operator_extra_links = REQUEST_LINKS
@@ -290,6 +297,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         accept_fields: Iterable[str] = (),
+        ignore: Iterable[str | int] = (),
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
@@ -304,6 +312,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             effective_statuses=effective_statuses,
             rejected_statuses=rejected_statuses,
             accept_fields=accept_fields,
+            ignore=ignore,
             custody_conn_id=custody_conn_id,
             **kwargs,
         )

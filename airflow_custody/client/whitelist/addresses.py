@@ -276,8 +276,7 @@ def _fault(address: str) -> str:
     """Return the fault of an address on any chain; empty if it has none."""
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"
-    for index, each in enumerate(address, 1):
-        # No address has spaces; and letters that look alike are the oldest trick.
-        if not "!" <= each <= "~":
-            return f"its character {index} is U+{ord(each):04X}, which no address has"
+    # No address has spaces; and letters that look alike are the oldest trick.
+    if found := re.search("[^!-~]", address):
+        return f"its character {found.start() + 1} is U+{ord(found[0]):04X}, which no address has"
     return ""

@@ -29,6 +29,7 @@ from airflow_custody.client.whitelist.matching import (
     differing,
     shown_values,
 )
+from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.client.whitelist.plan import Action, PlanRow, State, WhitelistPlan
 from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, envelope_faults
@@ -67,7 +68,7 @@ def make_plan(
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
     rejected_statuses: Collection[str] = REJECTED_STATUSES,
     accept_fields: str | Collection[str] = (),
-    ignore: str | Collection[str] = (),
+    ignore: str | int | Collection[str | int] = (),
 ) -> WhitelistPlan:
     """
     Compare a whitelist file with what the service lists.
@@ -89,8 +90,9 @@ def make_plan(
     :raises CustodyRequestError: if two rows are for the same destination, or a dry run is for a chain that is nowhere.
     """
     declared = [(row, destination_of(row.request)) for row in rows]
+    ignored = check_request_ids(ignore, "ignore", limit=None, merge=True, may_be_empty=True)
     by_destination = _by_destination(declared)
-    planner = _Planner(listing, effective_statuses, rejected_statuses, as_list(accept_fields), as_list(ignore))
+    planner = _Planner(listing, effective_statuses, rejected_statuses, as_list(accept_fields), ignored)
     planner.rows = by_destination
     planner.dry_run = _dry_run(dry_run_chains, declared, planner.listed)
     found = [planner.declared(row, destination) for row, destination in declared]
