@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.whitelist.addresses import canonical_address
+from airflow_custody.client.whitelist.addresses import canonical_address, chain_name, network_name
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
-from airflow_custody.client.whitelist.spelling import chain_name, network_name
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
