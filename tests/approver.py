@@ -16,7 +16,7 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist.approval import Approver
-from airflow_custody.client.whitelist.approval_batch import message_to_sign
+from airflow_custody.client.whitelist.approval_review import message_to_sign
 from airflow_custody.sandbox import Sandbox
 
 APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
