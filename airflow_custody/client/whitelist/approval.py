@@ -6,9 +6,9 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import (
     CustodyConflictError,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _POLL_INTERVAL = 1.0
 # Seconds that the listing of what this user may approve may lag behind the others.
 _APPROVAL_LAG = 3.0
+# Seconds after which requests are read again before the signature is sent.
+_SLOW_SIGNER = 5.0
 _NOTHING_SIGNED = "nothing was signed"
 
 
@@ -56,12 +58,7 @@ class Approver:
     :param log: the log that says what is signed.
     :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
         right before. Default 30.
-    :param sleep: waits between look-ups; tests turn it. Default: :func:`time.sleep`.
     """
-
-    #: Seconds after which a signer is slow: the requests are then read again before the signature is sent. A test's
-    #: subclass may turn it.
-    slow_signer: ClassVar[float] = 5.0
 
     _key: SigningKey
     _review: ApprovalReview
@@ -69,19 +66,12 @@ class Approver:
     _is_later_try: bool
 
     def __init__(
-        self,
-        client: CustodyClient,
-        signer: Signer,
-        *,
-        log: logging.Logger,
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
-        sleep: Callable[[float], None] = time.sleep,
+        self, client: CustodyClient, signer: Signer, *, log: logging.Logger, lookup_wait: float = DEFAULT_LOOKUP_WAIT
     ) -> None:
         self._client = client
         self._signer = signer
         self._log = log
         self._lookup_wait = lookup_wait
-        self._sleep = sleep
 
     def approve(
         self,
@@ -189,7 +179,7 @@ class Approver:
         started = time.monotonic()
         signature = self._key.sign(message_to_sign(hashes.values()))
         seconds = time.monotonic() - started
-        if seconds >= self.slow_signer:
+        if seconds >= _SLOW_SIGNER:
             self._log.info("The key took %.1f s: reading the requests again.", seconds)
             if self._read(ids, "a signature was made, and not sent", hashes) is None:
                 return False
@@ -298,7 +288,7 @@ class Approver:
             if gone:
                 left = started + self._lookup_wait - now
                 self._log.info("Not listed yet: %s. Polling for at most %.0f s.", name_some(gone), left)
-            self._sleep(min(_POLL_INTERVAL, max(0.05, self._lookup_wait / 4)))
+            time.sleep(min(_POLL_INTERVAL, max(0.05, self._lookup_wait / 4)))
 
     def _not_pending(self, decided: Mapping[str, WhitelistEnvelope]) -> CustodyError:
         for row in decided.values():
@@ -380,7 +370,7 @@ class Approver:
                     raise _explained(error, words, is_safe=True)
                 if is_late:
                     raise _explained(error, f"Look in the service. Without a certain signature: {_list(lacking)}.")
-            self._sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
+            time.sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
 
 
 def _nothing(progress: BatchProgress) -> str:

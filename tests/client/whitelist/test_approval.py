@@ -16,6 +16,7 @@ from approver import (
     NoSigner,
     SignedInApprover,
 )
+from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,12 +175,9 @@ def test_a_change_between_review_and_signature_is_refused_before_the_key_is_used
     assert approver.sent == 0
 
 
-class ImpatientApprover(Approver):
-    slow_signer = 0.0
-
-
-def test_a_change_while_a_slow_key_signs_is_refused_and_the_signature_is_not_sent(approver: SignedInApprover) -> None:
-    approver.kind = ImpatientApprover
+def test_a_change_while_a_slow_key_signs_is_refused_and_the_signature_is_not_sent(
+    approver: SignedInApprover, waits: SkippingTime
+) -> None:
     number = approver.create()
     control = approver.sandbox.control
     good = approver.signer
@@ -189,7 +187,7 @@ def test_a_change_while_a_slow_key_signs_is_refused_and_the_signature_is_not_sen
         (lambda: control.set_whitelist_status(number, "rejected"), approver.expected, CustodyConflictError),
         (lambda: control.set_whitelist_status(number, "removed"), approver.expected, CustodyNotFoundError),
     ):
-        approver.signer = ChangingSigner(approver, change)
+        approver.signer = ChangingSigner(approver, change, slow=waits)
         with pytest.raises(kind, match="a signature was made, and not sent") as caught:
             approver.approve(number, expected=expected)
         assert "nothing was signed" not in str(caught.value)
@@ -361,7 +359,7 @@ class TestSmallBatches:
 @pytest.mark.parametrize("when", ["before it is read again", "while the key signs", "while a slow key signs"])
 @pytest.mark.parametrize("earlier_try", [True, False])
 def test_a_later_try_leaves_alone_what_takes_effect_while_it_runs(
-    approver: SignedInApprover, when: str, earlier_try: bool
+    approver: SignedInApprover, when: str, earlier_try: bool, waits: SkippingTime
 ) -> None:
     number = approver.create()
     calls: list[str] = []
@@ -378,8 +376,7 @@ def test_a_later_try_leaves_alone_what_takes_effect_while_it_runs(
                 arrive()
 
     if when != "before it is read again":
-        approver.signer = ChangingSigner(approver, arrive)
-    approver.kind = ImpatientApprover if "slow" in when else Approver
+        approver.signer = ChangingSigner(approver, arrive, slow=waits if "slow" in when else None)
     with approver.client.check_calls(check):
         if earlier_try:
             assert approver.approve(number, earlier_try=True) == 1

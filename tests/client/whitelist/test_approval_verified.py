@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from approver import APPROVE, ChangingSigner, KeylessSigner, NoSigner, SignedInApprover, current_hash, signing
 from attacks import Unsuitable, attack, names
+from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
 from people import Person, public_pem_of
 
@@ -21,7 +22,6 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.whitelist import models
-from airflow_custody.client.whitelist.approval import Approver
 from airflow_custody.sandbox import Sandbox
 
 RULES = {"method": "GET", "path": "/rules"}
@@ -180,13 +180,9 @@ def test_it_is_verified_again_right_before_it_is_signed(approvers: Approvers, mo
     assert approvers.ann.sent == 1
 
 
-def test_it_is_verified_again_after_a_slow_signer(approvers: Approvers) -> None:
-    class Impatient(Approver):
-        slow_signer = 0.0
-
+def test_it_is_verified_again_after_a_slow_signer(approvers: Approvers, waits: SkippingTime) -> None:
     number = approvers.ann.create()
-    approvers.ann.kind = Impatient
-    approvers.ann.signer = ChangingSigner(approvers.ann, lambda: approvers.forge(number))
+    approvers.ann.signer = ChangingSigner(approvers.ann, lambda: approvers.forge(number), slow=waits)
     with pytest.raises(CustodyVerificationError, match=rf"{number}.*; a signature was made, and not sent"):
         approvers.ann.approve()
     assert approvers.ann.sent == 0
