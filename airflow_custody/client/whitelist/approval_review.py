@@ -98,7 +98,7 @@ class ApprovalReview:
         check_asked(request, envelope, payload, self._accepted, tenant_id=self._user.get("tenantId"))
         try:
             # A signature of another kind of text could be used for a request of that kind.
-            read_signed_text(str(payload_text(envelope)), str(envelope.hash))
+            read_signed_text(str(envelope.text), str(envelope.hash))
         except RefusalError as refusal:
             raise _differs(envelope, str(refusal)) from None
         if request is None and (unknown := unknown_keys(payload, self._accepted)):
@@ -128,7 +128,7 @@ class ApprovalReview:
         """Return all of what is signed, and what is the service's, in one line for the log."""
         payload = envelope.payload()
         line = f"To be signed, whitelisting request {envelope.id}, hash {envelope.hash}: "
-        line += escape(str(payload_text(envelope)))
+        line += escape(str(envelope.text))
         if self._expected is None:
             line += ". Compared with nothing: expected=None"
         else:
@@ -184,11 +184,6 @@ class ApprovalReview:
         return (
             "the signer's public key does not verify the signature that has this user's name" if named else NO_SIGNATURE
         )
-
-
-def payload_text(envelope: WhitelistEnvelope) -> str | None:
-    """Return the text that a request's hash covers, as sent."""
-    return (envelope.wire.get("metadata") or {}).get("payloadAsString")
 
 
 def _is_signed_with(key: PublicKey, signing: Signing) -> bool:
