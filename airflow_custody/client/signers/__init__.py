@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.verification.keys import INTEGER_BYTES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -159,7 +158,7 @@ def raw_signature(der: bytes) -> bytes:
 
     r, s = decode_dss_signature(der)
     try:
-        return r.to_bytes(INTEGER_BYTES, "big") + s.to_bytes(INTEGER_BYTES, "big")
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
     except OverflowError:
         raise ValueError("the signature is not of a P-256 key") from None
 

@@ -47,6 +47,7 @@ _APPROVAL_LAG = 3.0
 # Seconds after which requests are read again before the signature is sent.
 _SLOW_SIGNER = 5.0
 _NOTHING_SIGNED = "nothing was signed"
+_MAYBE_SIGNED = "The approval may have been taken"
 
 
 class Approver:
@@ -159,10 +160,8 @@ class Approver:
             if not error.not_offered:
                 raise
             self._log.warning(
-                "The requests' tenant cannot be compared with this user's%s: %s",
-                ""
-                if self._key.public_key
-                else ", and what becomes of the approval may not be found out if its response is lost",
+                "The requests' tenant cannot be compared with this user's, and a signature whose response is lost is "
+                "found again only by the signer's public key: %s",
                 error,
             )
             return {}
@@ -360,7 +359,9 @@ class Approver:
                 still_pending = self._for_approval(ids).keys() == {*ids}
             except CustodyError as failure:
                 if is_late or not failure.retryable:
-                    raise _explained(error, f"It could not be found out: {failure.message.rstrip('.')}.") from failure
+                    raise _explained(
+                        error, f"{_MAYBE_SIGNED}; it could not be found out: {failure.message}."
+                    ) from failure
             else:
                 if is_late and still_pending:
                     words = (
@@ -369,7 +370,9 @@ class Approver:
                     )
                     raise _explained(error, words, is_safe=True)
                 if is_late:
-                    raise _explained(error, f"Look in the service. Without a certain signature: {_list(lacking)}.")
+                    raise _explained(
+                        error, f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {_list(lacking)}."
+                    )
             time.sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
 
 
@@ -378,15 +381,12 @@ def _nothing(progress: BatchProgress) -> str:
 
 
 def _explained(error: CustodyError, words: str, *, is_safe: bool = False) -> CustodyError:
-    """Return an error whose outcome was looked into; unless it is safe, whatever its type says, it is not retryable."""
+    """Return an error whose outcome was looked into. A page of a gateway keeps its type and its hints."""
     if isinstance(error, CustodyOutcomeUnknownError):
-        error.retryable = is_safe
+        error.retryable, error.advice = is_safe, words
     else:
-        # A page of a gateway keeps its type, its hints, and whether trying again helps.
-        doubt = "." if is_safe else ", so the approval may have been taken."
-        words = " ".join(filter(None, [f"The response is not the service's own{doubt}", words, error.advice]))
         error.retryable = error.retryable and is_safe
-    error.advice = words
+        error.advice = f"{words} {error.advice}" if error.advice else words
     return error
 
 
