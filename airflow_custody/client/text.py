@@ -75,7 +75,10 @@ def sanitize(text: object, limit: int = 300) -> str:
     :return: the text, white space folded.
     """
     # Far more than can survive the folding; this bounds the work on a response of many megabytes.
-    line = " ".join(str(text)[: limit * 8].translate(_SHOWN).split())
+    line = str(text)[: limit * 8]
+    if not (line.isascii() and line.isprintable()):
+        line = line.translate(_SHOWN)
+    line = " ".join(line.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
@@ -92,6 +95,9 @@ _SHOWN = _Shown()
 
 def escape(text: str) -> str:
     """Return all of the text on one line, its unprintable characters written as ``\\uXXXX``."""
+    # Fast path for nearly every text.
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(f"\\u{ord(each):04x}" if _is_unprintable(each) else each for each in text)
 
 
@@ -101,7 +107,7 @@ def ascii_lower(text: str) -> str:
 
     Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` also make a Kelvin sign a "k".
     """
-    return text.translate(_TO_ASCII_LOWER)
+    return text.lower() if text.isascii() else text.translate(_TO_ASCII_LOWER)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

@@ -241,11 +241,11 @@ class ApplyPlan:
                 self._log.info("An earlier try has done %d of %s: going on.", earlier.done, count(earlier.total, "row"))
             make = partial(self._operations, file, listing, done, service)
             plan, there, operations = make(self._settings)
-            if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
+            if hash_operations({*operations, *plan.observed}, service) != plan_hash:
                 created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
                 applied = Applied(Outcome(created=created), requests, _with_state(done, "deleted"))
                 other, _, others = make(replace(self._settings, prune=not self._settings.prune))
-                only_prune = hash_operations({*others, *other.unverified}, service) == plan_hash
+                only_prune = hash_operations({*others, *other.observed}, service) == plan_hash
                 raise PlanChangedError(operations, plan, applied, only_prune=only_prune)
             self._warn_of_settled(listing, done)
             unclear, unread = self._unclear(plan, listing, done, there)

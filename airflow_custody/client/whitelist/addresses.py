@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Literal, NamedTuple
@@ -56,12 +56,14 @@ class Form(NamedTuple):
     :param decode: its decoder; None: such addresses are unchecked.
     :param networks: the network by the prefix that the decoder returns. An address with another one is another chain's.
     :param fault: why an address that the decoder refuses is invalid.
+    :param canonical: returns the one text that all spellings of an address share. Default None: each is its own.
     """
 
     pattern: str
     decode: decoders.Decoder | None = None
     networks: Mapping[str, Network] = {"": "any"}
     fault: str = "its checksum does not match, or a character or its length is wrong"
+    canonical: Callable[[str], str] | None = None
 
 
 _B58 = "[1-9A-HJ-NP-Za-km-z]"
@@ -72,8 +74,10 @@ _EVM = (
         decoders.eip55,
         fault="the case of its letters is not the one of EIP-55: at least one character is wrong",
     ),
-    # Without 0x; the key of a validator; ICAP.
-    Form("(0X)?[0-9a-fA-F]{40}|0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
+    # Without 0x.
+    Form("(0X)?[0-9a-fA-F]{40}", canonical=lambda address: "0x" + address[-40:].lower()),
+    # The key of a validator; ICAP.
+    Form("0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
 )
 _BITCOIN: Mapping[str, Network] = {"00": "main", "05": "main", "6f": "test", "c4": "test"}
 _DOGECOIN: Mapping[str, Network] = {"1e": "main", "16": "main", "71": "test", "6f": "test", "c4": "test"}
@@ -88,9 +92,9 @@ _SUBSTRATE = (
 #: The forms of each chain, by its name in :func:`chain_name`. The first that matches counts.
 FORMS: Mapping[str, tuple[Form, ...]] = {
     "btc": (
-        Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, {"bc": "main", "tb": "test", "bcrt": "test"}),
+        Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, {"bc": "main", "tb": "test", "bcrt": "test"}, canonical=str.lower),
         # Silent payments.
-        Form("(?i)t?sp1.+"),
+        Form("(?i)t?sp1.+", canonical=str.lower),
         Form(f"{_B58}+", decoders.base58_check, _BITCOIN),
     ),
     "bch": (
@@ -98,12 +102,19 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             "(?i)([a-z]+:)?[02-9ac-hj-np-z]{40,}",
             decoders.cashaddr,
             {"bitcoincash": "main", "bchtest": "test", "bchreg": "test"},
+            # The checksum covers the prefix, so that none is another network's.
+            canonical=lambda address: address.lower().rpartition(":")[2],
         ),
         Form(f"{_B58}+", decoders.base58_check, _BITCOIN),
     ),
     "ltc": (
-        Form("(?i)(ltc|tltc|rltc)1.+", decoders.segwit, {"ltc": "main", "tltc": "test", "rltc": "test"}),
-        Form("(?i)(t?ltcmweb|tmweb)1.+"),
+        Form(
+            "(?i)(ltc|tltc|rltc)1.+",
+            decoders.segwit,
+            {"ltc": "main", "tltc": "test", "rltc": "test"},
+            canonical=str.lower,
+        ),
+        Form("(?i)(t?ltcmweb|tmweb)1.+", canonical=str.lower),
         Form(f"{_B58}+", decoders.base58_check, _LITECOIN),
     ),
     "doge": (Form(f"{_B58}+", decoders.base58_check, _DOGECOIN),),
@@ -142,6 +153,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             "(?i)(addr|stake)(_test)?1.+",
             decoders.shelley,
             {"addr": "main", "stake": "main", "addr_test": "test", "stake_test": "test"},
+            canonical=str.lower,
         ),
         # Pools and representatives; addresses without a checksum.
         Form("(pool|drep)1.+|[0-9a-fA-F]{56,}"),
@@ -154,11 +166,11 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "algo": (Form("[A-Z2-7]{58}", decoders.algorand),),
     # Any 32 bytes: programs have addresses that are no point of the curve.
     "sol": (Form(f"{_B58}{{32,44}}", partial(decoders.base58, size=32)),),
-    "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.cosmos),),
+    "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.cosmos, canonical=str.lower),),
     "icp": (
-        Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer),
+        Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer, canonical=str.lower),
         # With a subaccount (ICRC-1); not in lower case.
-        Form("(?i)([a-z2-7]+-)+[a-z2-7]+[.][0-9a-f]+|([a-z2-7]{5}-)+[a-z2-7]{1,5}"),
+        Form("(?i)([a-z2-7]+-)+[a-z2-7]+[.][0-9a-f]+|([a-z2-7]{5}-)+[a-z2-7]{1,5}", canonical=str.lower),
     ),
     "mina": (Form(f"B62{_B58}+", partial(decoders.base58_check, prefix=3, size=33), {"cb0101": "any"}),),
     "filecoin": (
@@ -166,12 +178,39 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
         # Numbers of accounts, contracts' addresses, test networks, and Ethereum's form.
         Form("f0[0-9]+|f4[0-9]+f[a-z2-7]+|t[0-4].+|0x[0-9a-fA-F]{40}"),
     ),
+    # An account, whose checksum (HIP-15) is another one on each ledger.
+    "hedera": (
+        Form("[0-9]+[.][0-9]+[.][0-9]+(-[A-Za-z]{5})?", canonical=lambda address: address.partition("-")[0]),
+        Form(".+"),
+    ),
     "tron": (
         # Without a checksum.
         Form("(0x)?41[0-9a-fA-F]{40}"),
         Form(f"{_B58}+", decoders.base58_check, {"41": "any", "a0": "test"}),
     ),
 }
+
+
+# --- one address in several spellings -----------------------------------------------------------------------
+
+_HEXADECIMAL = re.compile("0[xX][0-9a-fA-F]+")
+
+
+def canonical_address(address: str, chain: str) -> tuple[str, bool]:
+    """
+    Return the text that all spellings of an address share.
+
+    :param address: the address.
+    :param chain: name of the chain, as :func:`chain_name` returns it.
+    :return: the text; and whether an address that differs from it only in case is another one. That is not known of
+        chains, and of forms, that the table lacks.
+    """
+    if _HEXADECIMAL.fullmatch(address):
+        return address.lower(), True
+    form = next((each for each in FORMS.get(chain, ()) if re.fullmatch(each.pattern, address)), None)
+    if form is None:
+        return address, False
+    return form.canonical(address) if form.canonical else address, bool(form.decode or form.canonical)
 
 
 # --- the check ---------------------------------------------------------------------------------------------

@@ -136,4 +136,4 @@ def test_every_typo_in_the_example_is_caught() -> None:
 def test_every_chain_with_rules_has_figures() -> None:
     assert SAMPLES.keys() == TYPOS_CAUGHT.keys()
     chains = {chain_name(chain) for chain, _, _ in SAMPLES.values()}
-    assert chains == FORMS.keys() - {"polygon", "ftm", "sonic", "avalanchec"}
+    assert chains == FORMS.keys() - {"polygon", "ftm", "sonic", "avalanchec", "hedera"}
