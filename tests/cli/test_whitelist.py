@@ -154,12 +154,6 @@ def test_a_dry_run_of_a_chain(custody: Run, file: Path) -> None:
     assert [each["action"] for each in data["rows"]] == [None, None]
 
 
-def test_a_dry_run_of_a_chain_that_is_nowhere(custody: Run, file: Path) -> None:
-    ran = custody("whitelist", "plan", str(file), "--dry-run-chain", "ETC")
-    assert (ran.code, ran.out) == (1, "")
-    assert "dry_run_chains names 'ETC', and neither the file nor the service has such a chain" in ran.err
-
-
 def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
     for number in (1, 2):
         identifier = create(number)
