@@ -279,7 +279,7 @@ def _check_header(value: str | None) -> str | None:
 _Number = BeforeValidator(_no_boolean)
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class ClientSettings:
     """
     The settings of a client. They are checked when the object is made, and may be text, as in a connection's URI.
@@ -287,7 +287,7 @@ class ClientSettings:
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 
-    base_url: Annotated[str, BeforeValidator(_check_base_url)] = ""
+    base_url: Annotated[str, BeforeValidator(_check_base_url)] = Field("", validate_default=True)
     """URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
     this machine."""
     timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number] = DEFAULT_TIMEOUT
