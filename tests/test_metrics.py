@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_custody.idempotency.create_once import CreateOnce
 from airflow_runs import execute, new_dag, run_dag
 from apply_tries import ApplyTask, plan, write_rows
 from connections import connection_json
@@ -25,8 +26,6 @@ from airflow_custody.cli.main import main
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.client.http.observation import Observation
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency import apply_lock
-from airflow_custody.idempotency.create_once import CreateOnce
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.retry_policy import CustodyFailException
@@ -229,7 +228,6 @@ def test_a_refused_create_was_sent(sandbox: Sandbox, tagged: StatsdServer) -> No
 def test_a_plan_and_what_applies_it(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsdServer, airflow_db: None
 ) -> None:
-    monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
     path = write_rows(tmp_path / "whitelist.yaml", range(1, 9))
     planned = plan(path)

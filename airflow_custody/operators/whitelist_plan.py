@@ -329,7 +329,6 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             comment=check_text("comment", self.comment),
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
-            timing=self.create_timing,
             report=partial(create_counted, self.custody_conn_id),
         )
         file = self._read_file(context)
@@ -368,9 +367,9 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         # The requests, so that the approving task can compare them with what the service shows.
         requests = [
             {"id": request_id, **applied.requests[key].model_dump(exclude_none=True)}
-            for key, request_id in applied.outcome.created.items()
+            for key, request_id in applied.outcome.done.items()
         ]
-        self._linked_ids = tuple(applied.outcome.created.values())
+        self._linked_ids = tuple(applied.outcome.done.values())
         context["ti"].xcom_push(key="requests", value=requests)
         self._push(context, result)
         return result

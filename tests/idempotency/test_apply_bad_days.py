@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apply_tries import ROWS, ApplyTask, QuickApply, address, check_all, check_exactly, plan
+from apply_tries import ROWS, ApplyTask, CustodyApplyWhitelistPlanOperator, address, check_all, check_exactly, plan
 from checksums import eip55
 from task_log import TaskLog
 from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates, variable_in
@@ -20,8 +20,7 @@ from airflow_custody.client import (
     CustodyPermissionError,
     WhitelistRequest,
 )
-from airflow_custody.idempotency import create_rows
-from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.idempotency import send
 from airflow_custody.sandbox import Sandbox
 
 PAGE = {"body": "<html>no</html>", "content_type": "text/html"}
@@ -29,7 +28,7 @@ PAGE = {"body": "<html>no</html>", "content_type": "text/html"}
 
 @pytest.fixture(autouse=True)
 def quick(sandbox: Sandbox, connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    monkeypatch.setattr(send, "BATCH", 5)
     # While the service lists another request of this user, the absence of one counts.
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
@@ -82,7 +81,7 @@ def test_rows_that_cannot_be_searched_for_are_searched_for_by_the_next_try(sandb
 def test_a_service_that_responds_to_nothing_gets_no_more_after_a_while(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(create_rows, "_MAX_LOST", 5)
+    monkeypatch.setattr(send, "MAX_LOST", 5)
     sandbox.control.add_fault("status", **CREATE, status=500, times=None)
     error = task.fails()
     assert error.retryable
@@ -96,7 +95,7 @@ def test_a_service_that_responds_to_nothing_gets_no_more_after_a_while(
 def test_a_service_whose_responses_are_all_lost_is_no_obstacle(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(create_rows, "_MAX_LOST", 5)
+    monkeypatch.setattr(send, "MAX_LOST", 5)
     sandbox.control.add_fault("drop", **CREATE, work=True, times=None)
     task.attempt()
     check_all(sandbox, task)
@@ -304,14 +303,14 @@ def test_a_clock_that_is_behind_is_no_obstacle_where_a_row_is_new(sandbox: Sandb
 def test_what_another_program_asks_for_between_plan_and_window_is_not_sent(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, task_log: TaskLog
 ) -> None:
-    normal = create_rows.CreateRows.run
+    normal = CreateRows.run
 
     def run(creator: Any, keys: Any) -> Any:
         somebody_creates(sandbox, label="Label 3", address=address(3))
         somebody_creates(sandbox, label="Another label", address=address(7))
         return normal(creator, keys)
 
-    monkeypatch.setattr(create_rows.CreateRows, "run", run)
+    monkeypatch.setattr(CreateRows, "run", run)
     error = task.fails()
     assert "10 created, 1 found, 1 refused" in str(error)
     assert "somebody else has asked for the same destination meanwhile" in str(error)
@@ -331,7 +330,9 @@ def test_a_plan_of_yesterday_of_which_somebody_created_a_row(sandbox: Sandbox, t
 def test_a_slow_service_renews_the_fence(sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count()
     # Each look at the clock is a second later than the one before.
-    monkeypatch.setattr(QuickApply, "create_timing", Timing(fence=4.0, clocks=lambda: (float(next(ticks)),)))
+    monkeypatch.setattr(
+        CustodyApplyWhitelistPlanOperator, "create_timing", Timing(fence=4.0, clocks=lambda: (float(next(ticks)),))
+    )
     task.attempt(max_parallel=2)
     check_all(sandbox, task)
     if task.store is not None:

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_custody.idempotency.apply_lock import ApplyLock
 from airflow_runs import FakeTaskInstance
 from task_tries import Store, needs_store
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.file import read_whitelist_file
 from airflow_custody.client.whitelist.listing import Listing, service_name
-from airflow_custody.idempotency.apply_lock import ApplyLock
 from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan, PlanSettings
-from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = needs_store
@@ -121,7 +120,7 @@ def assert_each_once(sandbox: Sandbox, applied: Applied) -> None:
     requests = {each["id"]: each["label"] for each in sandbox.control.whitelist_requests()}
     assert len(requests) == ROWS
     assert not applied.outcome.unknown
-    ids = {applied.requests[key].label: identifier for key, identifier in applied.outcome.created.items()}
+    ids = {applied.requests[key].label: identifier for key, identifier in applied.outcome.done.items()}
     assert ids == {label: identifier for identifier, label in requests.items()}
 
 

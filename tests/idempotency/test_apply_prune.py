@@ -14,7 +14,7 @@ from airflow_custody.client import CustodyClient, CustodyConflictError, CustodyP
 from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency import create_rows, delete_rows
+from airflow_custody.idempotency import send
 from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanSettings
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -26,8 +26,7 @@ ALL = {"prune": True, "max_deletes": None, "max_delete_percent": None}
 
 @pytest.fixture(autouse=True)
 def quick(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(create_rows, "WINDOW", 5)
-    monkeypatch.setattr(delete_rows, "WINDOW", 5)
+    monkeypatch.setattr(send, "BATCH", 5)
 
 
 @pytest.fixture
@@ -147,13 +146,13 @@ def test_a_word_of_its_own_for_what_was_deleted_is_named_in_rejected_statuses(
 
 def test_what_is_gone_already_is_deleted(sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch) -> None:
     made = sandbox.control.whitelist_requests()
-    normal = create_rows.CreateRows.run
+    normal = CreateRows.run
 
-    def run(creator: create_rows.CreateRows, keys: list[str]) -> create_rows.Outcome:
+    def run(creator: CreateRows, keys: list[str]) -> create_rows.Outcome:
         sandbox.control.set_whitelist_status(made[2]["id"], "removed")
         return normal(creator, keys)
 
-    monkeypatch.setattr(create_rows.CreateRows, "run", run)
+    monkeypatch.setattr(CreateRows, "run", run)
     assert task.attempt()["counts"]["deleted"] == 7
     assert left(sandbox) == addresses(ROWS[7:])
 
@@ -171,7 +170,7 @@ def test_what_comes_into_effect_while_rows_are_created_or_deleted_is_not_deleted
 ) -> None:
     """The last one: after the first deletions were sent."""
     approved = sandbox.control.whitelist_requests()[number]
-    owner, name = (create_rows.CreateRows, "run") if number == 0 else (delete_rows.DeleteRows, "_delete")
+    owner, name = (CreateRows, "run") if number == 0 else (delete_rows.DeleteRows, "_delete")
     normal = getattr(owner, name)
 
     def sign_first(self: object, *given: object) -> object:
@@ -188,15 +187,15 @@ def test_what_comes_into_effect_while_rows_are_created_or_deleted_is_not_deleted
 
 @needs_store
 def test_where_it_cannot_be_read_what_there_is_now_nothing_is_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
-    normal = create_rows.CreateRows.run
+    normal = CreateRows.run
 
-    def run(creator: create_rows.CreateRows, keys: list[str]) -> create_rows.Outcome:
+    def run(creator: CreateRows, keys: list[str]) -> create_rows.Outcome:
         outcome = normal(creator, keys)
         sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", status=503, times=None)
         return outcome
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(create_rows.CreateRows, "run", run)
+        patch.setattr(CreateRows, "run", run)
         error = task.fails()
     assert error.retryable
     assert "7 left" in str(error)

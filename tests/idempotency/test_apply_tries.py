@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow_custody.idempotency.send_limits import Fence, RateLimiter
 from airflow_runs import AIRFLOW, failing_at_once
 from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan, write_rows
 from clocks import SkippingTime
@@ -26,9 +27,7 @@ from airflow_custody.client import (
     CustodyOutcomeUnknownError,
     WhitelistRequest,
 )
-from airflow_custody.idempotency import create_rows
-from airflow_custody.idempotency.create_once import Timing
-from airflow_custody.idempotency.send_limits import Fence, RateLimiter
+from airflow_custody.idempotency import send
 from airflow_custody.sandbox import Sandbox
 
 # Seconds that the service has for a response.
@@ -38,7 +37,7 @@ TIMEOUT = 60.0
 @pytest.fixture(autouse=True)
 def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=TIMEOUT))
-    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    monkeypatch.setattr(send, "BATCH", 5)
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from airflow_custody.idempotency.create_once import CreateOnce
+from airflow_custody.idempotency.create_rows import CreateRows
+from airflow_custody.idempotency.listed_rows import ListedRows
 from apply_tries import ROWS, ApplyTask, address
 from task_tries import CREATE, Store, Task, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyConflictError
-from airflow_custody.idempotency import create_rows
-from airflow_custody.idempotency.create_once import CreateOnce
-from airflow_custody.idempotency.create_rows import CreateRows
-from airflow_custody.idempotency.listed_rows import ListedRows
+from airflow_custody.idempotency import send
 from airflow_custody.sandbox import Sandbox
 
 NUMBER = 3
@@ -25,7 +25,7 @@ def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) 
     connection = json.loads(sandbox.connection(pins=True))
     connection["extra"] |= {"timeout": 60, "max_retries": 0}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
-    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    monkeypatch.setattr(send, "BATCH", 5)
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
 

@@ -10,11 +10,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from airflow_custody.idempotency.create_once import CreateOnce, Found
 from airflow_runs import FakeTaskInstance, failing_at_once
 from clocks import SkippingTime
 from connections import connection_json
 from task_log import TaskLog
-from task_tries import CREATE, KEY, LISTING, Store, Task, needs_store, somebody_creates, variable_in
+from task_tries import CREATE, LISTING, Store, Task, needs_store, somebody_creates, variable_in
 
 from airflow_custody.client import (
     CustodyAuthenticationError,
@@ -31,7 +32,6 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.client.whitelist.operations import CREATE_WHITELIST_REQUEST
-from airflow_custody.idempotency.create_once import CreateOnce, Found
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
@@ -95,7 +95,7 @@ def test_a_gateways_refusal_after_the_work_leaves_the_outcome_unknown(
     error = ends(stored)
     assert type(error) is TYPES[status]
     assert "may have been created all the same" in str(error)
-    assert stored.store.record["state"] == "intent"
+    assert stored.store.record["state"] == "sent"
     stored.clear()
     assert [stored.attempt()] == made(sandbox)
 
@@ -107,7 +107,7 @@ def test_a_redirect_after_the_work_leaves_the_outcome_unknown(
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, max_retries=retries))
     sandbox.control.add_fault(**{**LOST, "kind": "redirect", "location": "https://example.com/login"})
     assert type(ends(stored)) is CustodyResponseError
-    assert stored.store.record["state"] == "intent"
+    assert stored.store.record["state"] == "sent"
     assert [stored.attempt()] == made(sandbox)
 
 
@@ -226,7 +226,7 @@ class SlowStore(Store):
 
     def set(self, key: str, value: Any, *, retention: Any = None) -> None:
         super().set(key, value, retention=retention)
-        if value["state"] == "intent":
+        if value["state"] == "sending":
             self._meanwhile()
 
 
@@ -243,7 +243,7 @@ def test_what_another_program_created_seconds_earlier_is_not_taken(sandbox: Sand
 
 def test_what_another_user_created_is_not_taken(sandbox: Sandbox, stored: Task) -> None:
     other = sandbox.control.add_token(roles=["TPUser", "WhitelistedAddressCreator"], user_id="77")
-    stored.die_at("created")
+    stored.die_at("closed")
     sandbox.control.set_whitelist_status("3712", "removed")
     with CustodyClient(sandbox.url, other) as client:
         theirs = client.create_whitelist_request(
@@ -363,10 +363,10 @@ def test_a_clear_creates_another_only_after_the_service_had_time(
 
 def test_the_next_worker_waits_by_its_own_clock(sandbox: Sandbox, stored: Task, waits: SkippingTime) -> None:
     sandbox.control.configure(whitelist_lag=3600)
-    stored.die_at("created")
+    stored.die_at("closed")
     waits.after(100, lambda: sandbox.control.configure(whitelist_lag=0))
     earlier = datetime.now(timezone.utc) - timedelta(minutes=4)
-    stored.store.values[KEY] = json.dumps({**stored.store.record, "at": earlier.isoformat()})
+    stored.store.backdate(earlier)
     assert [stored.attempt()] == made(sandbox)
 
 
@@ -374,7 +374,7 @@ def test_the_wait_begins_anew_when_the_service_responds_again(
     sandbox: Sandbox, stored: Task, waits: SkippingTime
 ) -> None:
     sandbox.control.configure(whitelist_lag=3600)
-    stored.die_at("created")
+    stored.die_at("closed")
     # The wait is 120 s. The service responds again after 100, and lists it 200 s after it was sent.
     sandbox.control.add_fault("status", method="GET", status=503, times=None)
     waits.after(100, sandbox.control.clear_faults)
@@ -383,7 +383,7 @@ def test_the_wait_begins_anew_when_the_service_responds_again(
 
 
 def test_a_service_that_keeps_hanging_is_left_to_the_next_try(sandbox: Sandbox, stored: Task) -> None:
-    stored.die_at("created")
+    stored.die_at("closed")
     sandbox.control.add_fault("status", method="GET", times=None, status=503)
     assert ends(stored).retryable
     sandbox.control.clear_faults()
@@ -398,7 +398,7 @@ class TakenOverStore(Store):
 
     def get(self, key: str, default: Any = None) -> Any:
         # Airflow answers a try that was superseded as if there were no such key.
-        return default if self.states and self.states[-1] == "intent" else super().get(key, default)
+        return default if self.states and self.states[-1] == "sending" else super().get(key, default)
 
 
 def test_a_try_that_was_superseded_while_it_wrote_sends_nothing(sandbox: Sandbox) -> None:
@@ -415,7 +415,7 @@ class OverwrittenStore(Store):
 
     def set(self, key: str, value: Any, *, retention: Any = None) -> None:
         super().set(key, value, retention=retention)
-        if value["state"] == "intent" and self.late is None:
+        if value["state"] == "sending" and self.late is None:
             self.late = {**value, "key": "0" * 32, "try": 0}
             self.values[key] = json.dumps(self.late)
 
@@ -423,8 +423,8 @@ class OverwrittenStore(Store):
 def test_a_late_write_of_an_earlier_try_is_noticed_and_replaced(sandbox: Sandbox) -> None:
     task = Task(OverwrittenStore())
     own = task.attempt()
-    assert task.store.states == ["begun", "intent", "intent", "created"]
-    assert (task.store.record["id"], task.store.record["try"]) == (own, 1)
+    assert task.store.states == ["begun", "sending", "sending", "closed"]
+    assert (task.store.record["detail"], task.store.record["try"]) == (own, 1)
 
 
 def test_a_try_that_failed_before_its_first_record_is_no_unknown_one(sandbox: Sandbox, stored: Task) -> None:
