@@ -301,11 +301,11 @@ class Sender:
         if error.from_service and 400 <= status < 500:
             if isinstance(error, CustodyAuthenticationError):
                 self.stop(error)
-            if isinstance(error, (CustodyAuthenticationError, CustodyPermissionError)) and self.stopped is error:
+            if isinstance(error, (CustodyAuthenticationError, CustodyPermissionError)) and self.stopped:
                 return row.become("void")
             return row.become("refused", sanitize(error.reason, 300))
         self._lost += 1
-        if error.transient:
+        if error.transient and not isinstance(error, CustodyRateLimitError):
             self.stop(error)
         if error.retry_after:
             self._not_before = time.monotonic() + min(error.retry_after, MAX_RETRY_AFTER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -102,19 +101,23 @@ class WhitelistCreation:
         return self._client.create_whitelist_request(self._requests[key], before_send=before_send)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
+        filtered = self.find_by_address(keys)
+        # How the service spells an address is its own affair, and so is what its filter makes of that.
+        listed = find_all(self._client) if thorough else [*filtered.values()]
+        return self.found_in(listed, keys, filtered=filtered, thorough=thorough)
+
+    def find_by_address(self, keys: Collection[str]) -> dict[str, WhitelistEnvelope]:
+        """Find what the service's own filter finds, by its id."""
         addresses = list(dict.fromkeys(self._requests[key].address for key in keys))
-        filtered: dict[str, WhitelistEnvelope] = {}
+        found: dict[str, WhitelistEnvelope] = {}
         for start in range(0, len(addresses), MAX_ADDRESSES):
-            # Not by the chain: how the service spells it is its own affair.
-            found = self._client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
-            filtered |= {each.id: each for each in found}
-        # So may be how it spells the address, and what its filter makes of that.
-        listed = {each.id: each for each in find_all(self._client)} if thorough else filtered
-        return self.found_in(listed.values(), keys, filtered=filtered, thorough=thorough)
+            page = self._client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
+            found |= {each.id: each for each in page}
+        return found
 
     def found_in(
         self,
-        envelopes: Iterable[WhitelistEnvelope],
+        envelopes: Sequence[WhitelistEnvelope],
         keys: Collection[str],
         *,
         filtered: Collection[str] | None = None,
@@ -125,19 +128,18 @@ class WhitelistCreation:
 
         :param envelopes: what was listed.
         :param keys: the rows' keys.
-        :param filtered: the ids of what the service's own filter finds; None (default): all of them, as they are
+        :param filtered: the ids of what the service's own filter finds. None (default): all of them, as they are
             compared with what was listed before, and not with what was filtered.
         :param thorough: whether that is everything that the service lists. Default True.
         """
-        envelopes = list(envelopes)
         index = RequestsByDestination(envelopes)
-        inconclusive: dict[str | None, str] = {}
+        inconclusive: dict[str, str] = {}
         found = {}
         for key in keys:
             request = self._requests[key]
-            group = request.visibility_group_id
+            group = request.visibility_group_id or ""
             if thorough and group not in inconclusive:
-                inconclusive[group] = self._why_inconclusive(envelopes, group or "")
+                inconclusive[group] = self._why_inconclusive(envelopes, group)
             candidates = [
                 self._candidate(request, each, is_filtered=filtered is None or each.id in filtered)
                 for each in index.candidates(request)
@@ -216,12 +218,9 @@ class PlannedCreation(WhitelistCreation):
         self.existed = frozenset(each.id for each in listed)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        found = super().find(keys, thorough=thorough)
+        listed = find_all(self._client) if thorough else [*self.find_by_address(keys).values()]
         # What is new is known from the whole listing, whatever the filter finds.
-        return {
-            key: Found([replace(each, filtered=True) for each in each_found.candidates], each_found.inconclusive)
-            for key, each_found in found.items()
-        }
+        return self.found_in(listed, keys, thorough=thorough)
 
     def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
         """Return the rows as they are before they are sent: what others have asked for meanwhile is not sent."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW
-from apply_tries import ROWS, ApplyTask, CustodyApplyWhitelistPlanOperator, address, check_exactly, plan, write_rows
+from apply_tries import ROWS, ApplyTask, address, check_exactly, plan, write_rows
 from clocks import SkippingTime
 from connections import connection_json
 from task_tries import CREATE, RowsStore, needs_store, somebody_creates
@@ -22,6 +22,7 @@ from airflow_custody.client import (
     CustodyRequestError,
 )
 from airflow_custody.idempotency import send
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox
 
 
