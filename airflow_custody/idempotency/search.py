@@ -306,7 +306,7 @@ class Search:
         if not like:
             return ""
         return (
-            f"but {', '.join(like)} is what was asked for. If that is not this task's all the same, say "
+            f"{', '.join(like)} is what was asked for. If that is not this task's all the same, say "
             f"'none {' '.join([*others, *like])}'"
         )
 
