@@ -10,9 +10,6 @@ from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import Asset
 
-from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.timestamps import parse_timestamp, unix_micros
-
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
@@ -73,6 +70,8 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
     :param keys: the keys.
     :raises CustodyConfigurationError: if it is buried under many other events.
     """
+    from airflow_custody.client.errors import CustodyConfigurationError
+
     for limit in _EVENTS:
         events = latest_events(inlet_events, asset, limit)
         for event in events:
@@ -108,6 +107,8 @@ class UnhandledEvents:
     """
 
     def __init__(self, inlet_events: Mapping[Any, Any], asset: Asset, handled: Asset, *, portion: int = 100) -> None:
+        from airflow_custody.client.timestamps import parse_timestamp
+
         self._inlet_events = inlet_events
         self._asset = asset
         self._portion = portion
@@ -149,6 +150,7 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     :return: the calls. If the service no longer lists a call, it has an ``id``, and nothing else.
     :raises CustodyError: if they cannot be read.
     """
+    from airflow_custody.client.timestamps import parse_timestamp, unix_micros
     from airflow_custody.client.webhooks.journal import CallCursor
 
     extra = event.extra if isinstance(event.extra, Mapping) else {}

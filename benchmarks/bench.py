@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import requests
 
 # First: it sets Airflow's home.
+from functions import functions
 from journal import journal
 from mapped_tasks import mapped_tasks
 from side_by_side import certificates, compare, service, timed
@@ -265,6 +266,7 @@ def main() -> None:
     options = parser.parse_args()
     rounds, few = options.rounds, max(3, options.rounds // 2)
     comparisons: dict[str, Callable[[], None]] = {
+        "functions": functions,
         "imports": lambda: imports(rounds),
         "plugin": lambda: plugin(few),
         "health": lambda: health(rounds),

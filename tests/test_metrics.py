@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_custody.idempotency.create_once import CreateOnce
+from airflow_custody.idempotency.store import Store
 from airflow_runs import execute, new_dag, run_dag
 from apply_tries import ApplyTask, plan, write_rows
 from connections import connection_json
@@ -179,7 +179,7 @@ def test_a_create_that_ends_with_its_task_was_sent(
         raise _TaskHasEnded
 
     if fails == "record":
-        monkeypatch.setattr(CreateOnce, "_record_created", end)
+        monkeypatch.setattr(Store, "record", end)
     else:
         real = CustodyClient.create_whitelist_request
 

@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the usage, and exit with 1."""
-        text = f"custody: {sanitize(message, 600)}; see {self.prog} --help {label('usage-wrong')}\n"
+        text = f"custody: {sanitize(message, 600)}; see {self.prog} --help {label('parameter-wrong')}\n"
         self.exit(ERROR, f"{self.format_usage()}{text}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -8,11 +8,11 @@ from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command, add_repeated
+from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command, add_repeated
 from airflow_custody.cli.connection import add_connection_options, open_client
-from airflow_custody.cli.output import Output
+from airflow_custody.cli.output import Output, message
 from airflow_custody.client.error_codes import label
-from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.errors import CustodyError, CustodyUnhealthyError
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -30,8 +30,8 @@ def check_health(args: Namespace, output: Output) -> int:
     With --watch it goes on until Ctrl-C, and prints a line for each poll; it survives failures
     that pass, such as a service that restarts. A wrong token ends it.
 
-    Exit codes: 0 healthy, 2 not healthy, 1 the service could not be asked, or wrong usage; with
-    --watch 130, when Ctrl-C ends it.
+    Exit codes: 0 healthy, 2 not healthy, 1 the service could not be asked, or wrong usage, also a
+    group, component, check or result that does not exist; with --watch 130, when Ctrl-C ends it.
 
     JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}},
     "groups_not_named", "problems": [{"group", "component", "check", "tenant_id", "status",
@@ -40,6 +40,7 @@ def check_health(args: Namespace, output: Output) -> int:
     {"healthy": null, "error", "code", "fetched_at"}.
     """
     from airflow_custody.client.health.criteria import HealthCriteria
+    from airflow_custody.client.health.verdict import advice_on_names
 
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,
@@ -54,6 +55,10 @@ def check_health(args: Namespace, output: Output) -> int:
         return _watch(args, criteria, output)
     verdict = _judge(args, criteria)
     output.data(verdict.to_json(), [*verdict.table(), verdict.summary()])
+    if verdict.missing:
+        advice = advice_on_names(verdict.missing)
+        message(CustodyUnhealthyError(verdict.summary(), advice=advice, code="parameter-wrong"))
+        return ERROR
     return _code(verdict)
 
 

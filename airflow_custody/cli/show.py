@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
-from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO
+from airflow_custody.cli.connection import open_client
 from airflow_custody.cli.output import Output, message
-from airflow_custody.cli.verify import name_signers, verify_row
+from airflow_custody.cli.verify import name_signers, read_rows, verify_row
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.verification.trust import describe_legacy
 
 if TYPE_CHECKING:
-    from airflow_custody.cli.commands import Commands
-    from airflow_custody.cli.evidence import Listed
-    from airflow_custody.client import CustodyClient
+    from airflow_custody.cli.evidence import Evidence
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
@@ -56,8 +53,14 @@ def show(args: Namespace, output: Output) -> int:
 
     with open_client(args) as client:
         envelope = client.get_whitelist_request(args.id)
-        listed = "settled" if client.verifier is None else listed_as(client, envelope)
-        data = _describe(envelope, verifier_for(client, [envelope.wire]), listed)
+        verifier = verifier_for(client, [envelope.wire])
+        row = None
+        if verifier is not None:
+            (evidence,) = read_rows(client, [envelope.id])
+            # One that is listed nowhere counts as settled: what is signed is signed.
+            listed = "settled" if evidence.listed == "absent" else evidence.listed
+            row = _verify(verifier, evidence.model_copy(update={"listed": listed, "envelope": envelope.wire}))
+        data = _describe(envelope, row)
     output.data(data, _view(data))
     if data["fault"]:
         message(data["fault"])
@@ -65,29 +68,13 @@ def show(args: Namespace, output: Output) -> int:
     return NOTHING_TO_DO
 
 
-def listed_as(client: CustodyClient, envelope: WhitelistEnvelope) -> Listed:
-    """
-    Return where the service lists a request, in its word.
-
-    :param client: the client.
-    :param envelope: the request. One that is listed nowhere counts as settled: what is signed is signed.
-    """
-    from airflow_custody.client.whitelist.progress import find_listed
-
-    found = find_listed(client, [envelope.id], strict=False)[envelope.id]
-    if replace(found, envelope=envelope).state(None) == "rejected":
-        return "rejected"
-    return "pending" if found.envelope is not None and found.state(None) == "pending" else "settled"
-
-
-def _describe(envelope: WhitelistEnvelope, verifier: Verifier | None, listed: Listed) -> dict[str, Any]:
-    """Return a request as plain JSON data."""
+def _describe(envelope: WhitelistEnvelope, row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a request as plain JSON data, with what its signatures prove; None: nothing is pinned."""
     payload, unverified, fault = None, None, None
     try:
         payload = envelope.payload()
     except CustodyError as error:
         fault = error.message
-    row = None if verifier is None else _verify(envelope, verifier, listed)
     if row is not None:
         # Nobody shall take the one for the other: what is not signed has another name.
         unverified = None if payload == row["fields"] else payload
@@ -108,14 +95,12 @@ def _describe(envelope: WhitelistEnvelope, verifier: Verifier | None, listed: Li
     }
 
 
-def _verify(envelope: WhitelistEnvelope, verifier: Verifier, listed: Listed) -> dict[str, Any]:
+def _verify(verifier: Verifier, evidence: Evidence) -> dict[str, Any]:
     """Return what signatures prove of a request."""
-    from airflow_custody.cli.evidence import take_evidence
-
-    row = verify_row(verifier, take_evidence(envelope.id, listed, envelope.wire))
+    row = verify_row(verifier, evidence)
     if row["state"] == "unverified":
         # Those that it has may be valid, and too few.
-        signed = verify_row(verifier, take_evidence(envelope.id, "pending", envelope.wire))
+        signed = verify_row(verifier, evidence.model_copy(update={"listed": "pending"}))
         row |= {name: signed[name] for name in ("hash", "user_ids", "rules")}
     return row
 
@@ -143,10 +128,3 @@ def _view(data: Mapping[str, Any]) -> dict[str, Any]:
         "signatures, as the service shows them": signatures,
         "trail, as the service shows it": data["trail"],
     }
-
-
-def add_to(group: Commands) -> None:
-    """Add the command to its group."""
-    parser = add_command(group, "show", "Show one whitelisting request", show)
-    parser.add_argument("id", metavar="ID", help="id of the request")
-    add_connection_options(parser)

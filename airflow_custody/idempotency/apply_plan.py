@@ -246,9 +246,9 @@ class ApplyPlan:
             self._log.info("An earlier try has done %d rows of this plan: going on.", len(done))
         make = partial(self._operations, file, listing, done, service)
         plan, there, operations = make(self._settings)
-        if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
+        if hash_operations({*operations, *plan.observed}, service) != plan_hash:
             other, _, other_operations = make(replace(self._settings, prune=not self._settings.prune))
-            only_prune = hash_operations({*other_operations, *other.unverified}, service) == plan_hash
+            only_prune = hash_operations({*other_operations, *other.observed}, service) == plan_hash
             created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
             deleted = Outcome(done=dict.fromkeys(_deleted(done, there), ""))
             raise PlanChangedError(

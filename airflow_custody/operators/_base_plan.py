@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.arguments import check_names, check_settings, check_text
-from airflow_custody.client.text import count
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody._base import EFFECTIVE_STATUSES, REJECTED_STATUSES, check_flags
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
-from airflow_custody.operators._files import resolve_path
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import BaseOperator, Context
 
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.idempotency.apply_plan import PlanSettings
@@ -24,6 +24,8 @@ _SAME = ("prune", "dry_run_chains", "effective_statuses", "rejected_statuses", "
 
 class WhitelistFileTask(CustodyOperator):
     """The base of planning and applying: the file and the settings of a plan."""
+
+    none_is_a_value = ("effective_statuses",)
 
     def __init__(
         self,
@@ -39,7 +41,7 @@ class WhitelistFileTask(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_settings(flags={"prune": prune, "check_address": check_address})
+        check_flags(prune=prune, check_address=check_address)
         self.path = path
         self.prune = prune
         self.dry_run_chains = dry_run_chains
@@ -67,6 +69,8 @@ class WhitelistFileTask(CustodyOperator):
             context["ti"].xcom_push(key=key, value=value)
 
     def _read_file(self, context: Context) -> WhitelistFile:
+        from airflow_custody.client.arguments import check_text
+        from airflow_custody.client.text import count
         from airflow_custody.client.whitelist.addresses import is_installed
         from airflow_custody.client.whitelist.file import read_whitelist_file
 
@@ -79,6 +83,7 @@ class WhitelistFileTask(CustodyOperator):
         return file
 
     def _settings(self) -> PlanSettings:
+        from airflow_custody.client.arguments import check_names
         from airflow_custody.idempotency.apply_plan import PlanSettings
 
         return PlanSettings(
@@ -95,3 +100,66 @@ def _comparable(value: object) -> set[str] | None:
     if value is None or isinstance(value, (bool, str)):
         return {str(value)}
     return {str(each) for each in value} if isinstance(value, (list, tuple, set, frozenset)) else None
+
+
+def check_hash(value: object) -> str:
+    """Return a plan's hash; raise if it is anything else, a part of one above all."""
+    from airflow_custody.client.arguments import check_text, describe
+    from airflow_custody.client.errors import CustodyRequestError
+
+    if isinstance(value, Mapping):
+        raise CustodyRequestError(
+            "plan_hash must be the hash alone; nothing was sent",
+            advice='Write plan_hash=plan.output["plan_hash"].',
+            code="plan-changed",
+        )
+    text = check_text("plan_hash", value)
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise CustodyRequestError(
+            f"plan_hash must be all 64 hexadecimal digits of a plan's hash, not {describe(text)}; nothing was sent",
+            code="plan-changed",
+        )
+    return text
+
+
+def resolve_path(path: str, operator: BaseOperator, context: Context) -> Path:
+    """
+    Return the file that a path means.
+
+    A relative path begins in the folder of the DAG's file. What lies in a DAG bundle, or on Airflow 2 in the DAGs
+    folder, must not be a link that leads out of it: the bundle is what was reviewed.
+
+    :param path: the path.
+    :param operator: the operator.
+    :param context: the task's context.
+    :raises CustodyRequestError: if the path leads out of the bundle.
+    """
+    dag_file = operator.dag.fileloc if operator.has_dag() else None  # type: ignore[no-untyped-call]
+    folder = Path(dag_file).parent if dag_file else Path.cwd()
+    given = Path(os.path.normpath(folder / path))
+    root = _root(context, folder)
+    is_inside = given.is_relative_to(root) or given.is_relative_to(root.resolve())
+    if (is_inside or not Path(path).is_absolute()) and not given.resolve().is_relative_to(root.resolve()):
+        from airflow_custody.client.errors import CustodyRequestError
+        from airflow_custody.client.text import sanitize
+
+        raise CustodyRequestError(
+            f"the path {sanitize(path, 200)!r} leads out of the DAG's bundle, to {sanitize(given.resolve(), 300)}; "
+            "nothing was read",
+            advice="Keep the file in the bundle, where its changes are reviewed, or give its absolute path.",
+            code="file-wrong",
+        )
+    return given
+
+
+def _root(context: Context, folder: Path) -> Path:
+    """Return the folder that a relative path must not lead out of."""
+    bundle: Any = getattr(context["ti"], "bundle_instance", None)
+    if bundle is not None:
+        root = Path(bundle.path)
+    else:
+        from airflow.providers.common.compat.sdk import conf
+
+        root = Path(conf.get("core", "dags_folder"))
+    # A DAG that is in neither: a test's, or one in a script.
+    return root if folder.resolve().is_relative_to(root.resolve()) else folder

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
+from airflow_custody._base import NOT_GIVEN, ParameterError, check_flags, check_numbers
 from airflow_custody.assets import is_plain_conn_id, webhook_calls_asset
-from airflow_custody.client.arguments import check_names, check_settings, check_text, describe
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
-from airflow_custody.client.text import as_list, ascii_lower, count, is_uuid, sanitize
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
-from airflow_custody.operators._call_place import CallPlace, Place
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
     from airflow_custody.client.webhooks.results import NewCalls
+    from airflow_custody.operators._call_place import Place
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
@@ -98,10 +96,10 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         *,
         asset: Asset | None = None,
         start: str = "now",
-        webhook_ids: Iterable[str] | None = None,
-        webhook_types: Iterable[str] | None = None,
-        event_ids: Iterable[str] | None = None,
-        statuses: Iterable[str] | None = None,
+        webhook_ids: Iterable[str] | None = NOT_GIVEN,
+        webhook_types: Iterable[str] | None = NOT_GIVEN,
+        event_ids: Iterable[str] | None = NOT_GIVEN,
+        statuses: Iterable[str] | None = NOT_GIVEN,
         with_payload: bool = True,
         max_calls: int = 10_000,
         on_gap: str = "fail",
@@ -109,14 +107,13 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_settings(flags={"with_payload": with_payload})
-        if isinstance(max_calls, bool) or not isinstance(max_calls, int) or max_calls < 1:
-            raise ValueError(f"max_calls must be a whole number from 1 on, not {describe(max_calls)}")
+        check_flags(with_payload=with_payload)
+        check_numbers({"max_calls": max_calls}, 1, whole=True)
         if asset is None and is_plain_conn_id(custody_conn_id):
             asset = webhook_calls_asset(custody_conn_id)
         if asset is not None:
             if not isinstance(asset, Asset):
-                raise ValueError(f"asset must be an Asset, not {describe(asset)}")
+                raise ParameterError(f"asset must be an Asset, not {asset!r}")
             self.inlets = _with(asset, self.inlets)
             self.outlets = _with(asset, self.outlets)
         if self.max_active_tis_per_dag is None:
@@ -131,11 +128,14 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         self.with_payload = with_payload
         self.max_calls = max_calls
         self.on_gap = on_gap
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.text import count
         from airflow_custody.client.webhooks.call_events import CallFilter, to_event
         from airflow_custody.client.webhooks.journal import CallCursor
         from airflow_custody.metrics import calls_read
+        from airflow_custody.operators._call_place import CallPlace
 
         start, on_gap = _choice("start", self.start, _STARTS), _choice("on_gap", self.on_gap, _ON_GAP)
         filters = self._filters()
@@ -211,6 +211,8 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         return found, self._report(listed), rounds
 
     def _list_webhooks(self, client: CustodyClient, *, required: bool) -> list[WireWebhook] | None:
+        from airflow_custody.client.errors import CustodyError
+
         try:
             return list(client.list_webhooks())
         except CustodyError as error:
@@ -222,6 +224,8 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
     def _report(self, listed: Sequence[WireWebhook] | None) -> list[dict[str, Any]] | None:
         """Log the webhooks that are not enabled or cool down, and return the first of them."""
+        from airflow_custody.client.text import sanitize
+
         if listed is None:
             return None
         found = [each for each in listed if not _is_enabled(each)]
@@ -246,6 +250,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     def _warn_of_what_matches_nothing(self, listed: Sequence[WireWebhook] | None) -> None:
         if listed is None:
             return
+        from airflow_custody.client.text import as_list, ascii_lower, sanitize
         from airflow_custody.client.webhooks.types import type_hint
 
         for name, key in (("webhook_ids", "id"), ("webhook_types", "type")):
@@ -263,6 +268,10 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
     def _filters(self) -> dict[str, list[str]]:
         """Return the filters that were given, as plain JSON that is the same for the same filters."""
+        from airflow_custody.client.arguments import check_names, describe
+        from airflow_custody.client.errors import CustodyRequestError
+        from airflow_custody.client.text import is_uuid
+
         given = {
             name: check_names(name, getattr(self, name))
             for name in ("webhook_ids", "webhook_types", "event_ids", "statuses")
@@ -278,6 +287,8 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
     def _own_asset(self, context: Context) -> Asset:
         """Return the asset, which must be one that the DAG knows as the task's."""
+        from airflow_custody.client.errors import CustodyConfigurationError
+
         if self.asset is None:
             raise CustodyConfigurationError(
                 "custody_conn_id is a template, so the asset must be given; nothing was sent",
@@ -301,6 +312,9 @@ def _with(asset: Asset, given: Any) -> list[Any]:
 
 
 def _choice(name: str, value: object, choices: Sequence[str]) -> str:
+    from airflow_custody.client.arguments import check_text, describe
+    from airflow_custody.client.errors import CustodyRequestError
+
     text = check_text(name, value)
     if text not in choices:
         allowed = " or ".join(repr(each) for each in choices)
@@ -317,6 +331,8 @@ def _is_enabled(webhook: Mapping[str, Any]) -> bool:
 
 
 def _fail(gaps: Sequence[str]) -> NoReturn:
+    from airflow_custody.client.errors import CustodyError
+
     raise CustodyError(
         f"webhook calls may be lost: {'; '.join(gaps)}",
         operation="read webhook calls",

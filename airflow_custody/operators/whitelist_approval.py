@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import request_ids_or_skip
-from airflow_custody.client.arguments import check_names, check_settings, check_text
-from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.verification.trust import REJECTED_STATUSES, has_status
+from airflow_custody._base import LOOKUP_WAIT, REJECTED_STATUSES, check_flags, check_numbers, request_ids_or_skip
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -71,6 +67,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "accept_fields", "comment", "custody_conn_id")
+    none_is_a_value = ("expected",)
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
@@ -82,7 +79,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         signer: Signer,
         accept_fields: Iterable[str] = (),
         comment: str = "approved by {{ dag.dag_id }}, {{ run_id }}",
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        lookup_wait: float = LOOKUP_WAIT,
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
@@ -95,9 +92,12 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         self.comment = comment
         self.lookup_wait = lookup_wait
         self.skip_if_empty = skip_if_empty
-        check_settings(durations={"lookup_wait": lookup_wait}, flags={"skip_if_empty": skip_if_empty})
+        check_numbers({"lookup_wait": lookup_wait})
+        check_flags(skip_if_empty=skip_if_empty)
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
+        from airflow_custody.client.arguments import check_names, check_text
         from airflow_custody.client.whitelist.approval import Approver
         from airflow_custody.client.whitelist.batches import name_some
         from airflow_custody.client.whitelist.expected import expected_by_id
@@ -162,9 +162,11 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         self.comment = comment
         self.rejected_statuses = rejected_statuses
         self.skip_if_empty = skip_if_empty
-        check_settings(flags={"skip_if_empty": skip_if_empty})
+        check_flags(skip_if_empty=skip_if_empty)
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> list[str]:
+        from airflow_custody.client.arguments import check_names, check_text
         from airflow_custody.client.whitelist.batches import BatchProgress
         from airflow_custody.client.whitelist.models import cut_into_batches
 
@@ -183,6 +185,9 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     def _reject_batch(
         self, client: CustodyClient, ids: list[str], comment: str, words: list[str], *, later_try: bool
     ) -> None:
+        from airflow_custody.client.errors import CustodyError
+        from airflow_custody.client.verification.trust import has_status
+
         try:
             client.reject_whitelist_requests(ids, comment, rejected_statuses=words)
         except CustodyError as error:

@@ -8,28 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_custody.client.arguments import check_names, check_settings, check_text
-from airflow_custody.client.errors import (
-    CustodyConflictError,
-    CustodyRequestError,
+from airflow_custody._base import (
+    EFFECTIVE_STATUSES,
+    LOOKUP_WAIT,
+    REJECTED_STATUSES,
+    check_flags,
+    check_numbers,
 )
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator
-from airflow_custody.operators._base_plan import WhitelistFileTask
-from airflow_custody.operators._plan_arguments import check_hash, check_limits
-from airflow_custody.operators._plan_texts import (
-    advice_text,
-    changes_text,
-    counts_text,
-    marked_text,
-    to_failure,
-    to_result,
-    unverified_text,
-    what_changed,
-)
+from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
@@ -141,19 +129,16 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             custody_conn_id=custody_conn_id,
             **kwargs,
         )
-        check_settings(
-            flags={
-                "fail_on_changes": fail_on_changes,
-                "fail_on_pending": fail_on_pending,
-                "skip_if_nothing_to_do": skip_if_nothing_to_do,
-            },
+        check_flags(
+            fail_on_changes=fail_on_changes,
+            fail_on_pending=fail_on_pending,
+            skip_if_nothing_to_do=skip_if_nothing_to_do,
         )
-        check_limits(
-            max_creates=max_creates,
-            max_create_percent=max_create_percent,
-            max_deletes=max_deletes,
-            max_delete_percent=max_delete_percent,
-        )
+        numbers = {"max_creates": max_creates, "max_deletes": max_deletes}
+        percents = {"max_create_percent": max_create_percent, "max_delete_percent": max_delete_percent}
+        # None: no limit.
+        check_numbers({name: value for name, value in numbers.items() if value is not None}, whole=True)
+        check_numbers({name: value for name, value in percents.items() if value is not None})
         self.fail_on_changes = fail_on_changes
         self.fail_on_pending = fail_on_pending
         self.skip_if_nothing_to_do = skip_if_nothing_to_do
@@ -162,13 +147,17 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.max_deletes = max_deletes
         self.max_delete_percent = max_delete_percent
         self.must_keep = must_keep
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+        from airflow_custody.client.text import count, sanitize
         from airflow_custody.client.whitelist.listing import service_name
         from airflow_custody.client.whitelist.plan import CHANGES
         from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
         from airflow_custody.idempotency.apply_plan import shorten_operation
         from airflow_custody.metrics import pending_listed
+        from airflow_custody.operators._plan_texts import advice_text, changes_text, marked_text, unverified_text
 
         settings = self._settings()
         limits = self._limits()
@@ -216,6 +205,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return result
 
     def _limits(self) -> Any:
+        from airflow_custody.client.arguments import check_names
         from airflow_custody.client.whitelist.plan import PlanLimits
 
         return PlanLimits(
@@ -283,7 +273,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         plan_hash: str,
         prune: bool = False,
         max_parallel: int = 4,
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        lookup_wait: float = LOOKUP_WAIT,
         comment: str = "not in the whitelist file any more: {{ dag.dag_id }}, {{ run_id }}",
         dry_run_chains: Iterable[str] = (),
         check_address: bool = True,
@@ -307,18 +297,20 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             custody_conn_id=custody_conn_id,
             **kwargs,
         )
-        check_settings(durations={"lookup_wait": lookup_wait})
-        if not isinstance(max_parallel, int) or isinstance(max_parallel, bool) or not 1 <= max_parallel <= 32:
-            raise ValueError(f"max_parallel must be a whole number from 1 to 32, not {max_parallel!r}")
+        check_numbers({"lookup_wait": lookup_wait})
+        check_numbers({"max_parallel": max_parallel}, 1, 32, whole=True)
         self.plan_hash = plan_hash
         self.max_parallel = max_parallel
         self.lookup_wait = lookup_wait
         self.comment = comment
         self._apply: ApplyPlan | None = None
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.arguments import check_text
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError
         from airflow_custody.metrics import create_counted
+        from airflow_custody.operators._plan_texts import counts_text, to_failure, what_changed
 
         plan_hash = check_hash(self.plan_hash)
         apply = self._apply = ApplyPlan(
@@ -363,6 +355,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _push_applied(self, context: Context, plan_hash: str, applied: Applied) -> dict[str, Any]:
         """Push to XCom what was created, whatever the task ends with."""
+        from airflow_custody.operators._plan_texts import to_result
+
         result = to_result(plan_hash, applied)
         # The requests, so that the approving task can compare them with what the service shows.
         requests = [

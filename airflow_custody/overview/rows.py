@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.verification.trust import RequestState, Trust, TrustState, decide_trust, describe_legacy
-from airflow_custody.client.whitelist.listed_requests import read_payload
+from airflow_custody.client.verification.trust import (
+    EFFECTIVE_STATUSES,
+    REJECTED_STATUSES,
+    RequestState,
+    Trust,
+    decide_trust,
+    describe_legacy,
+    has_status,
+)
 from airflow_custody.client.whitelist.review import is_creation
 from airflow_custody.overview.models import GroupSignatures, RequestRow
 
@@ -20,10 +26,88 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-Paths = tuple[tuple[GroupSignatures, ...], ...]
-
 #: Maximum number of characters kept of a text: page and command line may show less.
 MAX_TEXT = 4000
+
+
+def bound(value: object) -> str:
+    """
+    Return a text of at most :data:`MAX_TEXT` characters: it ends with an ellipsis if it is truncated.
+
+    :param value: the text; another type is written as JSON, and None is empty.
+    """
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def make_row(
+    envelope: WhitelistEnvelope, state: RequestState, verifier: Verifier | None, *, deletion_pending: bool = False
+) -> RequestRow:
+    """
+    Return a request as a row. Address, label and chain are those of the text that is signed; so is the network, or else
+    it is marked where keys are pinned.
+
+    :param envelope: the request.
+    :param state: its state.
+    :param verifier: the verifier; None: no keys are pinned.
+    :param deletion_pending: whether it is in effect, and its deletion is pending. Default False.
+    """
+    facts: dict[str, Any] = {
+        "id": bound(envelope.id),
+        "status": bound(envelope.status),
+        "state": state,
+        "created_at": envelope.created_at,
+        "changed_at": max(filter(None, (parse_timestamp(each.get("date")) for each in envelope.trails)), default=None),
+        "signatures": len(envelope.signed_by),
+        "action": "" if _is_creation(envelope) else bound(envelope.action),
+        "deletion_pending": deletion_pending,
+    }
+    if not envelope.is_readable:
+        return RequestRow(**facts, problem="It cannot be read: a field of it has another type than is known.")
+    try:
+        payload = envelope.payload()
+    except CustodyError as error:
+        return RequestRow(**facts, trust="unverified" if verifier else "not checked", problem=error.shorten(MAX_TEXT))
+    trust = decide_trust(envelope.wire, state, verifier)
+    network, shown = bound(payload.get("network")), bound(envelope.network)
+    if not network and shown:
+        # It must not look as if it were verified.
+        network = f"({shown}: not signed)" if verifier else shown
+    address = payload.get("address")
+    if trust.error:
+        problem = trust.error.shorten(MAX_TEXT)
+    elif not isinstance(address, str) or not address.strip():
+        problem = "It has no address in its payload."
+    else:
+        problem = _doubt(envelope, state)
+    return RequestRow(
+        **facts,
+        chain=f"{bound(payload.get('currency'))} {network}".rstrip(),
+        address=bound(address),
+        label=bound(payload.get("label")),
+        trust=trust.state,
+        problem=problem,
+        legacy=_legacy(envelope, trust),
+    )
+
+
+def _doubt(envelope: WhitelistEnvelope, state: RequestState) -> str:
+    """Return why the service does not say whether a request is in effect; empty: it does."""
+    is_settled = has_status(envelope.status, (*EFFECTIVE_STATUSES, *REJECTED_STATUSES))
+    if state == "unknown" or (state == "pending" and is_settled and _is_creation(envelope)):
+        status = sanitize(envelope.status or "", 40)
+        return f"Its status, {status!r}, and where it is listed do not say whether it is in effect."
+    return ""
+
+
+def _legacy(envelope: WhitelistEnvelope, trust: Trust) -> str:
+    """Describe a legacy form that was signed, with the keys that it lacks; empty: the whole text was signed."""
+    if trust.address is not None:
+        return describe_legacy(trust.address.omitted) if trust.address.legacy else ""
+    # The signatures that a pending request still needs have to cover all of the text.
+    if trust.state == "verified" and any(envelope.hash not in each.hashes for each in envelope.signings):
+        return "some of its signatures cover a legacy form of its text"
+    return ""
 
 
 class _Group(BaseModel):
@@ -43,91 +127,7 @@ class _Approvers(BaseModel):
     parallel: list[_Path]
 
 
-def bound(value: object) -> str:
-    """
-    Return a text of at most :data:`MAX_TEXT` characters: it ends with an ellipsis if it is truncated.
-
-    :param value: the text; another type is written as JSON, and None is empty.
-    """
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
-
-
-def make_row(
-    envelope: WhitelistEnvelope,
-    state: RequestState,
-    verifier: Verifier | None,
-    *,
-    doubt: str = "",
-    deletion_pending: bool = False,
-) -> RequestRow:
-    """
-    Return a request as a row. Address, label and chain are those of the text that is signed; so is the network, or else
-    it is marked where keys are pinned.
-
-    :param envelope: the request.
-    :param state: its state.
-    :param verifier: the verifier; None: no keys are pinned.
-    :param doubt: contradiction between its status and its listing, in words. Default empty: none.
-    :param deletion_pending: whether it is in effect, and its deletion is pending. Default False.
-    """
-    dates = [each for each in (parse_timestamp(trail.get("date")) for trail in envelope.trails) if each is not None]
-    facts: dict[str, Any] = {
-        "id": bound(envelope.id),
-        "status": bound(envelope.status),
-        "state": state,
-        "created_at": envelope.created_at,
-        "changed_at": max(dates, default=None),
-        "signatures": len(envelope.signed_by),
-        "action": "" if says_creation(envelope) else bound(envelope.action),
-        "deletion_pending": deletion_pending,
-    }
-    if not envelope.is_readable:
-        return RequestRow(**facts, problem="It cannot be read: a field of it has another type than is known.")
-    try:
-        payload = read_payload(envelope)
-    except CustodyError as error:
-        unreadable: TrustState = "not checked" if verifier is None else "unverified"
-        return RequestRow(**facts, trust=unreadable, problem=error.shorten(MAX_TEXT))
-    trust = decide_trust(envelope.wire, state, verifier)
-    problem = trust.error.shorten(MAX_TEXT) if trust.error else ""
-    if doubt and not problem:
-        problem = f"{doubt[0].upper()}{doubt[1:].rstrip('.')}."
-    return RequestRow(
-        **facts,
-        chain=f"{bound(payload.get('currency'))} {_network(payload, envelope, verifier)}".rstrip(),
-        address=bound(payload.get("address")),
-        label=bound(payload.get("label")),
-        trust=trust.state,
-        problem=problem,
-        legacy=_legacy(envelope, trust),
-    )
-
-
-def _network(payload: Mapping[str, Any], envelope: WhitelistEnvelope, verifier: Verifier | None) -> str:
-    """Return the network; one that is no part of the signed text must not look as if it were verified."""
-    if signed := payload.get("network"):
-        return bound(signed)
-    shown = bound(envelope.network)
-    return f"({shown}: not signed)" if shown and verifier is not None else shown
-
-
-def _legacy(envelope: WhitelistEnvelope, trust: Trust) -> str:
-    """Describe a legacy form that was signed, with the keys that it lacks; empty: the whole text was signed."""
-    if trust.address is not None:
-        return describe_legacy(trust.address.omitted) if trust.address.legacy else ""
-    # The signatures that a pending request still needs have to cover all of the text.
-    if trust.state == "verified" and any(envelope.hash not in each.hashes for each in envelope.signings):
-        return "some of its signatures cover a legacy form of its text"
-    return ""
-
-
-def with_paths(row: RequestRow, envelope: WhitelistEnvelope, verifier: Verifier | None) -> RequestRow:
-    """Return the row of a request that can be read with the ways to approve it, see :func:`paths_of`."""
-    return replace(row, paths=paths_of(envelope, verifier)) if row.address else row
-
-
-def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Paths:
+def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> tuple[tuple[GroupSignatures, ...], ...]:
     """
     Return the ways to approve a request, with how many signatures of each group there are.
 
@@ -138,7 +138,7 @@ def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Paths:
     :param verifier: the verifier; None: no keys are pinned.
     """
     try:
-        if verifier is not None and says_creation(envelope) and (paths := verifier.examine(envelope.wire).paths):
+        if verifier and _is_creation(envelope) and (paths := verifier.examine(envelope.wire).paths):
             return tuple(
                 tuple(GroupSignatures(bound(each.group_id), len(each.user_ids), each.minimum) for each in path)
                 for path in paths
@@ -146,22 +146,17 @@ def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Paths:
         shown = [each.sequential for each in _Approvers.model_validate(envelope.wire.get("approvers")).parallel]
     except (CustodyError, ValidationError):
         return ()
-    signatures: int | None = len(envelope.signed_by)
-    if not says_creation(envelope) or (signatures and [len(path) for path in shown] != [1]):
-        # The service shows neither the groups of a user nor whether a signature belongs to an earlier approval.
-        signatures = None
+    signatures = len(envelope.signed_by)
+    # The service shows neither the groups of a user nor whether a signature belongs to an earlier approval.
+    is_known = _is_creation(envelope) and (not signatures or [len(path) for path in shown] == [1])
     # A minimum of zero is left out, and counts as one.
+    needed = [[(bound(each.group), each.minimum or 1) for each in path] for path in shown]
     return tuple(
-        tuple(
-            GroupSignatures(
-                bound(each.group), None if signatures is None else min(signatures, each.minimum or 1), each.minimum or 1
-            )
-            for each in path
-        )
-        for path in shown
+        tuple(GroupSignatures(name, min(signatures, number) if is_known else None, number) for name, number in path)
+        for path in needed
     )
 
 
-def says_creation(envelope: WhitelistEnvelope) -> bool:
+def _is_creation(envelope: WhitelistEnvelope) -> bool:
     """Tell whether approving a request makes the address whitelisted, as far as its action says."""
     return is_creation(envelope.action or "", accept_unknown=False)

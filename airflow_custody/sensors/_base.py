@@ -18,17 +18,15 @@ from airflow.providers.common.compat.sdk import (
     PokeReturnValue,
 )
 
-from airflow_custody._base import CustodyTask
-from airflow_custody.client.arguments import check_settings
-from airflow_custody.client.error_codes import label
-from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import sanitize
+from airflow_custody._base import CustodyTask, ParameterError, check_flags, check_numbers
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.triggers.base import BaseTrigger
+
+    from airflow_custody.client.errors import CustodyError
 
 # Airflow's own time-out of a deferral is a backstop for a triggerer that is down. It must not come before the
 # trigger's, which knows the last result.
@@ -48,13 +46,13 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     target_state = ""
 
     def __init__(self, *, deferrable: bool, **kwargs: Any) -> None:
-        check_settings(
-            durations={name: kwargs.get(name) for name in ("poke_interval", "timeout", "max_wait")},
-            flags={"deferrable": deferrable},
-        )
+        check_flags(deferrable=deferrable)
+        for name in ("poke_interval", "timeout", "max_wait"):
+            if (value := kwargs.get(name)) is not None:
+                check_numbers({name: value.total_seconds() if isinstance(value, timedelta) else value})
         super().__init__(**kwargs)
         if self.never_fail or self.silent_fail:
-            raise ValueError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
+            raise ParameterError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
         self.deferrable = deferrable
         self._last_result = ""
 
@@ -97,6 +95,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
         """Poll once; a transient error is "not yet"."""
+        from airflow_custody.client.errors import CustodyError
+
         found: PokeReturnValue | bool = False
         try:
             found = self._poll()
@@ -131,6 +131,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return what the trigger reports, or raise what ended the wait."""
+        from airflow_custody.client.errors import CustodyError
+        from airflow_custody.client.text import sanitize
+
         facts = event if isinstance(event, dict) else {}
         status = facts.get("status")
         result: dict[str, Any] | None = None
@@ -187,6 +190,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                     raise
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)
+            from airflow_custody.client.error_codes import label
+
             message = f"{message} {label('wait-timed-out')}"
             if soft_fail:
                 raise AirflowSkipException(message) from None

@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
-from airflow_custody._base import request_ids_or_skip
-from airflow_custody.client.arguments import check_names, check_settings
-from airflow_custody.client.errors import CustodyError, CustodyRequestError
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.text import count_of
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
-from airflow_custody.client.whitelist.progress import (
-    DEFAULT_UNVERIFIED_AFTER,
-    describe_verified,
-    unverified_to_json,
+from airflow_custody._base import (
+    EFFECTIVE_STATUSES,
+    LOOKUP_WAIT,
+    NOT_GIVEN,
+    REJECTED_STATUSES,
+    check_flags,
+    request_ids_or_skip,
 )
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.plugin.links import REQUEST_LINKS
 from airflow_custody.sensors._base import CustodySensor
 
 if TYPE_CHECKING:
-    from airflow_custody.client import WhitelistRequest
+    from airflow_custody.client import CustodyError, WhitelistRequest
     from airflow_custody.client.whitelist.group_progress import GroupProgress
     from airflow_custody.client.whitelist.progress import GracePeriod, ListedRequest, Progress
     from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
@@ -104,14 +101,15 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         "accept_fields",
         "custody_conn_id",
     )
+    none_is_a_value = ("effective_statuses",)
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     target_state = "effective"
     #: Seconds that a request must be missing from all listings, in a row, to be gone: a service may need some time to
     #: show what was created right before, and a listing may lag. A test's subclass may turn it.
-    gone_after: ClassVar[float] = DEFAULT_LOOKUP_WAIT
+    gone_after: ClassVar[float] = LOOKUP_WAIT
     #: Seconds that a request that is shown as in effect must be unverified, in a row, to be so for good.
-    unverified_after: ClassVar[float] = DEFAULT_UNVERIFIED_AFTER
+    unverified_after: ClassVar[float] = 5.0
 
     def __init__(
         self,
@@ -119,7 +117,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         request_id: str | Iterable[str],
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None,
+        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = NOT_GIVEN,
         accept_fields: Iterable[str] = (),
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
@@ -133,7 +131,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         self.expected = expected
         self.accept_fields = accept_fields
         self.skip_if_empty = skip_if_empty
-        check_settings(flags={"skip_if_empty": skip_if_empty})
+        check_flags(skip_if_empty=skip_if_empty)
+        self._note_given()
         self._unknown_statuses: set[str | None] = set()
         self._unsigned: set[str] = set()
         self._polling_again = False
@@ -234,6 +233,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     def _compare(self, found: Mapping[str, ListedRequest]) -> None:
         """Compare requests that are in effect with what is expected of them."""
+        from airflow_custody.client.errors import CustodyRequestError
         from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS
 
         if self._expected is None:
@@ -289,6 +289,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         The trigger does not know what is expected. It may also have been started before the keys were pinned, and
         by an earlier version.
         """
+        from airflow_custody.client.errors import CustodyError
+
         verified = result.get("verified")
         is_verified = verified is True or ("count" in result and verified == result["count"])
         if self.expected is None and (is_verified or self.hook.get_conn().verifier is None):
@@ -341,6 +343,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         """The expected content of each request; None: anything."""
         if self.expected is None:
             return None
+        from airflow_custody.client.errors import CustodyRequestError
         from airflow_custody.client.whitelist.batches import name_some
         from airflow_custody.client.whitelist.expected import expected_by_id
 
@@ -354,6 +357,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     @cached_property
     def _accepted(self) -> frozenset[str]:
+        from airflow_custody.client.arguments import check_names
+
         return frozenset(check_names("accept_fields", self.accept_fields, may_be_empty=True) or ())
 
     @cached_property
@@ -363,12 +368,17 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     def _status_words(self) -> dict[str, Any]:
         """Return the status words, checked."""
+        from airflow_custody.client.arguments import check_names
+
         return {
             "effective_statuses": check_names("effective_statuses", self.effective_statuses),
             "rejected_statuses": check_names("rejected_statuses", self.rejected_statuses, may_be_empty=True) or (),
         }
 
     def _success_message(self, result: dict[str, Any]) -> str:
+        from airflow_custody.client.text import count_of
+        from airflow_custody.client.whitelist.progress import describe_verified
+
         verified = result.get("verified")
         if "count" in result:
             number = result["count"]
@@ -379,6 +389,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         return f"Custody: whitelisting request {result['id']} is in effect{words}.{_whose_word(bool(verified))}"
 
     def _trigger(self, deadline: float | None) -> CustodyWhitelistRequestTrigger:
+        from airflow_custody.client.whitelist.progress import unverified_to_json
         from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
         words = self._status_words()

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import socket
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -72,11 +71,6 @@ def test_tls_is_shown_with_the_end_of_the_certificate(
         assert ran.code == 0
         assert states(ran)["tls"] == "ok"
         assert "TLSv1.3; the certificate is accepted, and ends on 3000-01-01 " in detail(ran, "tls")
-        seen = Observation.of
-        soon = datetime.now(timezone.utc) + timedelta(days=3, hours=1)
-        with monkeypatch.context() as patch:
-            patch.setattr(Observation, "of", lambda response: replace(seen(response), certificate_ends=soon))
-            assert "It ends in 3 days" in detail(plain(*arguments, "--verify", bundle, "-o", "json"), "tls")
         ran = plain(*arguments, "--verify", "false")
         assert states(ran)["tls"] == "unknown"
         assert "TLSv1.3; the certificate is not verified" in detail(ran, "tls")
@@ -185,5 +179,5 @@ def test_clocks_that_differ(custody: Run, monkeypatch: pytest.MonkeyPatch, secon
     )
     ran = custody("check", "-o", "json")
     assert states(ran)["clock"] == state
-    words = "agree" if seconds == 1 else "behind" if seconds > 0 else "ahead of"
-    assert words in detail(ran, "clock")
+    words = "behind" if seconds > 0 else "ahead of"
+    assert f"this machine's clock is {abs(seconds)} s {words} the service's" in detail(ran, "clock")

@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_is_named(plain: Run, tmp_path: Path, folder: st
     assert (code, out) == (1, "")
     assert err.startswith(f"custody: {tmp_path}/")
     assert " cannot be written: " in err
-    assert err.endswith("Choose another folder. [custody/usage-wrong]\n")
+    assert err.endswith("Choose another folder. [custody/parameter-wrong]\n")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="may write everywhere")

@@ -112,7 +112,7 @@ def test_wrong_usage_is_an_error_and_never_a_change(plain: Run, arguments: str) 
     ran = plain(*arguments.split())
     assert (ran.code, ran.out) == (1, "")
     assert re.search(
-        r"\Ausage: custody.*^custody: .+ --help \[custody/usage-wrong\]\n\Z", ran.err, re.DOTALL | re.MULTILINE
+        r"\Ausage: custody.*^custody: .+ --help \[custody/parameter-wrong\]\n\Z", ran.err, re.DOTALL | re.MULTILINE
     )
 
 

@@ -97,12 +97,6 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
             "Whitelisting request 1 (in effect): not verified",
         ),
         (
-            replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD"), RequestRow("2", "odd")), 2))),
-            "warning",
-            "The status of 2 whitelisting requests is not known ('WEIRD', 'odd'): whether they are in effect is not "
-            "known",
-        ),
-        (
             replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD", trust="unverified"),), 1))),
             "bad",
             "Whitelisting request 1 (status not known): not verified",

@@ -310,7 +310,8 @@ def test_requests_whose_status_is_not_known(pages: Pages, connection: str, sandb
     (identifier, _) = sandbox.control.add_whitelist_requests([row(1), row(2)])
     sandbox.control.set_whitelist_status(identifier, "<b>odd</b>")
     page = pages.get("/custody/")
-    assert "Attention The status of 1 whitelisting request is not known ('<b>odd</b>')" in text_of(page)
+    says = "(status not known): Its status, '<b>odd</b>', and where it is listed do not say whether it is in effect."
+    assert f"Attention Whitelisting request {identifier} {says}" in text_of(page)
     assert "Status not known These requests are not pending" in text_of(page)
     assert f"{identifier} <b>odd</b>" in text_of(page)
     assert "<b>odd" not in page.text

@@ -230,7 +230,7 @@ def test_a_request_is_gone_after_as_long_as_a_create_may_take_to_be_listed() -> 
 
 @pytest.mark.parametrize(
     "bad",
-    ["", "1/2", "x", None, 1.5, True, -1, "-1", "9" * 20, 10**5000, "٣", " 1", {1: 1}, object()],
+    ["", "1/2", "x", 1.5, True, -1, "-1", "9" * 20, 10**5000, "٣", " 1", {1: 1}, object()],
     ids=lambda value: type(value).__name__,
 )
 def test_a_malformed_id_is_refused(sandbox: Sandbox, bad: Any) -> None:

@@ -131,7 +131,8 @@ def has_status(status: str | None, words: Iterable[str]) -> bool:
     :param status: the status, as sent.
     :param words: the words; compared without case.
     """
-    return ascii_lower(status or "") in {ascii_lower(each) for each in words if each}
+    word = ascii_lower(status or "")
+    return bool(word) and any(word == ascii_lower(each) for each in words)
 
 
 # --- in words ----------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import ascii_lower, count, is_decimal, sanitize
 from airflow_custody.client.whitelist.file_formats import MAX_VALUE, Faults, Fields, Items, Misread
 from airflow_custody.client.whitelist.file_schema import FIELDS, IDS, LISTS, NOT_DEFAULTS, VERSION
+from airflow_custody.client.whitelist.matching import Destinations, destination
 from airflow_custody.client.whitelist.models import TEMPLATE_HINT, FieldFault, WhitelistRequest, read_request
-from airflow_custody.client.whitelist.spelling import Destinations
 
 #: Maximum number of faults that the text of an error shows.
 MAX_SHOWN = 20
@@ -171,7 +171,8 @@ class Rows(Faults):
         if self._check_addresses:
             self._check_address(place, address, chain, network)
         if is_whole:
-            for first in self._destinations.add(chain, network, address, values.get("memo"), place):
+            first = self._destinations.add(destination(chain, network, address, values.get("memo")), place)
+            if first != place:
                 self.fault(place, f"the same destination as in {self._unit} {first}: remove one of them", "address")
 
     def _check_address(self, place: int, address: str, chain: str, network: str | None) -> None:

@@ -6,24 +6,45 @@ Pure functions, no I/O. Without pinned keys nothing is verified, and all of it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.verification.trust import RequestState, decide_trust
-from airflow_custody.client.whitelist.matching import Listed, Unreadable, match, match_respelled
-from airflow_custody.client.whitelist.matching_index import RequestIndex
+from airflow_custody.client.whitelist.matching import Destination, is_text, read_destination
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.listing import Listing
-    from airflow_custody.client.whitelist.matching import Match
-    from airflow_custody.client.whitelist.matching_index import Group
-    from airflow_custody.client.whitelist.models import WhitelistRequest
+    from airflow_custody.client.whitelist.plan import State
 
-    Compare = Callable[[WhitelistRequest, Listed, Collection[str]], Match | None]
+
+@dataclass(eq=False)
+class Listed:
+    """
+    A request at the service, and what is known of it.
+
+    :param envelope: the request.
+    :param state: ``unchanged`` if it is in effect, ``pending``, ``rejected``; ``differs`` if it is settled and its
+        status word is not known; ``unverified`` if signatures do not prove it, so that all of it is only claimed;
+        ``unreadable``.
+    :param destination: its destination; None if it is unreadable.
+    :param payload: its payload: if signatures prove it, the fields that they cover. Empty if it is unreadable.
+    :param note: why it is unverified or unreadable; or how its status contradicts where it is listed. Empty: nothing.
+    :param omitted: the keys of its payload that the signatures do not cover.
+    :param row: the place in the file of a row that it may be. Empty: there is none.
+    """
+
+    envelope: WhitelistEnvelope
+    state: State
+    destination: Destination | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+    omitted: tuple[str, ...] = ()
+    row: str = ""
 
 
 def read_payload(envelope: WhitelistEnvelope) -> Mapping[str, Any]:
@@ -34,8 +55,7 @@ def read_payload(envelope: WhitelistEnvelope) -> Mapping[str, Any]:
     :raises CustodyResponseError: if it cannot be read, or has no address.
     """
     payload = envelope.payload()
-    address = payload.get("address")
-    if not isinstance(address, str) or not address.strip():
+    if not is_text(payload.get("address")):
         raise CustodyResponseError(
             f"whitelisting request {sanitize(envelope.id, 40)} has no address in its payload", code="request-differs"
         )
@@ -47,7 +67,7 @@ def read_listed(
     listing: Listing,
     effective_statuses: Collection[str] | None,
     rejected_statuses: Collection[str],
-) -> Listed | Unreadable:
+) -> Listed:
     """
     Read a request, and verify it if keys are pinned.
 
@@ -55,60 +75,23 @@ def read_listed(
     :param listing: the listing that it is in.
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
-    :return: the request and its state; ``unverified``, with what it claims, if signatures do not prove it.
+    :return: the request and its state.
     """
     if read_number(envelope.id, MAX_ID) is None:
-        return Unreadable(envelope, f"whitelisting request {sanitize(envelope.id, 40)} has an id that is no number")
+        note = f"whitelisting request {sanitize(envelope.id, 40)} has an id that is no number"
+        return Listed(envelope, "unreadable", note=note)
     try:
-        payload = read_payload(envelope)
+        payload = envelope.payload()
+        destination = read_destination(envelope, payload)
     except CustodyError as error:
-        return Unreadable(envelope, error.message)
+        return Listed(envelope, "unreadable", note=error.message)
     state = listing.state_of(envelope, effective_statuses, rejected_statuses)
-    doubt = listing.doubt(envelope, effective_statuses, rejected_statuses)
     shown: RequestState = "effective" if state == "unchanged" else "unknown" if state == "differs" else state
     trust = decide_trust(envelope.wire, shown, listing.verifier)
     if trust.error is not None:
-        return Listed(envelope, payload, "unverified", why=trust.error.reason)
+        return Listed(envelope, "unverified", destination, payload, trust.error.reason)
     if trust.address is not None:
         # Of what was signed in a legacy form, only what the signatures cover.
-        return Listed(envelope, trust.address.fields, state, omitted=trust.address.omitted)
-    return Listed(envelope, payload, state, is_unsigned=trust.state == "unsigned", doubt=doubt)
-
-
-class Claims:
-    """
-    Requests that do not verify, by what they claim.
-
-    A claim may be a reason not to create, and nothing else: it takes no row from a request that verifies.
-
-    :param requests: the requests.
-    """
-
-    def __init__(self, requests: Iterable[Listed]) -> None:
-        self._index = RequestIndex(requests)
-
-    def find(self, request: WhitelistRequest, accepted: Collection[str], *, has_own_label: bool) -> Listed | None:
-        """
-        Return a request that claims to be what a row asks for, or may mean it: one that no row has, if there is one.
-
-        :param request: the row's request.
-        :param accepted: as for :func:`match`.
-        :param has_own_label: whether the label is no other row's. Then it is enough that it is the same: the address
-            may be the lie.
-        :return: the request; None if there is none.
-        """
-        for is_free in (True, False):
-            for group, compare in self._groups(request):
-                for listed in group.free() if is_free else group:
-                    if compare(request, listed, accepted):
-                        return listed
-        return next(self._index.has_label(request), None) if has_own_label else None
-
-    def _groups(self, request: WhitelistRequest) -> Iterator[tuple[Group, Compare]]:
-        """Yield groups of requests, the likeliest first, and what compares them with a row."""
-        exact = self._index.exact_groups(request)
-        bucket = self._index.without_memo(request)
-        without_memo = [*bucket.labelled(request), *bucket.groups(request)] if bucket else []
-        yield from ((each, match) for each in (*exact, *without_memo))
-        yield from ((each, match_respelled) for each in self._index.alike(request))
-        yield from ((each, match_respelled) for each in self._index.respelled(request))
+        return Listed(envelope, state, destination, trust.address.fields, omitted=trust.address.omitted)
+    doubt = listing.doubt(envelope, effective_statuses, rejected_statuses) if state == "pending" else ""
+    return Listed(envelope, state, destination, payload, doubt)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 from airflow_custody.client.text import ascii_lower
 
@@ -48,8 +47,6 @@ _CHAINS = (
 )
 #: The name of a chain that is used here, by each of its names.
 CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
-
-Place = TypeVar("Place")
 
 
 # --- chains and networks -----------------------------------------------------------------------------------
@@ -169,33 +166,3 @@ def form_of(address: str) -> tuple[str, int]:
     if separator and prefix.isalpha() and rest in (rest.lower(), rest.upper()):
         return f"bech32 {prefix}", 0
     return ("one case" if rest in (rest.lower(), rest.upper()) else "both cases"), len(rest)
-
-
-# --- destinations ------------------------------------------------------------------------------------------
-
-
-class Destinations(Generic[Place]):
-    """An index by destination: the same chain, network, address and memo, in any spelling."""
-
-    def __init__(self) -> None:
-        # Each place by the optional part of its address.
-        self._found: dict[tuple[str, str | None, str, str | None], dict[str, Place]] = {}
-
-    def add(self, chain: str, network: str | None, address: str, memo: str | None, place: Place) -> list[Place]:
-        """
-        Add a destination.
-
-        :param chain: its chain.
-        :param network: its network; None is a network of its own.
-        :param address: its address.
-        :param memo: its memo.
-        :param place: the place to add for it.
-        :return: the places added before for the same destination: the first of each spelling of the address.
-        """
-        written, rest = _split(address)
-        key = (chain_name(chain), network and network_name(network, chain), _without_case(rest), memo)
-        group = self._found.setdefault(key, {})
-        others = list(group) if not written else ["", written]
-        found = [group[each] for each in others if each in group]
-        group.setdefault(written, place)
-        return found

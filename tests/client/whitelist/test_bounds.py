@@ -17,8 +17,8 @@ from airflow_custody.client.errors import CustodyRequestError, CustodyResponseEr
 from airflow_custody.client.text import read_number
 from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.group_progress import GroupProgress
-from airflow_custody.client.whitelist.matching import id_order
 from airflow_custody.client.whitelist.plan import CHANGES, WhitelistPlan
+from airflow_custody.client.whitelist.planner import id_order
 from airflow_custody.client.whitelist.progress import ListedRequest, judge_progress
 from airflow_custody.client.whitelist.review import compare
 from airflow_custody.operators._plan_texts import changes_text

@@ -27,6 +27,8 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         ({}, {"currency": "Ethereum", "address": ADDRESS.upper(), "memo": None}, []),
         ({}, {"address": ADDRESS[2:].upper()}, []),
         ({}, {"label": "Other"}, ["label"]),
+        # What the service adds.
+        ({}, {"tag": "99", "addressType": "exchange"}, []),
         ({"network": "main"}, {"network": "ethereum-mainnet"}, []),
         ({"network": "main"}, {"wire": {"network": "mainnet"}}, []),
         # A network that one side does not name matches any.
