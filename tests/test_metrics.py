@@ -219,7 +219,7 @@ def test_a_create_that_came_to_nothing_is_not_unknown(sandbox: Sandbox, tagged: 
 
 
 def test_a_refused_create_was_sent(sandbox: Sandbox, tagged: StatsdServer) -> None:
-    sandbox.control.add_fault("rate_limit", method="POST", retry_after=1)
+    sandbox.control.add_fault("rate_limit", method="POST", retry_after=61)
     with pytest.raises(CustodyError):
         create()
     assert [each.tags["outcome"] for each in tagged.received() if each.name == "custody.creates"] == ["sent"]
