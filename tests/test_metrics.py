@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_custody.idempotency.store import Store
 from airflow_runs import execute, new_dag, run_dag
 from apply_tries import ApplyTask, plan, write_rows
 from connections import connection_json
@@ -26,6 +25,7 @@ from airflow_custody.cli.main import main
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.client.http.observation import Observation
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.idempotency.store import Store
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.retry_policy import CustodyFailException

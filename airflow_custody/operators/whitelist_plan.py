@@ -222,12 +222,13 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     Apply a plan that was approved: create what the file has and the service does not, each row at most once.
 
     Plans again first, and refuses if the hash is another: the file or the service has changed since the approval. What
-    this task's own record says that it has created is no change. Rows are written down before they are sent, 50 at a
+    this task's own record says that it has created is no change. Rows are written down before they are sent, 100 at a
     time, sent by a few threads, and written down after: a task that was retried, killed at any point or cleared goes on
     where it was (Airflow 3.3, in the task state store; before, a later try does nothing unless nothing was sent). A row
     that the service refuses stops nothing else: the task fails at the end, with a table. After a lost response the
     service is searched before the row is sent again; a row of which nobody can know is left to a person, and the log
-    says how to decide. Tasks that apply at the same base URL take turns.
+    says how to decide. Nothing keeps two tasks from applying at once: use ``max_active_runs=1``, or a pool
+    of one slot.
 
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
     Killing the task does not take requests back. Listing and deleting are undocumented.
