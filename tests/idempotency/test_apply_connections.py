@@ -112,8 +112,8 @@ def test_each_row_exists_once_and_has_its_own_id(
 ) -> None:
     applied = apply(sandbox, tmp_path, lambda number: fate if number == at else "pass", max_parallel=max_parallel)
     assert_each_once(sandbox, applied)
-    # After the first that ended so, no connection is used again: look-ups and listings are few.
-    assert len(sandbox.control.request_log()) < ROWS + 40
+    # Look-ups and listings are few: a search becomes rarer the longer it takes.
+    assert len(sandbox.control.request_log()) < ROWS + 150
 
 
 def assert_each_once(sandbox: Sandbox, applied: Applied) -> None:
