@@ -56,7 +56,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         ``webhook_calls_asset(custody_conn_id)``, so it must be given where ``custody_conn_id`` is a template.
     :param start: start of the first run: ``now`` (default) or ``beginning``, with the oldest call that the service
         still lists. It is ignored once the asset has a cursor, whichever task that is of. (templated)
-    :param webhook_ids: only calls to these webhooks; None (default): to all, and so for those below. (templated)
+    :param webhook_ids: only calls to these webhooks; default: to all, and so for those below. (templated)
     :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. A call does not say
         its type: the listing of webhooks does. (templated)
     :param event_ids: only calls of these events. (templated)
