@@ -136,7 +136,7 @@ def _dry_run(
     return {*chains}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Listed:
     """
     A request at the service, and what is known of it.
