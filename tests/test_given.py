@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import inspect
 import itertools
 import json
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
 )
+from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.health import CustodyHealthSensor
@@ -93,6 +96,7 @@ VALUES: dict[str, Any] = {
     "event_ids": ["e"],
     "statuses": ["success"],
     "on_gap": "fail",
+    "ignore": ["3711"],
 }
 #: What else a constructor needs.
 SETTINGS: dict[str, Any] = {"signer": object()}
@@ -122,9 +126,15 @@ def fields() -> list[Any]:
     return found
 
 
+def parameters_of(task: type[CustodyTask]) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a task, and of its bases of this package, by name."""
+    bases = [each for each in task.__mro__ if issubclass(each, CustodyTask)]
+    return {name: each for base in bases[::-1] for name, each in inspect.signature(base.__init__).parameters.items()}
+
+
 def make(task: type[CustodyTask], **changes: Any) -> Any:
     """Return a task with a good value for each required parameter."""
-    parameters = inspect.signature(task.__init__).parameters
+    parameters = parameters_of(task)
     given = {
         name: VALUES[name] if name in VALUES else SETTINGS[name]
         for name, parameter in parameters.items()
@@ -162,9 +172,7 @@ def test_there_are_values_for_all_parameters() -> None:
     assert {name for _, name in (param.values for param in fields())} == set(VALUES)
     for task in tasks():
         names = {field: name for name, field in task.field_names.items()}
-        assert {names.get(each, each) for each in task.template_fields} <= set(
-            inspect.signature(task.__init__).parameters
-        )
+        assert {names.get(each, each) for each in task.template_fields} <= set(parameters_of(task))
 
 
 # --- without a value ------------------------------------------------------------------------------------------
@@ -199,7 +207,7 @@ def test_a_template_that_renders_to_the_text_none_is_refused(
 
 @pytest.mark.parametrize(("task", "name"), fields())
 def test_a_copy_knows_what_was_given(sandbox: Sandbox, task: type[CustodyTask], name: str) -> None:
-    if "signer" in inspect.signature(task.__init__).parameters:
+    if "signer" in parameters_of(task):
         pytest.skip("the signer here is a plain object, which cannot be pickled by value")
     operator = make(task, **{name: "{{ params.x }}"})
     for again in (copy.copy(operator), copy.deepcopy(operator), pickle.loads(pickle.dumps(operator))):
@@ -220,11 +228,16 @@ def test_a_none_in_the_dag_file_is_given(sandbox: Sandbox, task: type[CustodyTas
 
 
 @pytest.mark.parametrize("task", list(tasks()))
-def test_what_is_left_out_is_none_in_the_field(task: type[CustodyTask]) -> None:
-    """So that neither the serialized DAG nor the rendered fields show anything else."""
-    operator = make(task)
+def test_what_is_left_out_is_none_in_the_field_and_in_the_serialized_dag(task: type[CustodyTask]) -> None:
+    module = importlib.import_module("airflow.serialization.serialized_objects")
+    # Airflow 3.2 renamed it.
+    serialized: Any = getattr(module, "DagSerialization", module.SerializedDAG)
+    with new_dag() as dag:
+        operator = make(task)
     operator._check_given()
-    json.dumps([getattr(operator, name) for name in task.template_fields])
+    (shown,) = serialized.to_dict(dag)["dag"]["tasks"]
+    fields = json.loads(json.dumps({name: shown["__var"].get(name) for name in task.template_fields}))
+    assert fields == json.loads(json.dumps({name: getattr(operator, name) for name in task.template_fields}))
 
 
 # --- of another type -------------------------------------------------------------------------------------------
@@ -393,6 +406,25 @@ def test_mapped_a_none_in_the_dag_file_is_given(sandbox: Sandbox, task_log: Task
     assert bodies(sandbox) == [{**ROW, "blockchain": "ETH"}]
     assert "network was given, and resolved to None" in task_log.text
     assert "memo was given, and resolved to None" in task_log.text
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_mapped_a_none_that_has_a_meaning_counts_in_partial_only(sandbox: Sandbox, tmp_path: Path) -> None:
+    path = tmp_path / "whitelist.yaml"
+    path.write_text(f"version: 1\naddresses:\n- {{label: L, address: '{ADDRESS}', blockchain: ETH}}\n")
+    make_one = CustodyPlanWhitelistOperator.partial
+    with new_dag() as dag:
+        make_one(task_id="in_partial", effective_statuses=None).expand(path=[str(path)])
+        make_one(task_id="in_a_row", path=str(path)).expand(effective_statuses=[None, ["approved"]])
+        make_one(task_id="from_upstream", effective_statuses=nothing(dag)).expand(path=[str(path)])
+        CustodyPlanWhitelistOperator(task_id="plain", path=str(path), effective_statuses=None)
+    assert {each: state for each, state in run_dag(dag).states.items() if each[0] != "upstream"} == {
+        ("in_partial", 0): "success",
+        ("in_a_row", 0): "failed",
+        ("in_a_row", 1): "success",
+        ("from_upstream", 0): "failed",
+        ("plain", -1): "success",
+    }
 
 
 @pytest.mark.usefixtures("airflow_db")

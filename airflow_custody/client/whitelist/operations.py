@@ -98,7 +98,6 @@ class WhitelistOperations(ServiceOperations):
         request: WhitelistRequest,
         *,
         before_send: Callable[[], None] | None = None,
-        reuse_connection: bool = False,
     ) -> str:
         """
         Create a request to whitelist a destination address: ``POST /whitelists/addresses``.
@@ -107,15 +106,14 @@ class WhitelistOperations(ServiceOperations):
         effect.
 
         :param request: the request.
-        :param before_send: called once the connection is established, right before the first byte of the request
-            leaves, and again before each further sending. What it raises comes out unchanged, and nothing is sent.
-        :param reuse_connection: whether it may go out on a connection that had a complete response within the last
-            second, which over TLS is three times as fast. If the service closes that connection just then, the outcome
-            is unknown, and if it sends a second response to the request before, that one is taken for this one's: only
-            for callers that find out themselves what was created. Default False: each gets a new connection.
+        :param before_send: called for each sending, when the connection stands and the request's body is about to
+            leave, without which nothing is created. What it raises comes out unchanged, and nothing was created. If it
+            takes longer than five seconds, the request is prepared anew and it is called again, three times in all.
+            Default None.
         :return: the request's id, which the signing step needs.
         :raises CustodyOutcomeUnknownError: if the request was sent and its response is missing, truncated,
-            unreadable or a 5xx: it may have been created.
+            unreadable, a 5xx or a refusal that is not the service's own: it may have been created.
+        :raises CustodyResponseError: if it was redirected: it may have been created.
         :raises CustodyError: of another type if it was not created.
         """
         if request.linked_internal_address_ids and request.linked_wallet_ids:
@@ -128,7 +126,6 @@ class WhitelistOperations(ServiceOperations):
             WireCreateResponse,
             body=request.to_wire(),
             before_send=before_send,
-            reuse_connection=reuse_connection,
         )
         identifier = str((reply.body.get("result") or {}).get("id", ""))
         if not is_readable_id(identifier):
