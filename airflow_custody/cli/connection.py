@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import Once, Parser, add_repeated, flag_of
+from airflow_custody.cli.commands import Parser, add_repeated, flag_of
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.pins import PIN_SETTINGS
 
@@ -58,7 +58,7 @@ def add_connection_options(parser: Parser) -> None:
         elif name == "superadmin_keys":
             add_repeated(parser, flag_of(name), name, metavar, text)
         else:
-            add(flag_of(name), metavar=metavar, action=Once if name in PIN_SETTINGS else "store", help=text)
+            add(flag_of(name), metavar=metavar, help=text)
 
 
 @contextmanager

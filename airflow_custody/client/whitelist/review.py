@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
@@ -237,6 +238,7 @@ _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "re
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
 
 
+@lru_cache(maxsize=256)
 def is_creation(action: str, *, accept_unknown: bool) -> bool:
     words = {ascii_lower(each) for each in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^A-Za-z\s_.-]+", action)}
     if any(each in ascii_lower(action) for each in _CHANGING):
