@@ -22,7 +22,7 @@ DEFAULT_CONN_ID = "custody_default"
 OPTIONS = "--base-url"
 #: The settings that have an option, which goes with ``--base-url``: its value, None for a switch, and what it says.
 SETTINGS: dict[str, tuple[str | None, str]] = {
-    "timeout": ("SECONDS", "for one whole exchange. Default: 30"),
+    "timeout": ("SECONDS", "for connecting, each wait and the body. Default: 30"),
     "verify": ("PATH|false", "CA bundle to verify the certificate with; false: do not verify it"),
     "client_cert": ("PATH", "PEM file with certificate and key, or both paths, comma-separated"),
     "proxy": ("URL", "proxy, without a password. Default: from HTTPS_PROXY and NO_PROXY"),

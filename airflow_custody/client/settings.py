@@ -289,8 +289,8 @@ class ClientSettings:
     """URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
     this machine."""
     timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number] = DEFAULT_TIMEOUT
-    """Seconds for one whole exchange: connecting, sending, waiting, and reading a response that trickles in. A retry
-    has the same time again. Default 30."""
+    """Seconds for connecting, for each wait, and for the body of a response as a whole. A retry has the same time
+    again. Default 30."""
     verify: Annotated[bool | str, BeforeValidator(_check_verify)] = True
     """Whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with. Environment
     variables do not change it. Default True."""

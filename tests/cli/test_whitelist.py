@@ -260,3 +260,12 @@ def test_a_request_that_does_not_exist(custody: Run, identifier: str) -> None:
     ran = custody("whitelist", "show", identifier)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("custody: ")
+
+
+def test_what_cannot_be_read_can_be_ignored(custody: Run, file: Path, create: Create, sandbox: Sandbox) -> None:
+    broken = create(1)
+    sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
+    counts = json.loads(custody("whitelist", "plan", str(file), "-o", "json").out)["counts"]
+    assert (counts["create"], counts["unreadable"]) == (0, 3)
+    found = json.loads(custody("whitelist", "plan", str(file), "-o", "json", "--ignore", broken).out)
+    assert (found["counts"]["create"], found["counts"]["unreadable"], found["ignored"]) == (2, 1, [broken])
