@@ -82,16 +82,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
     """
 
-    template_fields: Sequence[str] = (
-        "path",
-        "must_keep",
-        "dry_run_chains",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
-        "ignore",
-        "custody_conn_id",
-    )
+    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "must_keep")
     ui_color = "#dce6f5"
 
     def __init__(
@@ -236,17 +227,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :raises CustodyError: if rows are left to be sent, and trying again may help; Airflow's retries apply.
     """
 
-    template_fields: Sequence[str] = (
-        "path",
-        "plan_hash",
-        "comment",
-        "dry_run_chains",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
-        "ignore",
-        "custody_conn_id",
-    )
+    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "plan_hash", "comment")
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
