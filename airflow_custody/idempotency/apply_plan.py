@@ -65,7 +65,7 @@ class PlanSettings:
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
     :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
-    :param ignore: ids of requests that cannot be read, and stop no row all the same. Default: none.
+    :param ignore: ids of requests that cannot be read, and stop no row. Default: none.
     """
 
     prune: bool = False

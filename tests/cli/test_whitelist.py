@@ -210,3 +210,12 @@ def test_a_listing_that_cannot_be_read_is_no_plan(custody: Run, create: Create, 
     sandbox.control.add_fault("status", status=500, method="GET", path="/whitelists/addresses")
     ran = custody("whitelist", "plan", str(file), "-o", "json")
     assert (ran.code, ran.out) == (1, "")
+
+
+def test_what_cannot_be_read_can_be_ignored(custody: Run, file: Path, create: Create, sandbox: Sandbox) -> None:
+    broken = create(1)
+    sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
+    counts = json.loads(custody("whitelist", "plan", str(file), "-o", "json").out)["counts"]
+    assert (counts["create"], counts["unreadable"]) == (0, 3)
+    found = json.loads(custody("whitelist", "plan", str(file), "-o", "json", "--ignore", broken).out)
+    assert (found["counts"]["create"], found["counts"]["unreadable"], found["ignored"]) == (2, 1, [broken])

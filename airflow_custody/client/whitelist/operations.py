@@ -260,14 +260,16 @@ class WhitelistOperations(ServiceOperations):
         """
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
-        They are rejected when the response is empty, or else when each has one of ``rejected_statuses``. Where the
-        service itself says that it does not offer to read them, a response that says nothing of them passes, with a
-        warning in the log.
+        They are rejected when the response is empty, or else when each of them, read by its id, has one of
+        ``rejected_statuses``: also if the service refuses because they are rejected already, then with a warning in the
+        log. Where the service itself says that it does not offer to read them, a response that says nothing of them
+        passes, with a warning, too.
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
         :param rejected_statuses: status words of rejected requests, compared without case. Default: as everywhere.
         :raises CustodyResponseError: if they are not known to be rejected.
+        :raises CustodyError: of another type if the service refuses, and one of them is not rejected.
         """
         numbers = check_request_ids(ids)
         words = as_list(rejected_statuses)
@@ -291,12 +293,25 @@ class WhitelistOperations(ServiceOperations):
                     return f"whitelisting request {number} has status {sanitize(repr(status), 40)}"
             return None
 
-        self._write(
-            REJECT_WHITELIST_REQUESTS,
-            body={"ids": numbers, "comment": comment},
-            shows=shows,
-            read_back=read_back,
-        )
+        body = {"ids": numbers, "comment": comment}
+        try:
+            self._write(REJECT_WHITELIST_REQUESTS, body=body, shows=shows, read_back=read_back)
+        except CustodyError as error:
+            if error.retryable or not error.from_service:
+                raise
+            try:
+                fault = read_back()
+            except CustodyError as failure:
+                if failure.retryable:
+                    raise
+                raise error from failure
+            if fault is not None:
+                raise
+            log.warning(
+                "Refused (%s), but the service shows as rejected already, by an earlier try or by somebody else: %s.",
+                error.message.rstrip("."),
+                ", ".join(numbers),
+            )
 
     def delete_whitelist_request(self, request_id: str, comment: str) -> None:
         """

@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.text import as_list, count, sanitize
-from airflow_custody.client.whitelist.addresses import canonical_address
-from airflow_custody.client.whitelist.spelling import chain_name
+from airflow_custody.client.whitelist.addresses import canonical_address, chain_name
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerificationPins

@@ -24,7 +24,7 @@ _MODULES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("assets", "Assets", "airflow_custody.assets", ()),
     ("retries", "Retries", "airflow_custody.retry_policy", ()),
     ("signers", "Signers", "airflow_custody.client.signers", ()),
-    ("pkcs11-signer", "Signing with an HSM", "airflow_custody.client.pkcs11", ("Pkcs11Signer",)),
+    ("pkcs11-signer", "Signing with an HSM", "airflow_custody.client.signers.pkcs11", ("Pkcs11Signer",)),
     (
         "connection-signer",
         "Signing with a connection",
