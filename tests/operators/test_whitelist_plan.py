@@ -31,10 +31,6 @@ def path(tmp_path: Path) -> str:
     return write_rows(tmp_path / "whitelist.yaml", ROWS)
 
 
-class QuickApply(CustodyApplyWhitelistPlanOperator):
-    create_timing = Timing(fence=60.0)
-
-
 class PlanTask:
     """A task instance that plans."""
 
@@ -317,8 +313,13 @@ def test_a_request_that_cannot_be_read_is_ignored_by_name_in_planning_and_applyi
     assert planned["counts"]["create"] == 4
     arguments = {"path": path, "plan_hash": planned["plan_hash"], "lookup_wait": 0.2}
     with failing_at_once("not the one that was approved"):
-        execute(lambda: QuickApply(task_id="apply", **arguments))
-    assert execute(lambda: QuickApply(task_id="apply", ignore=broken, **arguments))["counts"]["created"] == 4
+        execute(lambda: CustodyApplyWhitelistPlanOperator(task_id="apply", **arguments))
+    assert (
+        execute(lambda: CustodyApplyWhitelistPlanOperator(task_id="apply", ignore=broken, **arguments))["counts"][
+            "created"
+        ]
+        == 4
+    )
 
 
 # --- in a DAG run ------------------------------------------------------------------------------------------------
