@@ -150,8 +150,8 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     :return: the calls. If the service no longer lists a call, it has an ``id``, and nothing else.
     :raises CustodyError: if they cannot be read.
     """
-    from airflow_custody.client.timestamps import parse_timestamp, unix_micros
-    from airflow_custody.client.webhooks.journal import CallCursor
+    from airflow_custody.client.timestamps import parse_timestamp
+    from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
 
     extra = event.extra if isinstance(event.extra, Mapping) else {}
     payload = extra.get("payload")
@@ -161,9 +161,12 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
         return [dict(each) for each in _listed(data.get("calls")) if isinstance(each, Mapping) and each.get("id")]
     since = parse_timestamp(str(data.get("since")))
     # No further back in the journal than needed: none of these calls is older.
-    known = None if since is None else CallCursor(unix_micros(since), {})
-    wanted = set(call_ids)
-    found = {call.id: call.to_json() for call in client.list_webhook_calls(after=known) if call.id in wanted}
+    cursor, more = CallCursor(since) if since else BEGINNING, True
+    wanted, found = set(call_ids), dict[str, dict[str, Any]]()
+    while more and len(found) < len(wanted):
+        new = client.read_webhook_calls(cursor)
+        found.update({call.id: call.to_json() for call in new.calls if call.id in wanted})
+        cursor, more = new.cursor, new.more
     return [found.get(each, {"id": each}) for each in call_ids]
 
 

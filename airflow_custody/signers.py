@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.pkcs11 import Pkcs11Key, Pkcs11Signer
 from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.signers.pkcs11 import Pkcs11Key, Pkcs11Signer
 from airflow_custody.client.text import sanitize
 from airflow_custody.hooks._lookup import find_connection, mask
 
@@ -87,7 +87,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
     five characters. Its extras are ``pkcs11_module``, the absolute path of the HSM's PKCS#11 library on the worker,
     ``pkcs11_token`` and ``pkcs11_key``, the labels of the token and the key pair. The worker loads that library and
     gives it the PIN, so anyone who may change the connection chooses the library. The connection is read when the task
-    runs. Otherwise this is a :class:`~airflow_custody.client.pkcs11.Pkcs11Signer`. Needs the extra ``pkcs11``.
+    runs. Otherwise this is a :class:`~airflow_custody.client.signers.pkcs11.Pkcs11Signer`. Needs the extra ``pkcs11``.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import Once, Parser, add_repeated, flag_of
+from airflow_custody.cli.commands import Parser, add_repeated, flag_of
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.pins import PIN_SETTINGS
 
@@ -22,7 +22,7 @@ DEFAULT_CONN_ID = "custody_default"
 OPTIONS = "--base-url"
 #: The settings that have an option, which goes with ``--base-url``: its value, None for a switch, and what it says.
 SETTINGS: dict[str, tuple[str | None, str]] = {
-    "timeout": ("SECONDS", "for one whole exchange. Default: 30"),
+    "timeout": ("SECONDS", "for connecting, each wait and the body. Default: 30"),
     "verify": ("PATH|false", "CA bundle to verify the certificate with; false: do not verify it"),
     "client_cert": ("PATH", "PEM file with certificate and key, or both paths, comma-separated"),
     "proxy": ("URL", "proxy, without a password. Default: from HTTPS_PROXY and NO_PROXY"),
@@ -58,7 +58,7 @@ def add_connection_options(parser: Parser) -> None:
         elif name == "superadmin_keys":
             add_repeated(parser, flag_of(name), name, metavar, text)
         else:
-            add(flag_of(name), metavar=metavar, action=Once if name in PIN_SETTINGS else "store", help=text)
+            add(flag_of(name), metavar=metavar, help=text)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
@@ -103,15 +103,22 @@ def _part(name: str, section: Mapping[str, Any]) -> Any:
 
 
 def _cell(row: Mapping[str, Any], column: str) -> Any:
-    """Return a column of a request; of its signatures how many of how many: ``1/1 first, 0/1 second``."""
     if column.endswith("_at"):
         return (row[column] or "")[:16]
-    if column != "signatures" or not row["paths"]:
-        return row[column]
-    groups = [[(each["present"], each["needed"], each["group"]) for each in path] for path in row["paths"]]
+    return describe_paths(row["paths"]) or row[column] if column == "signatures" else row[column]
+
+
+def describe_paths(paths: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """
+    Return how many signatures there are of how many: ``1/1 first, 0/1 second``.
+
+    :param paths: the ways to approve a request, as JSON has them; they are joined by ``or``.
+    """
     return " or ".join(
-        ", ".join(f"{'?' if present is None else present}/{needed} {group}" for present, needed, group in path)
-        for path in groups
+        ", ".join(
+            f"{'?' if each['present'] is None else each['present']}/{each['needed']} {each['group']}" for each in path
+        )
+        for path in paths
     )
 
 

@@ -198,7 +198,7 @@ def _line(row: Mapping[str, Any]) -> str:
     if row["reason"] is not None:
         return f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
     if row["state"] == "pending":
-        return f"{name}: pending, {name_signers(row['user_ids'])}"
+        return f"{name}: pending, {_signers(row['user_ids'])}"
     if not row["verified"]:
         return ""
     fields = row["fields"]
@@ -206,9 +206,9 @@ def _line(row: Mapping[str, Any]) -> str:
     label = sanitize(json.dumps(fields["label"], ensure_ascii=False), 100)
     legacy = f", {describe_legacy(row['omitted'])}" if row["legacy"] else ""
     what = f"{chain} {sanitize(fields['address'], 160)} {label}"
-    return f"{name}: verified: {what}, {name_signers(row['user_ids'])}{legacy}"
+    return f"{name}: verified: {what}, {_signers(row['user_ids'])}{legacy}"
 
 
-def name_signers(user_ids: Sequence[str]) -> str:
+def _signers(user_ids: Sequence[str]) -> str:
     """Say who has validly signed a request."""
     return f"validly signed by {name_texts(user_ids)}" if user_ids else "signed by nobody"

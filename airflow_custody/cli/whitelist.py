@@ -98,7 +98,7 @@ def plan(args: Namespace, output: Output) -> int:
     plan is over a limit; it is printed in full then, too.
 
     JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is
-    verified), "counts": {STATE: number}, "has_changes", "rows":
+    verified), "counts": {STATE: number}, "has_changes", "ignored" (ids), "rows":
     [{"state", "action", "where", "id", "status", "fields", "shown", "note", "request"}],
     "over_limits" (a list of texts)}. States are create, pending, unchanged, differs, undeclared,
     rejected, unreadable, unverified; actions create, delete and null.
@@ -130,6 +130,7 @@ def plan(args: Namespace, output: Output) -> int:
         name=file.name,
         prune=args.prune,
         dry_run_chains=args.dry_run_chains or (),
+        ignore=args.ignore or (),
         **how,
     )
     faults = limits.faults(found)
@@ -252,6 +253,8 @@ def add_to(commands: Commands) -> None:
     text = "address or label that must be in the file"
     add_repeated(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
     add_repeated(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
+    text = "id of a request that cannot be read, and that stops no row all the same, as a person has looked at it"
+    add_repeated(parser, "--ignore", "ignore", "ID", text)
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
     parser = add_command(group, "show", "Show one whitelisting request", show)

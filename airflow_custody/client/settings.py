@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from requests.utils import get_environ_proxies, select_proxy
-from urllib3.util import parse_url
+from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.http.operation import API_ROOT
@@ -64,10 +64,11 @@ def _check_base_url(value: object) -> str:
         raise refused("contains white space, a control character or a backslash")
     if not re.match("https?://", value, re.IGNORECASE):
         raise refused("must begin with https:// (or http:// for a service on this machine)")
-    try:
+    parsed: Url | None = None
+    with suppress(ValueError):
         parsed = parse_url(value)
-    except ValueError:
-        raise refused("cannot be read as a URL") from None
+    if parsed is None:
+        raise refused("cannot be read as a URL")
     if parsed.auth is not None or "@" in value:
         raise refused("must not contain a user name, password or '@': the token has a setting of its own")
     labels = (parsed.host or "").rstrip(".").split(".")
@@ -105,9 +106,10 @@ def _check_verify(value: object) -> bool | str:
     path = os.fspath(value)
     try:
         ssl.create_default_context(**{"capath" if os.path.isdir(path) else "cafile": path})  # type: ignore[arg-type]
+        return path
     except (OSError, ValueError) as exception:
-        raise _wrong("verify", f"names no usable CA bundle: {sanitize(path, 120)}: {_os_text(exception)}") from None
-    return path
+        why = _os_text(exception)
+    raise _wrong("verify", f"names no usable CA bundle: {sanitize(path, 120)}: {why}")
 
 
 def _check_client_cert(value: object) -> str | tuple[str, str] | None:
@@ -122,10 +124,10 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     try:
         # With an empty password, an encrypted key fails here instead of asking on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
+        return paths[0] if len(paths) == 1 else (paths[0], paths[1])
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
-        raise _wrong("client_cert", f"cannot be used: {sanitize(', '.join(paths), 160)}: {why}") from None
-    return paths[0] if len(paths) == 1 else (paths[0], paths[1])
+    raise _wrong("client_cert", f"cannot be used: {sanitize(', '.join(paths), 160)}: {why}")
 
 
 # --- the proxy -----------------------------------------------------------------------------------------------
@@ -277,7 +279,7 @@ def _check_header(value: str | None) -> str | None:
 _Number = BeforeValidator(_no_boolean)
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class ClientSettings:
     """
     The settings of a client. They are checked when the object is made, and may be text, as in a connection's URI.
@@ -285,12 +287,12 @@ class ClientSettings:
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 
-    base_url: Annotated[str, BeforeValidator(_check_base_url)] = ""
+    base_url: Annotated[str, BeforeValidator(_check_base_url)] = Field("", validate_default=True)
     """URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
     this machine."""
     timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number] = DEFAULT_TIMEOUT
-    """Seconds for one whole exchange: connecting, sending, waiting, and reading a response that trickles in. A retry
-    has the same time again. Default 30."""
+    """Seconds for connecting, for each wait, and for the body of a response as a whole. A retry has the same time
+    again. Default 30."""
     verify: Annotated[bool | str, BeforeValidator(_check_verify)] = True
     """Whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with. Environment
     variables do not change it. Default True."""

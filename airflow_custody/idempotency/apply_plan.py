@@ -70,6 +70,7 @@ class PlanSettings:
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
     :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
+    :param ignore: ids of requests that cannot be read, and stop no row. Default: none.
     """
 
     prune: bool = False
@@ -77,6 +78,7 @@ class PlanSettings:
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
     rejected_statuses: Collection[str] = REJECTED_STATUSES
     accept_fields: Collection[str] = ()
+    ignore: Collection[str] = ()
 
     def fetch(self, client: CustodyClient) -> Listing:
         """Read all that the service lists."""
@@ -130,6 +132,7 @@ class PlanSettings:
             effective_statuses=self.effective_statuses,
             rejected_statuses=self.rejected_statuses,
             accept_fields=self.accept_fields,
+            ignore=self.ignore,
         )
 
 

@@ -13,7 +13,6 @@ from airflow_custody.plugin.links import REQUEST_LINKS
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient
     from airflow_custody.client.signers import Signer
 
 
@@ -37,7 +36,8 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
 
     The ids, in numeric order, make the same batches in each try. If one fails after others were signed, the error says
     which, and how many requests are signed. A later try, also after the task was killed or cleared, leaves batches
-    alone that this user has signed, once their signatures and payloads are verified, and goes on with the others. In
+    alone that this user has signed, also if that takes effect only now, once their signatures and payloads are
+    verified, and goes on with the others. In
     the first try, a request that this user has signed is refused. It takes three calls for each batch, and one more.
 
     Needs the role ``WhitelistedAddressApprover``, and that the service knows the signer's public key as that of the
@@ -126,10 +126,10 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     """
     Reject whitelisting requests: any number, in batches of at most 100, each whole or not at all.
 
-    Needs the role ``WhitelistedAddressApprover``. If the service refuses a later try, because an earlier one has
-    rejected them, say, or if a gateway refuses, the task succeeds only if the status of each request says that it is
-    rejected; the log says so. If a batch fails after others were rejected, the error says which, and how many requests
-    are rejected; a later try goes on with the others. The operation is undocumented.
+    Needs the role ``WhitelistedAddressApprover``. If the service refuses, because an earlier try has rejected them,
+    say, or if a gateway refuses, each request is read by its id, and the task succeeds only if the status of each says
+    that it is rejected; the log says so. If a batch fails after others were rejected, the error says which, and how
+    many requests are rejected; a later try goes on with the others. The operation is undocumented.
 
     :param request_ids: one id or several, each once; any number. (templated)
     :param comment: why; not empty. (templated)
@@ -178,35 +178,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         progress = BatchProgress("rejected", batches, self.log)  # type: ignore[arg-type]
         for number, batch in enumerate(batches):
             with progress.failing_in(number):
-                self._reject_batch(client, batch, comment, words, later_try=context["ti"].try_number > 1)
+                client.reject_whitelist_requests(batch, comment, rejected_statuses=words)
             progress.done_now(number)
+            self.log.info("Rejected %s.", ", ".join(batch))
         return ids
-
-    def _reject_batch(
-        self, client: CustodyClient, ids: list[str], comment: str, words: list[str], *, later_try: bool
-    ) -> None:
-        from airflow_custody.client.errors import CustodyError
-        from airflow_custody.client.verification.trust import has_status
-
-        try:
-            client.reject_whitelist_requests(ids, comment, rejected_statuses=words)
-        except CustodyError as error:
-            if error.retryable or not error.from_service or not later_try:
-                raise
-            try:
-                rejected = {
-                    each.id for each in client.find_whitelist_requests(ids=ids) if has_status(each.status, words)
-                }
-            except CustodyError as failure:
-                if failure.retryable:
-                    raise
-                raise error from failure
-            if not rejected.issuperset(ids):
-                raise
-            self.log.warning(
-                "Refused (%s), but the service shows as rejected already, by this task or by somebody else: %s.",
-                error.message.rstrip("."),
-                ", ".join(ids),
-            )
-        else:
-            self.log.info("Rejected %s.", ", ".join(ids))

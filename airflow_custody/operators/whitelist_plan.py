@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_custody._base import (
-    EFFECTIVE_STATUSES,
-    LOOKUP_WAIT,
-    REJECTED_STATUSES,
-    check_flags,
-    check_numbers,
-)
+from airflow_custody._base import LOOKUP_WAIT, check_flags, check_numbers
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator
 from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
@@ -78,6 +72,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         about them, such as one that the service fills in; and ``envelope.action``, which accepts a word for the
         request's action that is not known to mean a creation. Without it, a request with any of them ``differs``.
         Default: none. (templated)
+    :param ignore: ids of requests that cannot be read, which a person has looked at: they stop no row that they may
+        belong to. The plan's hash covers them. Default: none. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
         approves. XCom has it also if the task fails over its changes or over a limit, or is skipped, and each of the
@@ -86,22 +82,12 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
     """
 
-    template_fields: Sequence[str] = (
-        "path",
-        "must_keep",
-        "dry_run_chains",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
-        "custody_conn_id",
-    )
+    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "must_keep")
     ui_color = "#dce6f5"
 
     def __init__(
         self,
         *,
-        path: str,
-        prune: bool = False,
         fail_on_changes: bool = False,
         fail_on_pending: bool = False,
         skip_if_nothing_to_do: bool = False,
@@ -110,25 +96,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         max_deletes: int | None = 10,
         max_delete_percent: float | None = 30,
         must_keep: Iterable[str] = (),
-        dry_run_chains: Iterable[str] = (),
-        check_address: bool = True,
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            path=path,
-            prune=prune,
-            dry_run_chains=dry_run_chains,
-            check_address=check_address,
-            effective_statuses=effective_statuses,
-            rejected_statuses=rejected_statuses,
-            accept_fields=accept_fields,
-            custody_conn_id=custody_conn_id,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
         check_flags(
             fail_on_changes=fail_on_changes,
             fail_on_pending=fail_on_pending,
@@ -169,6 +139,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.log.info("%s", plan_to_table(plan))
         result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": plan_to_markdown(plan)}
         ti = context["ti"]
+        # So that applying can say what has changed.
+        ti.xcom_push(key="arguments", value=self._arguments())
         if len(plan.operations) <= _MAX_OPERATIONS:
             ti.xcom_push(key="operations", value=[shorten_operation(each) for each in plan.operations])
         if faults := limits.faults(plan):
@@ -244,6 +216,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param effective_statuses: as it was for the plan. (templated)
     :param rejected_statuses: as it was for the plan. (templated)
     :param accept_fields: as it was for the plan. Default: none. (templated)
+    :param ignore: as it was for the plan. Default: none. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...]}``: the ids of what was created. XCom also gets, under the key
@@ -254,50 +227,23 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :raises CustodyError: if rows are left to be sent, and trying again may help; Airflow's retries apply.
     """
 
-    template_fields: Sequence[str] = (
-        "path",
-        "plan_hash",
-        "comment",
-        "dry_run_chains",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
-        "custody_conn_id",
-    )
+    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "plan_hash", "comment")
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
     def __init__(
         self,
         *,
-        path: str,
         plan_hash: str,
-        prune: bool = False,
         max_parallel: int = 4,
         lookup_wait: float = LOOKUP_WAIT,
         comment: str = "not in the whitelist file any more: {{ dag.dag_id }}, {{ run_id }}",
-        dry_run_chains: Iterable[str] = (),
-        check_address: bool = True,
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         # The next run must see what an earlier one creates.
         if kwargs.get("max_active_tis_per_dag") is None:
             kwargs["max_active_tis_per_dag"] = 1
-        super().__init__(
-            path=path,
-            prune=prune,
-            dry_run_chains=dry_run_chains,
-            check_address=check_address,
-            effective_statuses=effective_statuses,
-            rejected_statuses=rejected_statuses,
-            accept_fields=accept_fields,
-            custody_conn_id=custody_conn_id,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
         check_numbers({"lookup_wait": lookup_wait})
         check_numbers({"max_parallel": max_parallel}, 1, 32, whole=True)
         self.plan_hash = plan_hash
@@ -328,15 +274,19 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         try:
             applied = apply.run(file, plan_hash)
         except PlanChangedError as error:
-            planner, planned = self._planned(context)
-            differing = self._differing_arguments(planner) if planner is not None else []
-            if not differing and error.only_prune:
+            arguments, operations = self._planned(context)
+            differing = [
+                f"{name}={mine!r} (there {arguments[name]!r})"
+                for name, mine in self._arguments().items()
+                if name in arguments and arguments[name] != mine
+            ]
+            if not arguments and error.only_prune:
                 differing = [f"prune={self.prune} (the plan was made with prune={not self.prune})"]
             if differing:
                 changes = f"This task does not have the arguments of the one that planned: {', '.join(differing)}"
                 error.advice = "Give both tasks the same arguments, and start a new run."
             else:
-                changes = what_changed(file, error, planned)
+                changes = what_changed(file, error, operations)
                 error.advice = "Start a new run, which plans again and has the new plan approved."
             error.message = f"{error.message}. {changes}"
             self._push_applied(context, plan_hash, error.applied)
@@ -369,15 +319,12 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self._push(context, result)
         return result
 
-    def _planned(self, context: Context) -> tuple[CustodyPlanWhitelistOperator | None, set[str] | None]:
-        """Return the task that planned, and what its plan would do; None for what is not known."""
-        if not self.has_dag():  # type: ignore[no-untyped-call]
-            return None, None
-        planners = [
-            each for each in self.get_flat_relatives(upstream=True) if isinstance(each, CustodyPlanWhitelistOperator)
-        ]
-        for each in planners:
-            operations = context["ti"].xcom_pull(task_ids=each.task_id, key="operations")
-            if isinstance(operations, (list, tuple)):
-                return each, {str(operation) for operation in operations}
-        return None, None
+    def _planned(self, context: Context) -> tuple[dict[str, Any], list[str] | None]:
+        """Return the arguments of the task that planned, and what its plan would do; empty, and None, if not known."""
+        relatives = self.get_flat_relatives(upstream=True) if self.has_dag() else ()  # type: ignore[no-untyped-call]
+        for each in relatives:
+            if isinstance(each, CustodyPlanWhitelistOperator):
+                arguments = context["ti"].xcom_pull(task_ids=each.task_id, key="arguments")
+                if isinstance(arguments, dict):
+                    return arguments, context["ti"].xcom_pull(task_ids=each.task_id, key="operations")
+        return {}, None

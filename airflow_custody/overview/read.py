@@ -30,7 +30,7 @@ from airflow_custody.overview.models import (
     Section,
     WebhookRow,
 )
-from airflow_custody.overview.rows import bound, make_row, paths_of
+from airflow_custody.overview.request import bound, make_row, paths_of
 
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient

@@ -87,7 +87,11 @@ def test_what_is_not_the_services_refusal_leaves_the_outcome_unknown(
 @pytest.mark.parametrize("form", ["flat", "rpc"])
 @pytest.mark.parametrize("status", [400, 403, 404, 409])
 def test_the_services_own_refusal_is_recorded_as_one(sandbox: Sandbox, stored: Task, status: int, form: str) -> None:
-    body = {"error": "No", "message": "no"} if form == "flat" else {"code": 3, "message": "no", "details": []}
+    body = (
+        {"error": "No", "message": "no", "code": status}
+        if form == "flat"
+        else {"code": 3, "message": "no", "details": []}
+    )
     sandbox.control.add_fault("status", **CREATE, status=status, body=body)
     ends(stored)
     assert stored.store.record["state"] == "refused"

@@ -19,7 +19,7 @@ from airflow_custody.client.whitelist.approval import Approver
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.overview.models import GroupSignatures, Overview, RequestRow, RequestsView
-from airflow_custody.overview.rows import paths_of
+from airflow_custody.overview.request import paths_of
 from airflow_custody.overview.verdict import judge_overview
 from airflow_custody.sandbox import Sandbox
 

@@ -14,12 +14,11 @@ import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Literal, NamedTuple
 
-from airflow_custody.client.text import is_decimal, sanitize
+from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
 from airflow_custody.client.whitelist import address_decoders as decoders
-from airflow_custody.client.whitelist.spelling import chain_name, is_main_network
 
 AddressVerdict = Literal["valid", "invalid", "unchecked"]
 Network = Literal["main", "test", "any"]
@@ -43,6 +42,65 @@ class AddressCheck:
 
     verdict: AddressVerdict
     reason: str = ""
+
+
+# --- chains and networks -----------------------------------------------------------------------------------
+
+# Names of the main network, without punctuation and case; they may also follow the name of its chain.
+_MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
+# The names of each chain, without punctuation and case. The first one is used here.
+_CHAINS = (
+    "btc bitcoin xbt",
+    "bch bitcoincash",
+    "ltc litecoin",
+    "doge dogecoin",
+    "eth ethereum",
+    "polygon matic pol",
+    "ftm fantom",
+    "sonic s",
+    "avalanchec avalanche avax avaxc avaxcchain avalanchecchain",
+    "xrp xrpl ripple xrpledger",
+    "xlm stellar",
+    "xtz tezos",
+    "ada cardano",
+    "dot polkadot",
+    "tao bittensor",
+    "algo algorand",
+    "sol solana",
+    "cosmos atom cosmoshub",
+    "near nearprotocol",
+    "icp internetcomputer dfinity",
+    "hedera hbar hederahashgraph",
+    "mina minaprotocol",
+    "filecoin fil",
+    "tron trx",
+)
+#: The name of a chain that is used here, by each of its names.
+CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
+
+
+@lru_cache(maxsize=4096)
+def chain_name(chain: str) -> str:
+    """Return one name for all names of a chain; for an unknown chain, its symbol without case."""
+    return CHAIN_NAMES.get(_letters(chain)) or ascii_lower(chain)
+
+
+@lru_cache(maxsize=4096)
+def network_name(network: str, chain: str) -> str:
+    """Return one name for all names of a chain's network, of which the main network has several."""
+    name, known = _letters(network), chain_name(chain)
+    bare = {name, name.removeprefix(_letters(chain))}
+    bare |= {name.removeprefix(each) for each, other in CHAIN_NAMES.items() if other == known}
+    return "mainnet" if bare.intersection(_MAIN_NETWORKS) else ascii_lower(network)
+
+
+def is_main_network(network: str, chain: str) -> bool:
+    """Tell whether a network is clearly the main one of its chain: it may also be called as the chain is."""
+    return network_name(network, chain) == "mainnet" or chain_name(network) == chain_name(chain)
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, ascii_lower(name)))
 
 
 # --- the table ---------------------------------------------------------------------------------------------
@@ -276,8 +334,7 @@ def _fault(address: str) -> str:
     """Return the fault of an address on any chain; empty if it has none."""
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"
-    for index, each in enumerate(address, 1):
-        # No address has spaces; and letters that look alike are the oldest trick.
-        if not "!" <= each <= "~":
-            return f"its character {index} is U+{ord(each):04X}, which no address has"
+    # No address has spaces; and letters that look alike are the oldest trick.
+    if found := re.search("[^!-~]", address):
+        return f"its character {found.start() + 1} is U+{ord(found[0]):04X}, which no address has"
     return ""

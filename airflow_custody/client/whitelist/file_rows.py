@@ -27,7 +27,7 @@ _CHAIN = ("blockchain", "currency")
 _ASCII = (*_CHAIN, "network", "address")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileRow:
     """
     One row of a whitelist file.
@@ -219,6 +219,18 @@ def _faults(name: str, value: Any) -> Iterator[FieldFault]:
 
 def _fault(name: str, value: Any) -> str:
     """Return the fault of a value; empty if it has none."""
+    if isinstance(value, str):
+        if value != value.strip() and value.strip():
+            return "begins or ends with white space: remove it, it is not removed for you"
+        if name in LISTS and re.search(r"[\s,;]", value):
+            return f"{_kind(value)} has a comma, a semicolon or white space in it: it must be one id"
+        if name in _ASCII and not value.isascii():
+            index, letter = next(each for each in enumerate(value, 1) if not each[1].isascii())
+            return (
+                f"its character {index} is U+{ord(letter):04X} {unicodedata.name(letter, '')}, which may look like "
+                "another one: only letters of ASCII are allowed"
+            )
+        return ""
     if value is None:
         return "has no value: leave it out"
     if isinstance(value, Misread):
@@ -228,18 +240,6 @@ def _fault(name: str, value: Any) -> str:
     if isinstance(value, bool) or (isinstance(value, int) and name not in IDS):
         source = json.dumps(value)
         return f'{source} is {"a boolean" if isinstance(value, bool) else "a number"}: quote it: "{source}"'
-    if not isinstance(value, str) or not value.strip():
-        return ""
-    if value != value.strip():
-        return "begins or ends with white space: remove it, it is not removed for you"
-    if name in LISTS and re.search(r"[\s,;]", value):
-        return f"{_kind(value)} has a comma, a semicolon or white space in it: it must be one id"
-    if name in _ASCII and not value.isascii():
-        index, letter = next(each for each in enumerate(value, 1) if not each[1].isascii())
-        return (
-            f"its character {index} is U+{ord(letter):04X} {unicodedata.name(letter, '')}, which may look like another "
-            "one: only letters of ASCII are allowed"
-        )
     return ""
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.whitelist.addresses import canonical_address
+from airflow_custody.client.whitelist.addresses import canonical_address, chain_name, network_name
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
-from airflow_custody.client.whitelist.spelling import chain_name, network_name
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
@@ -87,39 +86,26 @@ class Destinations(Generic[Place]):
     """An index by destination: of rows of a file, or of requests at the service."""
 
     def __init__(self) -> None:
-        # By what all texts have in common that may be the same; then by network and address.
-        self._found: dict[tuple[str, str, str], dict[tuple[str, str], list[Place]]] = {}
+        # By what all texts have in common that may be the same.
+        self._found: dict[tuple[str, str, str], list[tuple[Destination, Place]]] = {}
         # What cannot be read, by what it shows of chain and address: empty for nothing.
         self._unreadable: dict[tuple[str, str], list[Place]] = {}
 
     def add(self, destination: Destination, place: Place) -> Place:
         """Add a destination, and what is there; return what was there first, with the network named alike."""
-        group = self._found.setdefault(_loose(destination), {})
-        places = group.setdefault((destination.network, destination.address), [])
-        places.append(place)
-        return places[0]
+        group = self._found.setdefault(_loose(destination), [])
+        group.append((destination, place))
+        return next(other for each, other in group if each == destination)
 
     def same(self, destination: Destination) -> list[Place]:
         """Return what is there for a destination. A network that one side does not name matches any."""
-        group = self._found.get(_loose(destination), {})
-        if destination.network:
-            keys = [(each, destination.address) for each in (destination.network, "")]
-        else:
-            keys = [each for each in group if each[1] == destination.address]
-        return [place for key in keys for place in group.get(key, ())]
+        group = self._found.get(_loose(destination), ())
+        return [place for each, place in group if each.address == destination.address and _may_share(each, destination)]
 
     def in_another_case(self, destination: Destination) -> list[Place]:
         """Return what may be there for a destination: its address differs only in case, and may be the same."""
-        if destination.is_case_known:
-            return []
-        group = self._found.get(_loose(destination), {})
-        return [
-            place
-            for (network, address), places in group.items()
-            if address != destination.address
-            and (network == destination.network or not (network and destination.network))
-            for place in places
-        ]
+        group = () if destination.is_case_known else self._found.get(_loose(destination), ())
+        return [place for each, place in group if each.address != destination.address and _may_share(each, destination)]
 
     def add_unreadable(self, envelope: WhitelistEnvelope, place: Place) -> None:
         """Add a request that cannot be read: what it shows all the same says what it may be."""
@@ -150,6 +136,11 @@ class Destinations(Generic[Place]):
         address = destination.address.casefold()
         keys = [(chain, shown) for chain in (destination.chain, "") for shown in (address, "")]
         return [place for key in keys for place in self._unreadable.get(key, ())]
+
+
+def _may_share(one: Destination, other: Destination) -> bool:
+    """Tell whether two destinations may be on one network."""
+    return one.network == other.network or not one.network or not other.network
 
 
 def is_text(value: object) -> bool:

@@ -11,15 +11,16 @@ takes no row from what they do: it is named, and may be a reason not to create i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
+from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
 from airflow_custody.client.text import as_list, read_number, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState, decide_trust
+from airflow_custody.client.whitelist.addresses import chain_name
 from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.listed_requests import Listed, read_listed
 from airflow_custody.client.whitelist.listing import Listing, to_request
 from airflow_custody.client.whitelist.matching import (
     Destination,
@@ -27,14 +28,16 @@ from airflow_custody.client.whitelist.matching import (
     compare_spelled,
     destination_of,
     differing,
+    read_destination,
     shown_values,
 )
+from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.client.whitelist.plan import Action, PlanRow, State, WhitelistPlan
 from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, envelope_faults
-from airflow_custody.client.whitelist.spelling import chain_name
 
 if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 # The best request at the service for a row comes first.
@@ -67,7 +70,7 @@ def make_plan(
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
     rejected_statuses: Collection[str] = REJECTED_STATUSES,
     accept_fields: str | Collection[str] = (),
-    ignore: str | Collection[str] = (),
+    ignore: str | int | Collection[str | int] = (),
 ) -> WhitelistPlan:
     """
     Compare a whitelist file with what the service lists.
@@ -89,8 +92,9 @@ def make_plan(
     :raises CustodyRequestError: if two rows are for the same destination, or a dry run is for a chain that is nowhere.
     """
     declared = [(row, destination_of(row.request)) for row in rows]
+    ignored = check_request_ids(ignore, "ignore", limit=None, merge=True, may_be_empty=True)
     by_destination = _by_destination(declared)
-    planner = _Planner(listing, effective_statuses, rejected_statuses, as_list(accept_fields), as_list(ignore))
+    planner = _Planner(listing, effective_statuses, rejected_statuses, as_list(accept_fields), ignored)
     planner.rows = by_destination
     planner.dry_run = _dry_run(dry_run_chains, declared, planner.listed)
     found = [planner.declared(row, destination) for row, destination in declared]
@@ -112,7 +116,7 @@ def _by_destination(declared: Iterable[tuple[DeclaredRow, Destination]]) -> Dest
 
 
 def _dry_run(
-    names: Collection[str], declared: Iterable[tuple[DeclaredRow, Destination]], listed: Iterable[Listed]
+    names: Collection[str], declared: Iterable[tuple[DeclaredRow, Destination]], listed: Iterable[_Listed]
 ) -> set[str]:
     """Return the names of chains; one that is nowhere is refused, as it may be a mistyped one."""
     chains = {chain_name(each): each for each in as_list(names)}
@@ -132,6 +136,58 @@ def _dry_run(
     return {*chains}
 
 
+@dataclass(eq=False, slots=True)
+class _Listed:
+    """
+    A request at the service, and what is known of it.
+
+    :param envelope: the request.
+    :param state: ``unchanged`` if it is in effect, ``pending``, ``rejected``; ``differs`` if it is settled and its
+        status word is not known; ``unverified`` if signatures do not prove it, so that all of it is only claimed;
+        ``unreadable``.
+    :param destination: its destination; None if it is unreadable.
+    :param payload: its payload: if signatures prove it, the fields that they cover. Empty if it is unreadable.
+    :param note: why it is unverified or unreadable; or how its status contradicts where it is listed. Empty: nothing.
+    :param omitted: the keys of its payload that the signatures do not cover.
+    :param row: the place in the file of a row that it may be. Empty: there is none.
+    """
+
+    envelope: WhitelistEnvelope
+    state: State
+    destination: Destination | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+    omitted: tuple[str, ...] = ()
+    row: str = ""
+
+
+def _read(
+    envelope: WhitelistEnvelope,
+    listing: Listing,
+    effective_statuses: Collection[str] | None,
+    rejected_statuses: Collection[str],
+) -> _Listed:
+    """Read a request, and verify it if keys are pinned."""
+    if read_number(envelope.id, MAX_ID) is None:
+        note = f"whitelisting request {sanitize(envelope.id, 40)} has an id that is no number"
+        return _Listed(envelope, "unreadable", note=note)
+    try:
+        payload = envelope.payload()
+        destination = read_destination(envelope, payload)
+    except CustodyError as error:
+        return _Listed(envelope, "unreadable", note=error.message)
+    state = listing.state_of(envelope, effective_statuses, rejected_statuses)
+    shown: RequestState = "effective" if state == "unchanged" else "unknown" if state == "differs" else state
+    trust = decide_trust(envelope.wire, shown, listing.verifier)
+    if trust.error is not None:
+        return _Listed(envelope, "unverified", destination, payload, trust.error.reason)
+    if trust.address is not None:
+        # Of what was signed in a legacy form, only what the signatures cover.
+        return _Listed(envelope, state, destination, trust.address.fields, omitted=trust.address.omitted)
+    doubt = listing.doubt(envelope, effective_statuses, rejected_statuses) if state == "pending" else ""
+    return _Listed(envelope, state, destination, payload, doubt)
+
+
 class _Planner:
     """Finds the request at the service for each row of a file."""
 
@@ -147,19 +203,19 @@ class _Planner:
         self.rows: Destinations[str] = Destinations()
         self._accepted = frozenset(accepted)
         self.listed = [
-            read_listed(each, listing, effective_statuses, rejected_statuses)
+            _read(each, listing, effective_statuses, rejected_statuses)
             for each in sorted(listing.envelopes, key=lambda each: id_order(each.id))
         ]
         self.ignored = [each.envelope.id for each in self.listed if not each.destination and each.envelope.id in ignore]
-        self._index: Destinations[Listed] = Destinations()
-        self._claims: Destinations[Listed] = Destinations()
+        self._index: Destinations[_Listed] = Destinations()
+        self._claims: Destinations[_Listed] = Destinations()
         for each in self.listed:
             if each.destination:
                 (self._claims if each.state == "unverified" else self._index).add(each.destination, each)
             elif each.envelope.id not in ignore:
                 self._index.add_unreadable(each.envelope, each)
         # The requests that are a row's.
-        self._taken: set[Listed] = set()
+        self._taken: set[_Listed] = set()
 
     def declared(self, row: DeclaredRow, destination: Destination) -> PlanRow:
         """Return what becomes of a row of the file."""
@@ -185,6 +241,9 @@ class _Planner:
             found, listed = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
             self._taken.add(listed)
             return found
+        if others := self.rows.in_another_case(destination):
+            note = f"it differs only in case from {others[0]}, which may be the same: nothing is created"
+            return PlanRow("differs", request=row.request, where=row.where, fields=("address",), note=note)
         if claims:
             self._taken.add(claims[0])
             note = f"{claims[0].note}. It may be this one: nothing is created"
@@ -193,14 +252,11 @@ class _Planner:
             hidden = sanitize(unreadable[0].envelope.id, 40)
             note = f"request {hidden} cannot be read, and may be this one: nothing is created"
             return PlanRow("unreadable", request=row.request, where=row.where, note=note)
-        if others := self.rows.in_another_case(destination):
-            note = f"it differs only in case from {others[0]}, which may be the same: nothing is created"
-            return PlanRow("differs", request=row.request, where=row.where, fields=("address",), note=note)
         if destination.chain in self.dry_run:
             return PlanRow("create", request=row.request, where=row.where, note=_DRY_RUN)
         return PlanRow("create", "create", row.request, row.where)
 
-    def _compared(self, row: DeclaredRow, destination: Destination, listed: Listed) -> PlanRow:
+    def _compared(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
         """Return what becomes of a row if a request is this row's."""
         payload, envelope = listed.payload, listed.envelope
         comparison = compare_spelled(row.request, payload, envelope.network)
@@ -227,7 +283,7 @@ class _Planner:
             notes.append(f"asked for already, status {sanitize(envelope.status, 40)}")
         return self._row(row, listed, state, tuple(dict.fromkeys(fields)), "; ".join(notes))
 
-    def _contradictions(self, listed: Listed, request: WhitelistRequest | None) -> tuple[list[str], list[str]]:
+    def _contradictions(self, listed: _Listed, request: WhitelistRequest | None) -> tuple[list[str], list[str]]:
         """Return where an envelope contradicts its payload or what was asked for, as fields, and in words."""
         faults = envelope_faults(listed.envelope, listed.payload, request, accepted=self._accepted)
         if not faults:
@@ -237,7 +293,7 @@ class _Planner:
         return fields, [*faults]
 
     def _row(
-        self, row: DeclaredRow, listed: Listed, state: State, fields: tuple[str, ...] = (), note: str = ""
+        self, row: DeclaredRow, listed: _Listed, state: State, fields: tuple[str, ...] = (), note: str = ""
     ) -> PlanRow:
         envelope = listed.envelope
         return PlanRow(
@@ -259,7 +315,7 @@ class _Planner:
         rest.sort(key=lambda each: (each.state == "unreadable", each.state == "unverified"))
         return [self._unreadable(each) if each.destination is None else self._undeclared(each, prune) for each in rest]
 
-    def _unreadable(self, listed: Listed) -> PlanRow:
+    def _unreadable(self, listed: _Listed) -> PlanRow:
         envelope = listed.envelope
         ignored = "; ignored, so that it stops no row" if envelope.id in self.ignored else ""
         return PlanRow(
@@ -273,7 +329,7 @@ class _Planner:
             },
         )
 
-    def _undeclared(self, listed: Listed, prune: bool) -> PlanRow:
+    def _undeclared(self, listed: _Listed, prune: bool) -> PlanRow:
         """Return a row for a request that is in no file; what is not clear is for a person to decide, not to delete."""
         envelope = listed.envelope
         request: WhitelistRequest | None = None
@@ -318,12 +374,12 @@ def id_order(identifier: str) -> tuple[bool, int, str]:
     return (number is None, number or 0, identifier)
 
 
-def _not_covered(listed: Listed) -> list[str]:
+def _not_covered(listed: _Listed) -> list[str]:
     """Return, in words, what the signatures do not cover of a payload."""
     return [f"signed in a legacy form, which does not cover {', '.join(listed.omitted)}"] if listed.omitted else []
 
 
-def _progress(listed: Listed) -> str:
+def _progress(listed: _Listed) -> str:
     """Describe the state of a request that is to be deleted."""
     if listed.state == "differs":
         return f"its status is {status_word(listed.envelope.status) or 'empty'}: whether it is in effect is not known"

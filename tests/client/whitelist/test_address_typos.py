@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_custody.client.whitelist.addresses import FORMS, check_address, is_installed
+from airflow_custody.client.whitelist.addresses import FORMS, chain_name, check_address, is_installed
 from airflow_custody.client.whitelist.file import read_whitelist_file
-from airflow_custody.client.whitelist.spelling import chain_name
 
 EXAMPLE = Path(__file__).parents[3] / "example_dags" / "custody_whitelist.yaml"
 

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_custody.client.whitelist.addresses import FORMS, check_address, is_installed
-from airflow_custody.client.whitelist.spelling import chain_name
+from airflow_custody.client.whitelist.addresses import FORMS, chain_name, check_address, is_installed
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="the extra 'addresses' is not installed")
 

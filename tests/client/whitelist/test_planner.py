@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, lis
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.plan import CHANGES, STATES
+from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
 from airflow_custody.client.whitelist.planner import make_plan
 
 ALICE = "alice::1220" + "ab" * 16
@@ -263,6 +265,10 @@ def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
     assert states(found) == [("create", "create", ""), ("unreadable", None, "3799")]
     assert "ignored" in found.rows[1].note
     assert found.ignored == ("3799",)
+    for text in (plan_to_markdown(found), plan_to_table(found)):
+        assert re.search("Ignored, although they cannot be read: `?3799", text)
+    with pytest.raises(CustodyRequestError, match="ignore must be a whole number, like '3711', not "):
+        plan(ask(), broken, ignore="all")
     # It is approved with the plan.
     assert found.plan_hash != plan(ask(), []).plan_hash
     assert plan(ask(), [], ignore=["3799"]).plan_hash == plan(ask(), []).plan_hash
