@@ -184,12 +184,12 @@ class Search:
         :param keys: the rows' keys.
         :param searched_at: when all of them were searched for before; None (default): not yet.
         """
-        open_ = self._open(keys)
-        if open_:
-            self._log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
+        if not (open_ := self._open(keys)):
+            return
+        self._log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
         began, intervals = time.monotonic(), lookup_intervals()
         sure_after = None if searched_at is None else searched_at + self.under_way
-        if sure_after is not None and open_:
+        if sure_after is not None:
             # Most of these were never sent, so it is the time that counts.
             time.sleep(max(0.0, sure_after - began))
         while open_:

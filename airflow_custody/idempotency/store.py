@@ -80,7 +80,7 @@ class Store:
         if head.get("format") != FORMAT:
             raise unreadable()
         for number in range(head.get("batches", 0)):
-            stored = self._store.get(_key(number))
+            stored = self._store.get(f"{STATE_KEY}_{number:04d}")
             # Only the last one can be open still.
             self._put(from_stored(head["batch"] if stored is None and number == head["batches"] - 1 else stored))
         return False
@@ -131,7 +131,7 @@ class Store:
             # The last one may be open, in the place that this one takes.
             previous = self.batches[-1]
             if any(row.state == "sent" for row in previous.rows.values()):
-                self._write(_key(previous.number), to_stored(previous))
+                self._write(f"{STATE_KEY}_{previous.number:04d}", to_stored(previous))
         self._write_head(self._put(batch.model_copy(update={"recorded_at": datetime.now(timezone.utc)})))
 
     def record(self, outcomes: Iterable[tuple[str, Row]]) -> None:
@@ -142,7 +142,7 @@ class Store:
         for number, rows in changed.items():
             batch = self.batches[number]
             batch = self._put(batch.model_copy(update={"rows": {**batch.rows, **rows}}))
-            self._write(_key(number), to_stored(batch))
+            self._write(f"{STATE_KEY}_{number:04d}", to_stored(batch))
 
     def _write_head(self, batch: Batch) -> None:
         head = {"format": FORMAT, "state": "sending", "batches": len(self.batches), "batch": to_stored(batch)}
@@ -197,7 +197,3 @@ class Store:
             value = Variable.get(name, default_var=None)  # type: ignore[call-arg]
         word, *others = str(value or "").split() or [""]
         return [word.lower() if word.lower() == "none" else word, *others] if word else []
-
-
-def _key(number: int) -> str:
-    return f"{STATE_KEY}_{number:04d}"
