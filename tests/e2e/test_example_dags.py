@@ -225,6 +225,7 @@ class TestOnRequestStatus:
         def both() -> list[str]:
             return [run_dag(module.read_dag).state_of("read"), run_dag(module.dag).state_of("check")]
 
+        write_calls(sandbox, webhook_id, -1)
         # The first run stores the place.
         assert both() == ["success", "success"]
         assert both() == ["skipped", "skipped"]
