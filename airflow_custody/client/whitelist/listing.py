@@ -112,31 +112,20 @@ class Listing:
 
         The parameters are those of :meth:`state_of`.
         """
-        state = self.state_of(envelope, effective_statuses, rejected_statuses)
         words = (*(effective_statuses or ()), *rejected_statuses)
-        return (
-            doubt_of(envelope, words, for_approval=envelope.id in self.for_approval_ids) if state == "pending" else ""
-        )
+        if (
+            self.state_of(envelope, effective_statuses, rejected_statuses) != "pending"
+            or not has_status(envelope.status, words)
+            # A deletion may have any status.
+            or not is_creation(envelope.action or "", accept_unknown=False)
+        ):
+            return ""
+        where = "lists it for approval" if envelope.id in self.for_approval_ids else "lists it with pending ones only"
+        return f"the service {where} although its status is {status_word(envelope.status)}"
 
     def is_settled(self, envelope: WhitelistEnvelope) -> bool:
         """Tell whether a request is certainly not pending approval any more."""
         return envelope.id in self.settled_ids and envelope.id not in self.pending_ids
-
-
-def doubt_of(envelope: WhitelistEnvelope, settled_statuses: Iterable[str], *, for_approval: bool) -> str:
-    """
-    Return in words how the status of a pending request contradicts where it is listed; empty: it does not.
-
-    :param envelope: the request. A deletion may have any status.
-    :param settled_statuses: status words, compared without case, of requests that are not pending any more.
-    :param for_approval: whether it is among those that are pending approval by the client's user.
-    """
-    if not has_status(envelope.status, settled_statuses) or not is_creation(
-        envelope.action or "", accept_unknown=False
-    ):
-        return ""
-    where = "lists it for approval" if for_approval else "lists it with pending ones only"
-    return f"the service {where} although its status is {status_word(envelope.status)}"
 
 
 def service_name(client: CustodyClient) -> str:

@@ -184,7 +184,7 @@ def _read(
     if trust.address is not None:
         # Of what was signed in a legacy form, only what the signatures cover.
         return _Listed(envelope, state, destination, trust.address.fields, omitted=trust.address.omitted)
-    doubt = listing.doubt(envelope, effective_statuses, rejected_statuses) if state == "pending" else ""
+    doubt = "" if state != "pending" else listing.doubt(envelope, effective_statuses, rejected_statuses)
     return _Listed(envelope, state, destination, payload, doubt)
 
 
