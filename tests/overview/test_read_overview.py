@@ -282,7 +282,12 @@ def test_a_journal_in_the_wrong_order_is_not_believed(sandbox: Sandbox, client: 
             "). The service may not offer this operation: it is not part of its documented interface.",
             "not-offered",
         ),
-        (404, False, "documented interface. A gateway in between may have sent this response.", "not-offered"),
+        (
+            404,
+            False,
+            "response. The service may not offer this operation: it is not part of its documented interface.",
+            "not-offered",
+        ),
     ],
 )
 def test_why_a_part_cannot_be_read(
