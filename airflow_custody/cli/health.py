@@ -16,8 +16,7 @@ from airflow_custody.client.errors import CustodyError
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.client.health.criteria import HealthCriteria
-    from airflow_custody.client.health.verdict import HealthVerdict
+    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
 
 _DEFAULT_WATCH = 30.0
 _MAX_WATCH = 86_400
@@ -39,7 +38,7 @@ def check_health(args: Namespace, output: Output) -> int:
     problems and 50 groups. With --watch each poll is one line; one that failed is
     {"healthy": null, "error", "code", "fetched_at"}.
     """
-    from airflow_custody.client.health.criteria import HealthCriteria
+    from airflow_custody.client.health.verdict import HealthCriteria
 
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,

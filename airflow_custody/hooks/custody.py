@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
 
     from airflow_custody.client import ClientSettings, CustodyClient
-    from airflow_custody.client.health.criteria import HealthCriteria
-    from airflow_custody.client.health.verdict import HealthVerdict
+    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
     from airflow_custody.client.http.authentication import Authentication
 
 # The names of settings in a connection, where they differ from the client's.

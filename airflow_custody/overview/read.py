@@ -9,8 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.health.criteria import HealthCriteria
-from airflow_custody.client.health.verdict import judge
+from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState

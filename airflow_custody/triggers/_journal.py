@@ -7,14 +7,14 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import ascii_lower
-from airflow_custody.triggers._base import PollResult, PollSchedule, SharedPoll
+from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers._waiting import within
 
 try:
@@ -39,7 +39,6 @@ WEBHOOKS_REPORTED_EVERY = 3600.0
 #: watcher that was just removed, as its DAG was paused, Airflow drops the event and says the same. Then it ends it.
 SAVE_DELAY = 2.0
 
-_CALLS = "calls"
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +166,7 @@ class JournalPoll:
 
     def __init__(self, custody_conn_id: str, poke_interval: float) -> None:
         self._custody_conn_id = custody_conn_id
-        self._schedule = PollSchedule(poke_interval)
+        self._interval = poke_interval
         self._webhooks = Webhooks()
         self._service = ""
         self._cursor: CallCursor | None = None
@@ -181,29 +180,33 @@ class JournalPoll:
         A failure is logged and waited out, also if waiting alone will not help: Airflow restarts a trigger each second.
         """
         while True:
-            poll: SharedPoll[str, tuple[str, NewCalls]] = SharedPoll(
-                object(), self._custody_conn_id, self._fetch, self._schedule
+            poll: SharedPoll[tuple[str, NewCalls]] = SharedPoll(
+                object(), self._custody_conn_id, self._fetch, self._interval
             )
-            with poll.subscribe(_CALLS) as results:
-                async for result in results:
-                    if result.value is None:
-                        self._log_failure(result.error)
+            with poll.subscribe(self) as results:
+                while (result := await results.get()) is not None:
+                    if isinstance(result, CustodyError):
+                        self._log_failure(result)
                         continue
-                    service, new = result.value
+                    service, new = result
                     known = self._cursor if service == self._service else None
                     self._service, self._cursor = service, new.cursor
                     self.number += 1
                     yield SharedReading(self.number, service, known, new, self._webhooks)
             # The poll has died; a watch goes on.
-            await asyncio.sleep(self._schedule.interval)
+            await asyncio.sleep(self._interval)
 
-    def _fetch(self, client: CustodyClient, subjects: Sequence[str]) -> Mapping[str, PollResult[tuple[str, NewCalls]]]:
+    def update(self, found: tuple[str, NewCalls]) -> tuple[str, NewCalls]:
+        """Return what was found."""
+        return found
+
+    def _fetch(self, client: CustodyClient, subjects: Sequence[object]) -> tuple[str, NewCalls]:
         """Read what is new, in a thread."""
         service = service_of(client)
         cursor = self._cursor if service == self._service else None
         new = client.read_webhook_calls(cursor, limit=MAX_CALLS_PER_POLL)
         self._webhooks.refresh(client)
-        return dict.fromkeys(subjects, PollResult((service, new)))
+        return service, new
 
     def _log_failure(self, error: CustodyError | None) -> None:
         transient = error is not None and error.transient

@@ -221,7 +221,7 @@ class CallWatcher:
     def _in_pool(self, function: Callable[..., list[Portion]], *arguments: Any) -> asyncio.Future[list[Portion]]:
         """Run a function in a pool that the shared polls do not use: a backlog holds up none of them."""
         run = contextvars.copy_context().run
-        pool = _pool(f"{self._custody_conn_id} (backlogs of webhook calls)", False)
+        pool = _pool(f"{self._custody_conn_id} (backlogs of webhook calls)")
         try:
             return asyncio.get_running_loop().run_in_executor(pool, run, function, *arguments)
         except RuntimeError as error:

@@ -17,7 +17,7 @@ from airflow_custody.client import CustodyClient, CustodyResponseError
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import fetch_listing, find_all
 from airflow_custody.client.whitelist.planner import make_plan
-from airflow_custody.client.whitelist.progress import find_listed, judge_progress
+from airflow_custody.client.whitelist.progress import find_listed
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.overview.budget import Budget
 from airflow_custody.overview.models import Overview
@@ -71,10 +71,7 @@ def test_a_request_that_is_only_listed_for_approval_is_pending(
     # Where a create whose response was lost is searched for, too.
     assert [each.id for each in find_all(client)] == [identifier]
     listed = find_listed(client, [identifier, "99"])
-    progress = judge_progress(
-        listed[identifier], effective_statuses=EFFECTIVE_STATUSES, rejected_statuses=REJECTED_STATUSES
-    )
-    assert progress.state == "pending"
+    assert listed[identifier].state(EFFECTIVE_STATUSES) == "pending"
     assert listed["99"].envelope is None
 
 

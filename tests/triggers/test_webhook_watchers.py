@@ -345,7 +345,7 @@ class TestTrouble:
     def test_a_poll_that_raises_does_not_end_the_watchers(
         self, sandbox: Sandbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(_journal, "PollResult", None)
+        monkeypatch.setattr(_journal, "service_of", None)
 
         async def scenario() -> None:
             triggerer, store = Triggerer(), Store()
