@@ -1,67 +1,67 @@
-"""The base of all operators and sensors: the connection, the retry policy, and the check of what was given."""
+"""The base of all operators and sensors: the connection, the retry policy, and the checks of what was given."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, BaseOperator
 
-from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
-from airflow_custody.client.errors import CustodyRequestError
-from airflow_custody.client.text import as_list
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.retry_policy import CustodyFailException, use_default_retry_policy
+from airflow_custody.retry_policy import use_default_retry_policy
 
 if TYPE_CHECKING:
-    from airflow.sdk.bases.operator import BaseOperatorMeta
-else:
-    # It is in another module on each line of Airflow.
-    BaseOperatorMeta = type(BaseOperator)
+    import jinja2
+    from airflow.providers.common.compat.sdk import Context
 
 
-class _RemembersGiven(BaseOperatorMeta):
-    """A metaclass that remembers which templated fields an operator was given: the run must have values for them."""
+class _NotGiven(Enum):
+    NOT_GIVEN = "not given"
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        from_mapped = kwargs.get("_airflow_from_mapped", False)
-        try:
-            operator = super().__call__(*args, **kwargs)
-        except (TypeError, ValueError, OverflowError) as error:
-            if not from_mapped:
-                raise
-            # It was constructed in the run, of the run's values: no retry would help.
-            raise CustodyFailException(
-                CustodyRequestError(f"{error}; nothing was sent", code="parameter-wrong")
-            ) from None
-        given = {name for name in operator.template_fields if getattr(operator, name) is not None}
-        # A mapped operator's values are resolved already. Its own Nones, in partial(), are told apart in the run.
-        absent = {name for name, value in kwargs.items() if value is None} if from_mapped else set()
-        # Not with the operator's own __setattr__: it searches each value for upstream tasks.
-        operator.__dict__.update(_given=frozenset(given), _mapped_to_none=frozenset(absent))
-        return operator
+    def __repr__(self) -> str:
+        return self.name
 
 
-class CustodyTask(BaseOperator, metaclass=_RemembersGiven):
+#: Default of a parameter that may be left out. None would not tell that from an upstream task's None in a mapped task.
+NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
+
+# The defaults of the client, which no DAG file loads; a test compares them.
+EFFECTIVE_STATUSES = ("approved",)
+REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
+LOOKUP_WAIT = 30.0
+
+
+class ParameterError(AirflowFailException, ValueError):
+    """
+    Raised by a constructor for a wrong setting.
+
+    Airflow constructs a mapped task in the run: there it fails the task without retries.
+    """
+
+
+class CustodyTask(BaseOperator):
     """
     The base of the operators and sensors.
 
-    A templated parameter that was given, and for which the run has no value, is refused: an upstream task that
-    returned None, a template that renders to None or to the text ``None``, a None in ``expand`` or ``expand_kwargs``.
-    A None that stands in the DAG file, also in ``partial`` or ``default_args``, means that it is left out; so does a
-    key that is absent in ``expand_kwargs``.
+    A templated parameter that was given, and for which the run has no value, is refused: None, also as a mapped task's
+    row or the DAG file itself says it, or the text ``None`` or ``null``, as a template renders it.
+
+    Each constructor calls :meth:`_note_given` at its end.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param omit_if_none: names of optional parameters that are left out when the run has None for them, instead of
-        being refused. Only those whose default is None. Default: none of them.
+        being refused. Default: none of them.
     """
 
     #: Parameters whose field has another name.
     field_names: ClassVar[Mapping[str, str]] = {}
+    #: Parameters for which None is a value of its own: where the DAG file says it, and not an upstream task.
+    none_is_a_value: ClassVar[Collection[str]] = ()
 
-    _given: frozenset[str]
-    _mapped_to_none: frozenset[str]
+    #: Whether a templated field was given.
+    _given: Mapping[str, bool] = {}
     #: The ids of the task's whitelisting requests, once they are known.
     _linked_ids: Sequence[str] = ()
 
@@ -75,32 +75,38 @@ class CustodyTask(BaseOperator, metaclass=_RemembersGiven):
         super().__init__(**kwargs)
         use_default_retry_policy(self)
         self.custody_conn_id = custody_conn_id
-        self.omit_if_none = tuple(as_list(omit_if_none))
-        if self.omit_if_none:
-            optional = set(self._optional_parameters())
-            for name in self.omit_if_none:
-                if name not in optional:
-                    allowed = ", ".join(sorted(optional)) or "none"
-                    raise ValueError(f"omit_if_none names {name!r}, which cannot be left out; these can: {allowed}")
+        self.omit_if_none = (omit_if_none,) if isinstance(omit_if_none, str) else tuple(omit_if_none)
+        optional = self._optional_parameters() if self.omit_if_none else set()
+        for name in self.omit_if_none:
+            if name not in optional:
+                allowed = ", ".join(sorted(optional)) or "none"
+                raise ParameterError(f"omit_if_none names {name!r}, which cannot be left out; these can: {allowed}")
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        # A DAG file may give a field later, too. A field that the run renders to None was given before.
-        if value is not None and "_given" in self.__dict__ and name in self.template_fields:
-            self.__dict__["_given"] |= {name}
+    def _note_given(self) -> None:
+        """Note which templated fields were given, and set the others to None. To be called by each constructor."""
+        for field in [each for each in self.template_fields if each in vars(self) and each not in self._given]:
+            value = getattr(self, field)
+            is_given = value is not NOT_GIVEN and (value is not None or field not in self.none_is_a_value)
+            self._given = {**self._given, field: is_given}
+            if value is NOT_GIVEN:
+                setattr(self, field, None)
+
+    def render_template_fields(self, context: Context, jinja_env: jinja2.Environment | None = None) -> None:
+        """Render the templates. What a DAG file has assigned to a field after the constructor was given, too."""
+        assigned = {field: True for field in self.template_fields if getattr(self, field) is not None}
+        self._given = {**self._given, **assigned}
+        super().render_template_fields(context, jinja_env)
 
     @classmethod
-    def _optional_parameters(cls) -> Iterable[str]:
-        """Yield the names of the templated parameters whose default is None."""
-        seen: set[str] = set()
-        for each in cls.__mro__:
-            if "__init__" not in vars(each):
-                continue
-            for name, parameter in inspect.signature(each.__init__).parameters.items():  # type: ignore[misc]
-                is_field = cls.field_names.get(name, name) in cls.template_fields
-                if is_field and name not in seen and parameter.default is None:
-                    yield name
-                seen.add(name)
+    def _optional_parameters(cls) -> set[str]:
+        """Return the names of the templated parameters that may be left out."""
+        constructors = (inspect.signature(vars(each)["__init__"]) for each in cls.__mro__ if "__init__" in vars(each))
+        return {
+            name
+            for signature in constructors
+            for name, parameter in signature.parameters.items()
+            if parameter.default is NOT_GIVEN
+        }
 
     def linked_request_ids(self) -> Sequence[str]:
         """Return the ids of the whitelisting requests that the task's link leads to; empty if none is known."""
@@ -112,29 +118,51 @@ class CustodyTask(BaseOperator, metaclass=_RemembersGiven):
 
         :raises CustodyRequestError: if it has none for one of them; it names the parameter.
         """
+        from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
+
         parameters = {field: name for name, field in self.field_names.items()}
         for field in self.template_fields:
             name, value = parameters.get(field, field), getattr(self, field)
             if name in self.omit_if_none and is_missing(value):
                 # In a DAG that renders to text, a template turns None into the text "None".
                 setattr(self, field, None)
-            elif value is not None:
-                refuse_missing(name, value, advice=self._advice(name))
-            elif name not in self.omit_if_none and (field in self._given or self._is_mapped_to_none(name)):
-                refuse_missing(name, None, advice=self._advice(name))
+            elif value is not None or self._given.get(field) or not self._may_be_none(name):
+                is_optional = is_missing(value) and name in self._optional_parameters()
+                advice = f". Leave it out, or write omit_if_none=({name!r},)" if is_optional else ""
+                refuse_missing(name, value, advice=advice)
         check_text("custody_conn_id", self.custody_conn_id)
 
-    def _advice(self, name: str) -> str:
-        """Return what to do about a value that the run does not have."""
-        is_optional = name in set(self._optional_parameters())
-        return f". To leave it out then, write omit_if_none=({name!r},)" if is_optional else ""
+    def _may_be_none(self, name: str) -> bool:
+        """Tell whether a parameter may be None that the constructor was not given, or was given None for."""
+        if name not in self.none_is_a_value or not self.has_dag():  # type: ignore[no-untyped-call]
+            return True
+        # A mapped task's constructor was given a row: only what its author wrote in partial() counts.
+        written = getattr(self.dag.get_task(self.task_id), "partial_kwargs", {name: None})
+        return written.get(name, NOT_GIVEN) is None
 
-    def _is_mapped_to_none(self, name: str) -> bool:
-        if name not in self._mapped_to_none:
-            return False
-        mapped = self.dag.task_dict.get(self.task_id) if self.has_dag() else None  # type: ignore[no-untyped-call]
-        literal: Mapping[str, object] = getattr(mapped, "partial_kwargs", {})
-        return name not in literal or literal[name] is not None or _may_be_overridden(mapped, name)
+
+def check_flags(**flags: object) -> None:
+    """Check settings that must be True or False, when the DAG file is parsed; raises a :class:`ParameterError`."""
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ParameterError(f"{name} must be True or False, not {value!r}")
+
+
+def check_numbers(numbers: Mapping[str, object], low: float = 0, high: float = 1e9, *, whole: bool = False) -> None:
+    """
+    Check settings that must be numbers, when the DAG file is parsed.
+
+    :param numbers: the settings' values, by name.
+    :param low: the lowest allowed number. Default 0.
+    :param high: the highest allowed number. Default 1e9, which is 30 years in seconds.
+    :param whole: whether it must be a whole number. Default False.
+    :raises ParameterError: if one is anything else.
+    """
+    for name, value in numbers.items():
+        is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+        if not is_number or not low <= value <= high:  # type: ignore[operator]
+            kind = "whole number" if whole else "number"
+            raise ParameterError(f"{name} must be a {kind} from {low:g} to {high:g}, not {value!r}")
 
 
 def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge: bool = False) -> list[str]:
@@ -148,6 +176,7 @@ def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge:
     :raises AirflowSkipException: if there are none, and ``skip_if_empty``.
     :raises CustodyRequestError: if there are none, or one cannot be an id.
     """
+    from airflow_custody.client.errors import CustodyRequestError
     from airflow_custody.client.whitelist.models import check_request_ids
 
     ids = check_request_ids(value, name, limit=None, merge=merge, may_be_empty=True)
@@ -161,14 +190,3 @@ def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge:
             code="parameter-wrong",
         )
     return ids
-
-
-def _may_be_overridden(mapped: Any, name: str) -> bool:
-    """Tell whether a row of a mapped task may have a value of its own for what ``partial`` says."""
-    if mapped._disallow_kwargs_override:
-        return False
-    rows = mapped.expand_input.value
-    if isinstance(rows, Mapping):
-        return name in rows
-    # With strict=False only the upstream task knows the contents of its rows.
-    return not isinstance(rows, (list, tuple)) or any(name in row for row in rows)

@@ -10,9 +10,6 @@ from urllib.parse import quote
 
 from airflow.providers.common.compat.sdk import Asset
 
-from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.timestamps import parse_timestamp, unix_micros
-
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
@@ -73,6 +70,8 @@ def last_event(inlet_events: Mapping[Any, Any], asset: Asset, keys: Collection[s
     :param keys: the keys.
     :raises CustodyConfigurationError: if it is buried under many other events.
     """
+    from airflow_custody.client.errors import CustodyConfigurationError
+
     for limit in _EVENTS:
         events = latest_events(inlet_events, asset, limit)
         for event in events:
@@ -108,6 +107,8 @@ class UnhandledEvents:
     """
 
     def __init__(self, inlet_events: Mapping[Any, Any], asset: Asset, handled: Asset, *, portion: int = 100) -> None:
+        from airflow_custody.client.timestamps import parse_timestamp
+
         self._inlet_events = inlet_events
         self._asset = asset
         self._portion = portion
@@ -149,7 +150,8 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     :return: the calls. If the service no longer lists a call, it has an ``id``, and nothing else.
     :raises CustodyError: if they cannot be read.
     """
-    from airflow_custody.client.webhooks.journal import CallCursor
+    from airflow_custody.client.timestamps import parse_timestamp
+    from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
 
     extra = event.extra if isinstance(event.extra, Mapping) else {}
     payload = extra.get("payload")
@@ -159,9 +161,12 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
         return [dict(each) for each in _listed(data.get("calls")) if isinstance(each, Mapping) and each.get("id")]
     since = parse_timestamp(str(data.get("since")))
     # No further back in the journal than needed: none of these calls is older.
-    known = None if since is None else CallCursor(unix_micros(since), {})
-    wanted = set(call_ids)
-    found = {call.id: call.to_json() for call in client.list_webhook_calls(after=known) if call.id in wanted}
+    cursor, more = CallCursor(since) if since else BEGINNING, True
+    wanted, found = set(call_ids), dict[str, dict[str, Any]]()
+    while more and len(found) < len(wanted):
+        new = client.read_webhook_calls(cursor)
+        found.update({call.id: call.to_json() for call in new.calls if call.id in wanted})
+        cursor, more = new.cursor, new.more
     return [found.get(each, {"id": each}) for each in call_ids]
 
 

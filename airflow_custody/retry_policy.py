@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_custody.client.error_codes import label
-from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
-
 try:
     from airflow.sdk import RetryDecision, RetryPolicy
 except ImportError:  # Airflow before 3.3 has no retry policies.
@@ -20,6 +17,8 @@ except ImportError:  # Airflow before 3.3 has no retry policies.
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import BaseOperator
     from airflow.sdk import Context
+
+    from airflow_custody.client.errors import CustodyError
 
 __all__ = ["CustodyRetryPolicy"]
 
@@ -32,6 +31,8 @@ class CustodyFailException(AirflowFailException):
     """
 
     def __init__(self, error: CustodyError) -> None:
+        from airflow_custody.client.error_codes import label
+
         super().__init__(f"{error.reason} (not retried) {label(error.code)}")
         self.error = error
 
@@ -82,6 +83,9 @@ class CustodyRetryPolicy(RetryPolicy):
         :param context: the task's context; not used.
         :return: to fail, to try again after a certain time, or Airflow's default.
         """
+        from airflow_custody.client.error_codes import label
+        from airflow_custody.client.errors import CustodyError
+
         if not isinstance(exception, CustodyError):
             return RetryDecision.default()
         if not exception.retryable:
@@ -125,6 +129,8 @@ def failing_task(operator: Any) -> Iterator[None]:
     :param operator: the operator that is being executed.
     :raises CustodyFailException: for a :class:`CustodyError` that is not retryable.
     """
+    from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
+
     try:
         yield
         return

@@ -10,14 +10,12 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
-
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError
-from airflow_custody.client.pkcs11 import Pkcs11Key, Pkcs11Signer
 from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.signers.pkcs11 import Pkcs11Key, Pkcs11Signer
 from airflow_custody.client.text import sanitize
-from airflow_custody.hooks.custody import mask, missing_connection
+from airflow_custody.hooks._lookup import find_connection, mask
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Connection
@@ -29,6 +27,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=]+")
 _LINE = 64
 # In characters. A key's last line may be this short; the words BEGIN and PRIVATE of a broken marker are shorter.
 _MIN_MASKED = 8
+_ADVICE = "Make a connection with this id, or correct the signer's id."
 
 
 def _mask_key(pem: str) -> None:
@@ -62,7 +61,7 @@ class ConnectionSigner(PemSigner):
         super().__init__(self._pem, name=signing_conn_id)
 
     def _pem(self) -> str:
-        connection = _connection(self.name)
+        connection = find_connection(self.name, _ADVICE, setting="signer")
         pem = (extras := _extras(connection)).get("private_key")
         if not isinstance(pem, str) or not pem:
             raise self._unusable(
@@ -88,7 +87,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
     five characters. Its extras are ``pkcs11_module``, the absolute path of the HSM's PKCS#11 library on the worker,
     ``pkcs11_token`` and ``pkcs11_key``, the labels of the token and the key pair. The worker loads that library and
     gives it the PIN, so anyone who may change the connection chooses the library. The connection is read when the task
-    runs. Otherwise this is a :class:`~airflow_custody.client.pkcs11.Pkcs11Signer`. Needs the extra ``pkcs11``.
+    runs. Otherwise this is a :class:`~airflow_custody.client.signers.pkcs11.Pkcs11Signer`. Needs the extra ``pkcs11``.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """
@@ -97,7 +96,7 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
         self.name = signing_conn_id
 
     def _where(self) -> Pkcs11Key:
-        connection = _connection(self.name)
+        connection = find_connection(self.name, _ADVICE, setting="signer")
         if connection.password:
             mask(connection.password)
         extras = _extras(connection)
@@ -116,21 +115,6 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
         error = super()._unusable(why, code)
         error.advice = f"It comes from the Airflow connection {self.name!r}."
         return error
-
-
-def _connection(conn_id: str) -> Connection:
-    """
-    Return a connection.
-
-    :raises CustodyConfigurationError: if there is none.
-    """
-    connection: Connection | None = None
-    with suppress(AirflowNotFoundException):
-        connection = BaseHook.get_connection(conn_id)
-    if connection is None:
-        advice = "Make a connection with this id, or correct the signer's id."
-        raise missing_connection(conn_id, advice, setting="signer")
-    return connection
 
 
 def _extras(connection: Connection) -> dict[str, Any]:

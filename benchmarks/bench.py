@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import requests
 
 # First: it sets Airflow's home.
+from functions import functions
 from journal import journal
 from mapped_tasks import mapped_tasks
 from side_by_side import certificates, compare, service, timed
@@ -121,8 +122,8 @@ def health(rounds: int) -> None:
             tracemalloc.stop()
 
 
-def creates(rounds: int, count: int) -> None:
-    """Compare creating whitelisting requests over TLS."""
+def calls(rounds: int, count: int) -> None:
+    """Compare creating and reading whitelisting requests over TLS."""
     import requests
     from airflow.providers.http.hooks.http import HttpHook
 
@@ -131,6 +132,7 @@ def creates(rounds: int, count: int) -> None:
     bundle, certificate = certificates()
     body: dict[str, Any] = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
     with service(certfile=certificate, keyfile=certificate) as (_, url, token):
+        addresses = f"{url}/api/rest/v1/whitelists/addresses"
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
         def package() -> None:
@@ -138,18 +140,27 @@ def creates(rounds: int, count: int) -> None:
                 for _ in range(count):
                     client.create_whitelist_request(WhitelistRequest(**body))
 
+        with CustodyClient(url, token, verify=bundle) as client:
+            number = client.create_whitelist_request(WhitelistRequest(**body))
+
+        def package_reads() -> None:
+            with CustodyClient(url, token, verify=bundle) as client:
+                for _ in range(count):
+                    assert client.get_whitelist_request(number).id == number
+
         def bare_requests() -> None:
             with requests.Session() as session:
                 session.trust_env = False
                 for _ in range(count):
-                    response = session.post(
-                        f"{url}/api/rest/v1/whitelists/addresses",
-                        json=body,
-                        headers=headers,
-                        verify=bundle,
-                        timeout=30,
-                    )
+                    response = session.post(addresses, json=body, headers=headers, verify=bundle, timeout=30)
                     assert response.json()["result"]["id"]
+
+        def bare_reads() -> None:
+            with requests.Session() as session:
+                session.trust_env = False
+                for _ in range(count):
+                    response = session.get(f"{addresses}/{number}", headers=headers, verify=bundle, timeout=30)
+                    assert response.json()["result"]["id"] == number
 
         os.environ["AIRFLOW_CONN_BENCH"] = json.dumps({"conn_type": "http", "host": url, "extra": {"verify": bundle}})
 
@@ -165,7 +176,9 @@ def creates(rounds: int, count: int) -> None:
             "bare requests session": timed(bare_requests),
             "HTTP provider's hook": timed(http_hook),
         }
-        compare(f"{count} creates over TLS", rounds, candidates)
+        compare(f"{count} creates over TLS (aim: 1.1)", rounds, candidates)
+        candidates = {"this package": timed(package_reads), "bare requests session": timed(bare_reads)}
+        compare(f"{count} reads over TLS (aim: 1.1)", rounds, candidates)
 
 
 async def worst_pause(work: Coroutine[Any, Any, object]) -> float:
@@ -263,11 +276,12 @@ def main() -> None:
     options = parser.parse_args()
     rounds, few = options.rounds, max(3, options.rounds // 2)
     comparisons: dict[str, Callable[[], None]] = {
+        "functions": functions,
         "imports": lambda: imports(rounds),
         "plugin": lambda: plugin(few),
         "health": lambda: health(rounds),
         "triggers": lambda: triggers(few),
-        "creates": lambda: creates(few, 200),
+        "calls": lambda: calls(few, 200),
         "apply": lambda: over_tls(few, 1_000),
         "mapped": lambda: mapped_tasks((1_000, 5_000), 40),
         "plan": lambda: planning(10_000),

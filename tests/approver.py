@@ -8,6 +8,7 @@ import json
 import logging
 from typing import Any
 
+from clocks import SkippingTime
 from people import Person, pem_of
 
 from airflow_custody.client import (
@@ -16,7 +17,7 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist.approval import Approver
-from airflow_custody.client.whitelist.approval_batch import message_to_sign
+from airflow_custody.client.whitelist.approval_review import message_to_sign
 from airflow_custody.sandbox import Sandbox
 
 APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
@@ -37,7 +38,6 @@ class SignedInApprover:
         self.person = person
         self.client = client
         self.expected: dict[str, WhitelistRequest] = {}
-        self.kind = Approver
         self.lookup_wait = 0.3
         self.signer: Any = PemSigner(lambda: person.pem, name="test key")
 
@@ -48,7 +48,7 @@ class SignedInApprover:
         return number
 
     def approve(self, *ids: str, **changes: Any) -> int:
-        approval = self.kind(self.client, self.signer, log=LOG, lookup_wait=self.lookup_wait)
+        approval = Approver(self.client, self.signer, log=LOG, lookup_wait=self.lookup_wait)
         arguments = {"expected": self.expected, "comment": "checked", **changes}
         return approval.approve(ids or list(self.expected), **arguments)
 
@@ -75,16 +75,19 @@ class SignedInApprover:
 
 
 class ChangingSigner:
-    """A signer that changes something right before it signs."""
+    """A signer that changes something right before it signs; a slow one takes five seconds, which are skipped."""
 
     name = "changing"
 
-    def __init__(self, approver: SignedInApprover, change: Any) -> None:
+    def __init__(self, approver: SignedInApprover, change: Any, *, slow: SkippingTime | None = None) -> None:
         self._signer = approver.signer
         self._change = change
+        self._slow = slow
 
     def sign(self, message: bytes) -> bytes:
         self._change()
+        if self._slow is not None:
+            self._slow.sleep(5)
         signature: bytes = self._signer.sign(message)
         return signature
 

@@ -107,7 +107,6 @@ def _modules_that_wait() -> list[ModuleType]:
 @cache
 def _functions_that_wait() -> list[Any]:
     from airflow_custody.client.http.transport import Transport
-    from airflow_custody.client.whitelist.approval import Approver
     from airflow_custody.client.whitelist.listing import fetch_listing
 
-    return [Transport.__init__, Approver.__init__, fetch_listing]
+    return [Transport.__init__, fetch_listing]

@@ -1,63 +1,89 @@
-"""The journal of webhook calls of a service in this process, and the clocks that date and read it."""
+"""A journal of webhook calls behind real HTTP, with a clock of its own."""
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
 
-from airflow_custody.client.http.listings import CursorPage
-from airflow_custody.client.webhooks.journal import CallCursor
-from airflow_custody.client.webhooks.models import WebhookCall
-from airflow_custody.client.webhooks.operations import LIST_WEBHOOK_CALLS
-from airflow_custody.client.webhooks.reading import JournalReader, Order
-from airflow_custody.client.webhooks.results import NewCalls
+from airflow_custody.client import CustodyClient
 
 START = datetime(2026, 1, 2, tzinfo=timezone.utc)
-PAGE = 100
 
 
-class Service:
+class JournalService:
     """
-    A journal, and two clocks: the service's and that of the machine that reads.
+    A service that lists webhook calls by offset, the newest first, and no webhooks.
 
-    :param created: when its calls were created, in seconds from the start.
+    :ivar clock: seconds from the start, by its clock.
+    :ivar calls: creation times of its calls in seconds from the start, by their ids.
+    :ivar between_pages: called before each page but the first of a listing.
+    :ivar page: the number of calls on a page.
     """
 
-    def __init__(self, *created: float | None) -> None:
-        self.calls: list[WebhookCall] = []
-        self.number = 0
+    def __init__(self) -> None:
         self.clock = 0.0
-        self.service_clock: float | None = None
-        self.add(*created)
+        self.calls: dict[str, float] = {}
+        self.between_pages: Callable[[], object] | None = None
+        self.page = 3
+        self.client: CustodyClient
 
-    @property
-    def now(self) -> float:
-        """The service's time."""
-        return self.clock if self.service_clock is None else self.service_clock
+    def write(self, *created: float) -> list[str]:
+        """Write calls, and return their ids."""
+        first = 1 + max(map(int, self.calls), default=0)
+        new = {str(first + index): each for index, each in enumerate(created)}
+        self.calls |= new
+        return list(new)
 
-    def remove_older(self, seconds: float) -> None:
-        """Remove what is older, by the service's clock."""
-        first = START + timedelta(seconds=self.now - seconds)
-        self.calls = [each for each in self.calls if each.created_at is None or each.created_at >= first]
+    def listed(self, first: int) -> dict[str, object]:
+        rows = sorted(self.calls.items(), key=lambda call: (-call[1], -int(call[0])))
+        page = [
+            {"id": name, "webhookId": "w", "createdAt": (START + timedelta(seconds=at)).isoformat()}
+            for name, at in rows[first : first + self.page]
+        ]
+        cursor = {"currentPage": str(first + self.page), "hasNext": first + self.page < len(rows)}
+        return {"calls": page, "cursor": cursor}
 
-    def add(self, *created: float | None) -> None:
-        for each in created:
-            at = None if each is None else START + timedelta(seconds=each)
-            self.calls.append(WebhookCall(f"{self.number} at {each}", "w", created_at=at))
-            self.number += 1
 
-    def fetch(self, order: Order, name: str | None) -> CursorPage[WebhookCall]:
-        first = int(name or 0)
-        last = datetime.max.replace(tzinfo=timezone.utc)
-        rows = sorted(self.calls, key=lambda call: call.created_at or last, reverse=order == "DESC")
-        after = str(first + PAGE) if first + PAGE < len(rows) else None
-        date = None if self.service_clock is None else START + timedelta(seconds=self.service_clock)
-        return CursorPage([(call.id, call) for call in rows[first : first + PAGE]], after, date)
+@contextmanager
+def journal_service() -> Iterator[JournalService]:
+    """Serve a journal; its client is :attr:`JournalService.client`."""
+    service = JournalService()
 
-    @property
-    def reader(self) -> JournalReader:
-        return JournalReader(LIST_WEBHOOK_CALLS, self.fetch, now=lambda: START.timestamp() + self.clock)
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
 
-    def read(self, cursor: CallCursor, limit: int = 100_000) -> NewCalls:
-        found = self.reader.read_after(CallCursor.from_json(cursor.to_json()), limit)
-        assert found.cursor == CallCursor.from_json(found.cursor.to_json())
-        return found
+        def do_GET(self) -> None:
+            query = parse_qs(urlsplit(self.path).query)
+            first = int(query.get("cursor.currentPage", ["0"])[0])
+            if first and service.between_pages is not None:
+                service.between_pages()
+            is_listing = query.get("sortOrder") == ["DESC"]
+            body = json.dumps(service.listed(first) if is_listing else {"webhooks": []}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return format_datetime(START + timedelta(seconds=int(service.clock)), usegmt=True)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            with CustodyClient(f"http://127.0.0.1:{server.server_port}", "token", max_retries=0) as client:
+                service.client = client
+                yield service
+        finally:
+            server.shutdown()
+            thread.join()

@@ -104,7 +104,7 @@ def test_numbers_of_the_service_are_read_by_one_function() -> None:
     """``int`` fails on a text of thousands of digits, with an error that is none of ours."""
     # Digits one by one, ids that were checked, numbers that are none of the service's, and the function itself.
     allowed = {"address_decoders.py": 1, "models.py": 1, "file_formats.py": 1, "text.py": 1}
-    allowed |= {"connections.py": 2, "settings.py": 1}
+    allowed |= {"transport.py": 1, "settings.py": 1}
     found = Counter(
         path.name
         for path in (PACKAGE / "client").rglob("*.py")
@@ -145,29 +145,42 @@ def test_importing_the_command_line_loads_nothing_heavy() -> None:
     assert "airflow_custody.cli.whitelist" in loaded
 
 
-def test_importing_the_floors_loads_nothing_heavy() -> None:
-    # Airflow may load some of it itself: that is not ours to count.
-    modules = [each.__name__ for each in modules_of(*FLOORS, "hooks")]
+def test_a_dag_file_loads_nothing_of_the_client() -> None:
+    public = [each.__name__ for each in modules_of("operators", "sensors", "hooks") if "._" not in each.__name__]
     script = (
         "import json, sys\n"
-        "from airflow.providers.common.compat.sdk import BaseHook, BaseOperator, BaseSensorOperator, Variable, conf\n"
-        "import airflow.triggers.base, airflow.providers.common.compat.sdk as sdk\n"
+        # What Airflow itself loads is not ours to count.
+        "import airflow.providers.common.compat.sdk as sdk\n"
+        "sdk.BaseHook, sdk.BaseOperator, sdk.BaseSensorOperator, sdk.Asset, sdk.conf\n"
+        "from contextlib import suppress\n"
+        "with suppress(ImportError): from airflow.sdk import RetryPolicy\n"
+        "with suppress(ImportError): from airflow.providers.standard.operators.hitl import ApprovalOperator\n"
         "before = set(sys.modules)\n"
-        f"for name in {modules!r}: __import__(name)\n"
+        f"for name in {public!r}: __import__(name)\n"
         "print(json.dumps(sorted(set(sys.modules) - before)))\n"
     )
     output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     loaded = json.loads(output.splitlines()[-1])
-    heavy = ("requests", "urllib3", "fastapi", "uvicorn", "cryptography", "airflow_custody.client.http.transport")
-    assert [module for module in loaded if any(is_in(module, each) for each in heavy)] == []
-    assert "airflow_custody.client.client" not in loaded
-    assert "airflow_custody.metrics" not in loaded
-    assert "airflow_custody.client.errors" in loaded
+    heavy = ("requests", "urllib3", "pydantic", "fastapi", "cryptography")
+    ours = [f"airflow_custody.{each}" for each in ("client", "idempotency", "triggers", "metrics", "get_provider_info")]
+    assert [module for module in loaded if any(is_in(module, each) for each in (*heavy, *ours))] == []
+    assert set(public) <= set(loaded)
+
+
+def test_the_defaults_of_a_dag_file_are_those_of_the_client() -> None:
+    from airflow_custody import _base
+    from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+    from airflow_custody.client.verification import trust
+
+    assert tuple(trust.EFFECTIVE_STATUSES) == _base.EFFECTIVE_STATUSES
+    assert tuple(trust.REJECTED_STATUSES) == _base.REJECTED_STATUSES
+    assert _base.LOOKUP_WAIT == DEFAULT_LOOKUP_WAIT
 
 
 #: Modules that handle secrets.
 SECRETIVE = [*(PACKAGE / "client" / "http").glob("*.py"), PACKAGE / "client" / "auth.py"]
-SECRETIVE += [PACKAGE / "client" / "settings.py", PACKAGE / "client" / "secrets.py", PACKAGE / "hooks" / "custody.py"]
+SECRETIVE += [PACKAGE / "client" / "settings.py", PACKAGE / "client" / "secrets.py"]
+SECRETIVE += [PACKAGE / "hooks" / "_connection.py"]
 
 
 @pytest.mark.parametrize("path", SECRETIVE, ids=lambda path: path.stem)

@@ -27,7 +27,7 @@ DISTRIBUTIONS = {
 # The modules, or folders of them, that may import what an extra brings.
 EXTRAS = {
     "addresses": ("client/whitelist/address_decoders.py",),
-    "pkcs11": ("client/pkcs11.py",),
+    "pkcs11": ("client/signers/pkcs11.py",),
     "sandbox": ("sandbox/",),
 }
 # Airflow 2 requires both and calls what imports them to draw the connection form; Airflow 3 does neither. To declare

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import time
 from collections.abc import Callable, Coroutine
@@ -12,23 +11,21 @@ from typing import Any
 
 from airflow.triggers.shared_stream import SharedStreamManager
 
-from airflow_custody.client.webhooks.journal import CallCursor, digest_of
+from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 
 HOOK = "11111111-1111-4111-8111-111111111111"
 OTHER_HOOK = "22222222-2222-4222-8222-222222222222"
-_EPOCH = datetime.now(timezone.utc) - timedelta(hours=1)
-_seconds = itertools.count()
-# Of all calls that were written, by what a cursor knows of them.
-_ids: dict[int, str] = {}
+_last = datetime.now(timezone.utc)
 
 
 def add_call(sandbox: Sandbox, call_id: str, webhook_id: str = HOOK, **call: Any) -> None:
-    """Let the service write a call, a second after the one before."""
-    created = (_EPOCH + timedelta(seconds=next(_seconds))).isoformat()
-    _ids[digest_of(call_id)] = call_id
+    """Let the service write a call, later than the one before."""
+    global _last
+    _last = max(datetime.now(timezone.utc), _last + timedelta(milliseconds=1))
+    created = _last.isoformat()
     row = {"id": call_id, "webhookId": webhook_id, "eventId": f"event-{call_id}", "status": "success", **call}
     sandbox.control.add_webhook_call(**{"payload": json.dumps({"of": call_id}), "createdAt": created, **row})
 
@@ -72,7 +69,7 @@ class Store:
     @property
     def known(self) -> set[str]:
         """The ids of the calls that the stored cursor knows."""
-        return {_ids[each] for each in CallCursor.from_json(self.cursor).recent} if self.values else set()
+        return {each for each, _ in CallCursor.from_json(self.cursor).seen} if self.values else set()
 
 
 class Triggerer:

@@ -27,18 +27,6 @@ _NO_TOKEN_HERE = "; credentials are never given as an argument: put the token in
 _SECRETIVE = ("token", "password", "secret", "key")
 
 
-class Once(argparse.Action):
-    """Refuses an option that is given twice: which one counts decides what is trusted."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
-    ) -> None:
-        """Keep the value."""
-        if getattr(namespace, self.dest) is not None:
-            raise argparse.ArgumentError(self, "is given twice")
-        setattr(namespace, self.dest, values)
-
-
 class Parser(argparse.ArgumentParser):
     """A parser whose exit code for wrong usage is 1: 2, the one of argparse, would say that there are changes."""
 
@@ -48,13 +36,13 @@ class Parser(argparse.ArgumentParser):
 
     def add_argument(self, *flags: str, **keywords: Any) -> argparse.Action:
         """Add an argument; text must not be empty, as what an unset variable of a shell leaves is."""
-        if keywords.get("action") in (None, "store", "append", Once):
+        if keywords.get("action") in (None, "store", "append"):
             keywords.setdefault("type", _text)
         return super().add_argument(*flags, **keywords)
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the usage, and exit with 1."""
-        text = f"custody: {sanitize(message, 600)}; see {self.prog} --help {label('usage-wrong')}\n"
+        text = f"custody: {sanitize(message, 600)}; see {self.prog} --help {label('parameter-wrong')}\n"
         self.exit(ERROR, f"{self.format_usage()}{text}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import Once, Parser, add_repeated, flag_of
+from airflow_custody.cli.commands import Parser, add_repeated, flag_of
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.pins import PIN_SETTINGS
 
@@ -22,7 +22,7 @@ DEFAULT_CONN_ID = "custody_default"
 OPTIONS = "--base-url"
 #: The settings that have an option, which goes with ``--base-url``: its value, None for a switch, and what it says.
 SETTINGS: dict[str, tuple[str | None, str]] = {
-    "timeout": ("SECONDS", "for one whole exchange. Default: 30"),
+    "timeout": ("SECONDS", "for connecting, each wait and the body. Default: 30"),
     "verify": ("PATH|false", "CA bundle to verify the certificate with; false: do not verify it"),
     "client_cert": ("PATH", "PEM file with certificate and key, or both paths, comma-separated"),
     "proxy": ("URL", "proxy, without a password. Default: from HTTPS_PROXY and NO_PROXY"),
@@ -58,7 +58,7 @@ def add_connection_options(parser: Parser) -> None:
         elif name == "superadmin_keys":
             add_repeated(parser, flag_of(name), name, metavar, text)
         else:
-            add(flag_of(name), metavar=metavar, action=Once if name in PIN_SETTINGS else "store", help=text)
+            add(flag_of(name), metavar=metavar, help=text)
 
 
 @contextmanager
@@ -76,10 +76,12 @@ def open_client(
 
     if args.base_url is None:
         if given := _given(args):
-            raise _usage(f"{', '.join(given)}: only with --base-url", "An Airflow connection has settings of its own.")
+            raise usage_error(
+                f"{', '.join(given)}: only with --base-url", "An Airflow connection has settings of its own."
+            )
         opened = _airflow_client(args)
     elif args.conn_id is not None:
-        raise _usage("--conn-id and --base-url are both given", "Give one of them.")
+        raise usage_error("--conn-id and --base-url are both given", "Give one of them.")
     else:
         opened = _base_url_client(args)
     with opened as client:
@@ -101,7 +103,7 @@ def read_pins(args: Namespace) -> VerificationPins:
     pin_options = {flag_of(name) for name in PIN_SETTINGS}
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
     if others:
-        raise _usage(f"{', '.join(others)}: not with --from", "No service is asked.")
+        raise usage_error(f"{', '.join(others)}: not with --from", "No service is asked.")
     # The URL is not used.
     settings = {**{name: getattr(args, name) or None for name in PIN_SETTINGS}, "base_url": "https://localhost"}
     if (pins := _parse_settings(settings).pins) is not None:
@@ -110,7 +112,6 @@ def read_pins(args: Namespace) -> VerificationPins:
         "--superadmin-keys is missing: what is trusted is never read from the file",
         setting="superadmin_keys",
         advice="Give --superadmin-keys and --superadmin-minimum.",
-        code="pins-wrong",
     )
 
 
@@ -119,8 +120,9 @@ def _given(args: Namespace, *more: str) -> list[str]:
     return [flag_of(name) for name in (*SETTINGS, "token_stdin", *more) if getattr(args, name)]
 
 
-def _usage(why: str, advice: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(why, advice=advice, code="usage-wrong")
+def usage_error(why: str, advice: str) -> CustodyConfigurationError:
+    """Return the error of options that contradict each other."""
+    return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
 
 
 # --- an Airflow connection ----------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ def _base_url_client(args: Namespace) -> Iterator[CustodyClient]:
             "--proxy contains a password, which others on this machine can read",
             setting="proxy",
             advice="Put the URL into the environment variable HTTPS_PROXY.",
-            code="usage-wrong",
+            code="parameter-wrong",
         )
     # A watch opens a client for each poll, and signs in once.
     auth = getattr(args, "custody_auth", None) or _authentication(args)

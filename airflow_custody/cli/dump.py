@@ -13,9 +13,9 @@ from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.file import dump_whitelist, parse_whitelist
 from airflow_custody.client.whitelist.file_rows import FileRow
 from airflow_custody.client.whitelist.listing import ListedState, Listing
+from airflow_custody.client.whitelist.matching import Destinations, destination_of
 from airflow_custody.client.whitelist.plan import PlanRow
 from airflow_custody.client.whitelist.planner import make_plan
-from airflow_custody.client.whitelist.spelling import Destinations
 
 _INCOMPLETE = "THIS FILE IS NOT COMPLETE. With --prune, a plan would delete what is missing."
 
@@ -97,10 +97,10 @@ def _first_of_each_destination(
         if each.state != "undeclared" or (request := each.request) is None:
             continue
         where = f"the row of request {each.request_id}"
-        same = destinations.add(request.chain, request.network, request.address, request.memo, where)
-        if not same:
+        first = destinations.add(destination_of(request), where)
+        if first == where:
             rows.append(FileRow(request, where))
-        ids.setdefault(same[0] if same else where, []).append(each.request_id)
+        ids.setdefault(first, []).append(each.request_id)
     order = {f"the row of request {each.request_id}": place for place, each in enumerate(listed)}
     return sorted(rows, key=lambda row: order[row.where]), ids
 

@@ -94,7 +94,7 @@ def _copy(texts: dict[str, str], folder: Path) -> list[str]:
 
 
 def _refused(why: str, advice: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(why, advice=advice, code="usage-wrong")
+    return CustodyConfigurationError(why, advice=advice, code="parameter-wrong")
 
 
 def add_to(commands: Commands) -> None:

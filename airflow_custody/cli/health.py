@@ -8,9 +8,9 @@ from argparse import ArgumentTypeError, BooleanOptionalAction, Namespace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command, add_repeated
+from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command, add_repeated
 from airflow_custody.cli.connection import add_connection_options, open_client
-from airflow_custody.cli.output import Output
+from airflow_custody.cli.output import Output, message
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyError
 
@@ -29,8 +29,8 @@ def check_health(args: Namespace, output: Output) -> int:
     With --watch it goes on until Ctrl-C, and prints a line for each poll; it survives failures
     that pass, such as a service that restarts. A wrong token ends it.
 
-    Exit codes: 0 healthy, 2 not healthy, 1 the service could not be asked, or wrong usage; with
-    --watch 130, when Ctrl-C ends it.
+    Exit codes: 0 healthy, 2 not healthy, 1 the service could not be asked, or wrong usage, also a
+    group, component, check or result that does not exist; with --watch 130, when Ctrl-C ends it.
 
     JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}},
     "groups_not_named", "problems": [{"group", "component", "check", "tenant_id", "status",
@@ -53,6 +53,9 @@ def check_health(args: Namespace, output: Output) -> int:
         return _watch(args, criteria, output)
     verdict = _judge(args, criteria)
     output.data(verdict.to_json(), [*verdict.table(), verdict.summary()])
+    if verdict.missing:
+        message(verdict.error())
+        return ERROR
     return _code(verdict)
 
 

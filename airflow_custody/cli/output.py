@@ -126,7 +126,7 @@ def _shown(value: object) -> str:
 
 def not_writable(why: str | None) -> CustodyError:
     """Return the error of a standard output that cannot be written."""
-    return CustodyError(f"standard output cannot be written: {why}", code="usage-wrong")
+    return CustodyError(f"standard output cannot be written: {why}")
 
 
 def _discard(stream: TextIO) -> None:

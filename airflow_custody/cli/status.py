@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
@@ -13,7 +13,6 @@ from airflow_custody.client.text import read_number
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.overview.models import Overview
 
 #: Those of ``airflow_custody.overview``.
 DEFAULT_MAX_LISTED = 5_000
@@ -28,22 +27,10 @@ _TITLES = {
     "webhooks": "WEBHOOKS",
     "journal": "NEWEST WEBHOOK CALL",
 }
+_CHECK = ("group", "component", "check", "status", "problem")
+_REQUEST = ("id", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at")
 # What other people wrote comes last.
-_COLUMNS = (
-    "id",
-    "status",
-    "trust",
-    "signatures",
-    "deletion_pending",
-    "action",
-    "created_at",
-    "changed_at",
-    "chain",
-    "address",
-    "legacy",
-    "problem",
-    "label",
-)
+_TEXTS = ("chain", "address", "legacy", "problem", "label")
 
 
 def show_status(args: Namespace, output: Output) -> int:
@@ -65,9 +52,8 @@ def show_status(args: Namespace, output: Output) -> int:
     begins after 30 s, or --deadline.
 
     Exit codes: 0 all well, also if requests are pending or a webhook is disabled; 2 the service is
-    not healthy, a request does not verify, cannot be read or has a status that is not known or
-    contradicts where it is listed, or a webhook is cooling down; 1 error, also if nothing is wrong
-    and a part could not be read.
+    not healthy, a request does not verify, cannot be read or is in a state that the service does not
+    say, or a webhook is cooling down; 1 error, also if nothing is wrong and a part could not be read.
 
     JSON: {"ok", "wrong", "unread", "read_at", "base_url", the parts "health", "pending", "recent",
     "unknown", "approvals", "webhooks", "journal", and the numbers "rejected", "more_webhooks" and
@@ -75,38 +61,23 @@ def show_status(args: Namespace, output: Output) -> int:
     "problem", "not_offered", "not_permitted"}; the value is null if it could not be read. Times are
     ISO 8601 text, null where there is none. Texts in it are the service's, and may be anything.
     """
-    from airflow_custody.overview import read_overview
-    from airflow_custody.overview.budget import for_people
+    from airflow_custody.overview import for_people, read_overview
     from airflow_custody.overview.verdict import judge_overview, to_json
 
     with open_client(args, for_people) as client:
         overview = read_overview(client, deadline=args.deadline, max_listed=args.max_listed)
-    verdict = judge_overview(overview)
-    output.data(to_json(overview), describe_overview(overview))
-    if verdict.wrong:
-        return CHANGES
-    return ERROR if verdict.unread else NOTHING_TO_DO
-
-
-def describe_overview(overview: Overview) -> list[Any]:
-    """
-    Return what people see of an overview: what is wrong, then its parts.
-
-    :param overview: the overview.
-    """
-    from airflow_custody.overview.verdict import describe_deletions, to_json
-
-    data = to_json(overview)
-    deletions = describe_deletions(overview)
+    verdict, data = judge_overview(overview), to_json(overview)
     where = f"all well at {data['base_url']}, at {data['read_at']}"
-    return [
+    view = [
         *(f"WRONG: {each}" for each in data["wrong"]),
         *(f"NOT READ: {each}" for each in data["unread"]),
-        f"PENDING: {deletions}" if deletions else "",
         where if data["ok"] else f"not {where}",
+        *(f"NOTE: {each}" for each in verdict.texts("note")),
         {title: _part(name, data[name]) for name, title in _TITLES.items()},
         {name: data[name] for name in ("rejected", "more_webhooks") if data[name]},
     ]
+    output.data(data, view)
+    return CHANGES if data["wrong"] else NOTHING_TO_DO if data["ok"] else ERROR
 
 
 def _part(name: str, section: Mapping[str, Any]) -> Any:
@@ -116,13 +87,11 @@ def _part(name: str, section: Mapping[str, Any]) -> Any:
         why = "not permitted" if section["not_permitted"] else "not offered" if section["not_offered"] else "not read"
         return f"{why}: {section['problem']}"
     if name == "health":
-        faulty = [_pick(each, "group", "component", "check", "status", "problem") for each in value["checks"]]
-        oldest = (
-            f"oldest result: {value['oldest_at'] or 'not known, as not all checks say readably when they last ran'}"
-        )
-        return [value["summary"], oldest, [each for each in faulty if each["problem"]], value["groups"]]
+        faulty = [{column: each[column] for column in _CHECK} for each in value["checks"] if each["problem"]]
+        oldest = value["oldest_at"] or "not known, as not all checks say readably when they last ran"
+        return [value["summary"], f"oldest result: {oldest}", faulty, value["groups"]]
     if name in ("pending", "recent", "unknown"):
-        rows = [_request(row) for row in value["rows"]]
+        rows = [{column: _cell(row, column) for column in (*_REQUEST, *_TEXTS)} for row in value["rows"]]
         total = f"at least {len(rows)}" if value["total"] is None else value["total"] or "none"
         return [str(total), value["note"], rows]
     if name == "approvals":
@@ -133,23 +102,24 @@ def _part(name: str, section: Mapping[str, Any]) -> Any:
     return value or "none"
 
 
-def _request(row: Mapping[str, Any]) -> dict[str, Any]:
-    times = {name: (row[name] or "")[:16] for name in ("created_at", "changed_at")}
-    return {**_pick(row, *_COLUMNS), **times, "signatures": _signatures(row)}
+def _cell(row: Mapping[str, Any], column: str) -> Any:
+    if column.endswith("_at"):
+        return (row[column] or "")[:16]
+    return describe_paths(row["paths"]) or row[column] if column == "signatures" else row[column]
 
 
-def _pick(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: row[name] for name in names}
+def describe_paths(paths: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """
+    Return how many signatures there are of how many: ``1/1 first, 0/1 second``.
 
-
-def _signatures(row: Mapping[str, Any]) -> str:
-    """Return how many signatures of how many: ``1/1 first, 0/1 second``; ways to approve are joined by ``or``."""
-    ways = []
-    for path in row["paths"]:
-        present = ["?" if group["present"] is None else group["present"] for group in path]
-        groups = zip(present, path, strict=True)
-        ways.append(", ".join(f"{number}/{group['needed']} {group['group']}" for number, group in groups))
-    return " or ".join(ways) or str(row["signatures"])
+    :param paths: the ways to approve a request, as JSON has them; they are joined by ``or``.
+    """
+    return " or ".join(
+        ", ".join(
+            f"{'?' if each['present'] is None else each['present']}/{each['needed']} {each['group']}" for each in path
+        )
+        for path in paths
+    )
 
 
 def _number(text: str) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO, add_command, add_rejected_status, add_repeated
-from airflow_custody.cli.connection import add_connection_options, open_client, read_pins
+from airflow_custody.cli.commands import CHANGES, NOTHING_TO_DO
+from airflow_custody.cli.connection import open_client, read_pins, usage_error
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.pins import (
     NOTHING_PINNED,
@@ -26,8 +26,7 @@ from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.verification.trust import REJECTED_STATUSES, decide_trust, describe_legacy
 
 if TYPE_CHECKING:
-    from airflow_custody.cli.commands import Commands
-    from airflow_custody.cli.evidence import Evidence
+    from airflow_custody.cli.evidence import Evidence, Listed
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.verification.verifier import Verifier
 
@@ -44,78 +43,68 @@ def verify(args: Namespace, output: Output) -> int:
 
     With --evidence, the JSON has all that it takes to verify again. With --from, the "evidence" of
     such a file is verified again, and no service is asked; what is pinned comes from options,
-    never from the file. Its "pins", "counts" and "rows" prove nothing: they are compared with what
-    is found now, and differences are named. The rest of it ("service", "verified_at") is not read.
+    never from the file. The rest of the file proves nothing, and is not read.
 
     Verified means: enough people, under rules that the pinned super-administrators signed, signed
     this text once. No signature shows that it was not deleted since, what the service hides, or
     what somebody removed from every part of a file.
 
-    Exit codes: 0 all are verified (or there are none); 2 some are not, an id is not listed, a
-    pending one has signatures that are not valid, or a file says otherwise; 1 error, also if
-    nothing is pinned.
+    Exit codes: 0 all are verified (or there are none); 2 some are not, an id is not listed, or a
+    pending one has signatures that are not valid; 1 error, also if nothing is pinned.
 
     JSON: {"verified_at", "service": {"base_url", "tenant_id"} (null with --from), "file":
-    {"name", "sha256", "differences"} (null otherwise), "pins": {"superadmin_keys", "fingerprints",
+    {"name", "sha256"} (null otherwise), "pins": {"superadmin_keys", "fingerprints",
     "superadmin_minimum", "networks", "allow_legacy_signatures", "rules_not_before"}, "counts":
     {STATE: number}, "rows": [{"id", "state", "status", "verified", "reason", "fields", "legacy",
     "omitted", "hash", "applied": [{"currency", "network", "wallet_path", "path": [{"group_id",
     "minimum", "user_ids"}]}], "user_ids", "rules": {"sha256", "timestamp", "date",
-    "signed_by"}}], "evidence": {"rules": [{"sha256", "rulesContainer", "rulesSignatures"}],
-    "rules_in_force": those that pending rows without rules were verified with, "rows"} (null
-    without --evidence)}. States are verified, unverified, pending, rejected,
+    "signed_by"}}], "evidence": {"rules": [{"rulesContainer", "rulesSignatures"}],
+    "rules_in_force": those that pending rows without rules were verified with, "rows": [{"id",
+    "listed", "envelope", "rules"}]} (null without --evidence)}. States are verified, unverified, pending, rejected,
     absent; "status" is the service's word. "fields" are those of the signed text and nothing
     else; what is not proved is null.
     """
-    from airflow_custody.cli.evidence import Evidence, differences, evidence_to_json, read_evidence
+    from airflow_custody.cli.evidence import Evidence, evidence_to_json, read_evidence
     from airflow_custody.client.verification.rules_in_force import verifier_for
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.models import check_request_ids
 
     if args.evidence and output.form != "json":
-        raise CustodyConfigurationError(
-            "--evidence needs -o json", advice="A file for --from is JSON.", code="usage-wrong"
-        )
+        raise usage_error("--evidence needs -o json", "A file for --from is JSON.")
     ids = None if args.ids is None else check_request_ids(args.ids, "--id", limit=None, merge=True)
     service = file = None
     if args.file:
         pins = read_pins(args)
-        file = read_evidence(args.file)
-        verifier = Verifier(pins, rules_in_force=file.in_force)
-        by_id = {each.id: each for each in file.rows}
-        evidence = [by_id.get(each) or Evidence(each, "absent") for each in (by_id if ids is None else ids)]
+        kept, sha256 = read_evidence(args.file)
+        file = {"name": args.file, "sha256": sha256}
+        verifier = Verifier(pins, rules_in_force=kept.rules_in_force)
+        by_id = {each.id: each for each in kept.rows}
+        evidence = [by_id.get(each) or Evidence(id=each, listed="absent") for each in (by_id if ids is None else ids)]
     else:
         with open_client(args) as client:
             if client.verifier is None:
                 advice = how_to_pin(client.settings.source)
-                raise CustodyConfigurationError(
-                    NOTHING_PINNED, setting="superadmin_keys", advice=advice, code="pins-wrong"
-                )
+                raise CustodyConfigurationError(NOTHING_PINNED, setting="superadmin_keys", advice=advice)
             service = _service(client)
-            evidence = _read(client, ids, args.rejected_statuses)
+            evidence = read_rows(client, ids, args.rejected_statuses)
             verifier = verifier_for(client, [each.envelope for each in evidence]) or client.verifier
     rows = [verify_row(verifier, each) for each in evidence]
     counts = Counter(each["state"] for each in rows)
     data: dict[str, Any] = {
         "verified_at": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "service": service,
-        "file": None,
+        "file": file,
         "pins": pins_to_json(verifier.pins),
         "counts": {state: counts[state] for state in STATES},
         "rows": rows,
         "evidence": evidence_to_json(evidence, verifier.rules_in_force) if args.evidence else None,
     }
-    contradictions = []
-    if file is not None:
-        contradictions = list(differences(file.said, data, ids))
-        data["file"] = {"name": args.file, "sha256": file.sha256, "differences": contradictions}
     found = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state == "verified")
     summary = f"{count(len(rows), 'request')}: {found} ({shorten_hashes(describe_pins(verifier.pins))})"
-    output.data(data, [*_lines(rows), *contradictions, summary])
+    output.data(data, [*filter(None, map(_line, rows)), summary])
     if not rows:
         message("there is nothing to verify: no requests are listed")
-    has_findings = contradictions or any(each["reason"] is not None for each in rows)
-    return CHANGES if has_findings else NOTHING_TO_DO
+    return CHANGES if any(each["reason"] is not None for each in rows) else NOTHING_TO_DO
 
 
 def verify_row(verifier: Verifier, row: Evidence) -> dict[str, Any]:
@@ -145,7 +134,7 @@ def verify_row(verifier: Verifier, row: Evidence) -> dict[str, Any]:
     return {
         "id": row.id,
         "state": state,
-        "status": row.status,
+        "status": status if isinstance(status := row.envelope.get("status"), str) else None,
         "verified": state == "verified",
         "reason": reason,
         **{name: proved.get(name) for name in _PROVED},
@@ -165,13 +154,20 @@ def _service(client: CustodyClient) -> dict[str, Any]:
     return {"base_url": client.settings.base_url, "tenant_id": tenant_id}
 
 
-def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Sequence[str] | None) -> list[Evidence]:
-    """Return the requests that the service lists, in its order; or those with the ids."""
-    from airflow_custody.cli.evidence import Evidence, Listed, take_evidence
+def read_rows(
+    client: CustodyClient, ids: Sequence[str] | None, rejected_statuses: Sequence[str] | None = None
+) -> list[Evidence]:
+    """
+    Return the requests that the service lists, in its order; or those with the ids.
+
+    :param client: the client.
+    :param ids: the ids; None: all.
+    :param rejected_statuses: status words of rejected requests. Default: those of the interface's samples.
+    """
+    from airflow_custody.cli.evidence import Evidence
     from airflow_custody.client.whitelist.listing import fetch_listing
     from airflow_custody.client.whitelist.progress import ListedRequest, find_listed
 
-    words = rejected_statuses or REJECTED_STATUSES
     if ids is None:
         listing = fetch_listing(client, by_status=False)
         by_id = {
@@ -184,49 +180,35 @@ def _read(client: CustodyClient, ids: list[str] | None, rejected_statuses: Seque
     for identifier in by_id if ids is None else ids:
         found = by_id[identifier]
         if found.envelope is None:
-            rows.append(Evidence(identifier, "absent"))
+            rows.append(Evidence(id=identifier, listed="absent"))
             continue
-        state = found.state(None, words)
+        # Whatever its status: being settled is enough.
+        state = found.state(None, rejected_statuses or REJECTED_STATUSES)
         listed: Listed = state if state in ("rejected", "pending") else "settled"
-        rows.append(take_evidence(identifier, listed, found.envelope.wire))
+        rows.append(Evidence(id=identifier, listed=listed, envelope=dict(found.envelope.wire)))
     return rows
 
 
 # --- what is printed ----------------------------------------------------------------------------------------
 
 
-def _lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each row but those that were rejected."""
-    for row in rows:
-        name = f"request {sanitize(row['id'], 40)}"
-        if row["reason"] is not None:
-            yield f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
-        elif row["state"] == "pending":
-            yield f"{name}: pending, {name_signers(row['user_ids'])}"
-        elif row["verified"]:
-            legacy = f", {describe_legacy(row['omitted'])}" if row["legacy"] else ""
-            yield f"{name}: verified: {_address_text(row['fields'])}, {name_signers(row['user_ids'])}{legacy}"
-
-
-def _address_text(fields: Mapping[str, Any]) -> str:
-    """Name a verified address, as it was signed."""
+def _line(row: Mapping[str, Any]) -> str:
+    """Return a row as a line; empty: it was rejected."""
+    name = f"request {sanitize(row['id'], 40)}"
+    if row["reason"] is not None:
+        return f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
+    if row["state"] == "pending":
+        return f"{name}: pending, {_signers(row['user_ids'])}"
+    if not row["verified"]:
+        return ""
+    fields = row["fields"]
     chain = "/".join(sanitize(fields[name], 40) for name in ("currency", "network") if fields.get(name))
     label = sanitize(json.dumps(fields["label"], ensure_ascii=False), 100)
-    return f"{chain} {sanitize(fields['address'], 160)} {label}"
+    legacy = f", {describe_legacy(row['omitted'])}" if row["legacy"] else ""
+    what = f"{chain} {sanitize(fields['address'], 160)} {label}"
+    return f"{name}: verified: {what}, {_signers(row['user_ids'])}{legacy}"
 
 
-def name_signers(user_ids: Sequence[str]) -> str:
+def _signers(user_ids: Sequence[str]) -> str:
     """Say who has validly signed a request."""
     return f"validly signed by {name_texts(user_ids)}" if user_ids else "signed by nobody"
-
-
-def add_to(group: Commands) -> None:
-    """Add the command to its group."""
-    parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
-    add_repeated(parser, "--id", "ids", "ID", "id of a request. Default: all")
-    add_rejected_status(parser)
-    text = "print what it takes to verify again, too; needs -o json"
-    parser.add_argument("--evidence", action="store_true", help=text)
-    text = "verify the evidence in what --evidence has printed; no service is asked"
-    parser.add_argument("--from", dest="file", metavar="FILE", help=text)
-    add_connection_options(parser)

@@ -7,7 +7,6 @@ from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction, Namespa
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli import show, verify
 from airflow_custody.cli.commands import (
     CHANGES,
     ERROR,
@@ -19,10 +18,12 @@ from airflow_custody.cli.commands import (
     add_repeated,
     flag_of,
 )
-from airflow_custody.cli.connection import add_connection_options, open_client
+from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
 from airflow_custody.cli.output import Output, message
+from airflow_custody.cli.show import show
+from airflow_custody.cli.verify import verify
 from airflow_custody.client.error_codes import label
-from airflow_custody.client.errors import CustodyConfigurationError, WhitelistFileError
+from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import count, sanitize
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def plan(args: Namespace, output: Output) -> int:
     plan is over a limit; it is printed in full then, too.
 
     JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is
-    verified), "counts": {STATE: number}, "has_changes", "rows":
+    verified), "counts": {STATE: number}, "has_changes", "ignored" (ids), "rows":
     [{"state", "action", "where", "id", "status", "fields", "shown", "note", "request"}],
     "over_limits" (a list of texts)}. States are create, pending, unchanged, differs, undeclared,
     rejected, unreadable, unverified; actions create, delete and null.
@@ -129,6 +130,7 @@ def plan(args: Namespace, output: Output) -> int:
         name=file.name,
         prune=args.prune,
         dry_run_chains=args.dry_run_chains or (),
+        ignore=args.ignore or (),
         **how,
     )
     faults = limits.faults(found)
@@ -150,9 +152,7 @@ def _how_to_judge(args: Namespace) -> dict[str, Any]:
     from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 
     if args.any_status and args.effective_statuses:
-        raise CustodyConfigurationError(
-            "--any-status and --effective-status are both given", advice="Give one of them.", code="usage-wrong"
-        )
+        raise usage_error("--any-status and --effective-status are both given", "Give one of them.")
     return {
         "effective_statuses": None if args.any_status else args.effective_statuses or EFFECTIVE_STATUSES,
         "rejected_statuses": args.rejected_statuses or REJECTED_STATUSES,
@@ -253,8 +253,19 @@ def add_to(commands: Commands) -> None:
     text = "address or label that must be in the file"
     add_repeated(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
     add_repeated(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
+    text = "id of a request that cannot be read, and that stops no row all the same, as a person has looked at it"
+    add_repeated(parser, "--ignore", "ignore", "ID", text)
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
-    show.add_to(group)
-    verify.add_to(group)
+    parser = add_command(group, "show", "Show one whitelisting request", show)
+    parser.add_argument("id", metavar="ID", help="id of the request")
+    add_connection_options(parser)
+    parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
+    add_repeated(parser, "--id", "ids", "ID", "id of a request. Default: all")
+    add_rejected_status(parser)
+    text = "print what it takes to verify again, too; needs -o json"
+    parser.add_argument("--evidence", action="store_true", help=text)
+    text = "verify the evidence in what --evidence has printed; no service is asked"
+    parser.add_argument("--from", dest="file", metavar="FILE", help=text)
+    add_connection_options(parser)
     add_command(group, "schema", "Print the JSON Schema of a whitelist file", print_schema, ())

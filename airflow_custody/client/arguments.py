@@ -174,7 +174,7 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that holds one of them.
     """
     if value is None:
-        why = "was given, and resolved to None: its template or upstream task gave no value; nothing was sent"
+        why = "was given, and resolved to None: the DAG file, a template or an upstream task says so; nothing was sent"
         raise _wrong(CustodyRequestError, name, why + advice)
     if isinstance(value, str) and is_missing(value):
         why = f"is the text {str.__str__(value).strip()!r}: its template found no value; nothing was sent"

@@ -112,6 +112,8 @@ class ApiKey(Authentication):
     :raises CustodyConfigurationError: if the id or the secret is missing or malformed.
     """
 
+    signs_time = True
+
     def __init__(self, key_id: str, secret: str, *, source: str = DEFAULT_SOURCE) -> None:
         super().__init__(source=source)
         if not key_id or not key_id.isascii() or not key_id.isprintable() or " " in key_id:

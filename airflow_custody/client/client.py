@@ -41,8 +41,7 @@ class CustodyClient(
     client.
 
     Reads, status changes and deletes are repeated on connection errors and on 429, 502, 503 and 504, with
-    back-off and as ``Retry-After`` asks (up to a minute). A create is repeated only if the connection was never
-    made.
+    back-off and as ``Retry-After`` asks (up to a minute). A create is repeated only if its body has not left.
 
     Every method raises a :class:`CustodyError`, whose type says what went wrong: see
     :mod:`airflow_custody.client.errors`. The methods list only errors of their own. Operations that are marked
@@ -53,8 +52,8 @@ class CustodyClient(
         is refused except to this machine.
     :param token: the API token, without ``Bearer``.
     :param auth: another way to authenticate, instead of a token: :class:`PasswordSignIn` or :class:`ApiKey`.
-    :param timeout: seconds for one whole exchange: connecting, sending, waiting, and reading a response that
-        trickles in. A retry has the same time again. Default 30.
+    :param timeout: seconds for connecting, for each wait, and for the body of a response as a whole. A retry has the
+        same time again. Default 30.
     :param verify: whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with.
         Environment variables do not change it. Default True.
     :param client_cert: path of one PEM file with certificate and key, or the pair of paths. Default None.

@@ -42,13 +42,11 @@ ErrorCode = Literal[
     "plan-incomplete",
     "signing-failed",
     "not-pending",
-    "pins-wrong",
     "not-verified",
     "webhook-secret-lost",
     "delivery-refused",
     "calls-missing",
     "not-healthy",
-    "usage-wrong",
 ]
 
 

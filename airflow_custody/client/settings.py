@@ -23,7 +23,7 @@ from urllib3.util import Url, parse_url
 
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.http.operation import API_ROOT
-from airflow_custody.client.text import is_decimal, read_number, sanitize
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.keys import KeyTextError, is_bare_base64, read_public_keys
 from airflow_custody.client.verification.pins import PIN_SETTINGS, VerificationPins
 
@@ -37,15 +37,12 @@ _MAX_HOST, _MAX_LABEL = 253, 63
 _MAX_KEYS_FILE = 1024 * 1024
 # In characters: a private key is longer, in base64 too.
 _MIN_KEY = 40
-# Unix times in milliseconds are below this; anything above is not a time.
-_MAX_TIME = 10**15
 # The first one that is set counts, as in the standard library.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
 def _wrong(setting: str, why: str) -> CustodyConfigurationError:
-    code = "pins-wrong" if setting in PIN_SETTINGS else "setting-wrong"
-    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting, code=code)  # type: ignore[arg-type]
+    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)
 
 
 def _os_text(exception: Exception) -> str:
@@ -59,42 +56,31 @@ def _check_base_url(value: object) -> str:
     """Return the base URL without a trailing slash, or refuse it."""
 
     def refused(why: str) -> CustodyConfigurationError:
-        return CustodyConfigurationError(f"the base URL {why}", setting="base_url", code="setting-wrong")
+        return CustodyConfigurationError(f"the base URL {why}", setting="base_url")
 
     if not isinstance(value, str) or not value.strip():
         raise refused("is missing (an example: https://custody.example.com)")
     if re.search(r"[\s\\\x00-\x20\x7f]", value):
         raise refused("contains white space, a control character or a backslash")
-    if re.match(r"https?:(?!//)", value, re.IGNORECASE):
-        raise refused("must begin with https:// (or http://), with two slashes")
+    if not re.match("https?://", value, re.IGNORECASE):
+        raise refused("must begin with https:// (or http:// for a service on this machine)")
     parsed: Url | None = None
     with suppress(ValueError):
         parsed = parse_url(value)
     if parsed is None:
         raise refused("cannot be read as a URL")
-    if parsed.scheme not in ("http", "https"):
-        raise refused("must begin with https:// (or http:// for a service on this machine)")
     if parsed.auth is not None or "@" in value:
         raise refused("must not contain a user name, password or '@': the token has a setting of its own")
-    if not parsed.host:
-        raise refused("names no host")
-    if not _is_host(parsed.host):
-        raise refused("names a host that cannot exist: a part of its name is empty or too long")
-    if "?" in value or "#" in value:
-        raise refused("must not contain a query or fragment")
+    labels = (parsed.host or "").rstrip(".").split(".")
+    is_name = len(".".join(labels)) <= _MAX_HOST and all(0 < len(label) <= _MAX_LABEL for label in labels)
+    if not is_name and not labels[0].startswith("["):
+        raise refused("names no host, or a host that cannot exist: a part of its name is empty or too long")
+    if re.search(r"[?#]|/\.{1,2}(/|$)", value):  # of dots, the parser has resolved them already
+        raise refused("must not contain a query, a fragment, or '.' or '..' in its path")
     path = (parsed.path or "").rstrip("/")
     if path.endswith(API_ROOT):
         raise refused(f"must end before {API_ROOT}, which is added to it")
-    if re.search(r"/\.{1,2}(/|$)", value):  # the parser has resolved them already
-        raise refused("must not contain '.' or '..' in its path")
     return parsed._replace(path=path or None).url
-
-
-def _is_host(host: str) -> bool:
-    """Tell whether a host is an address, or a name that can be looked up."""
-    labels = host.rstrip(".").split(".")
-    is_short = len(host) <= _MAX_HOST and all(0 < len(label) <= _MAX_LABEL for label in labels)
-    return host.startswith("[") or is_short
 
 
 def _is_loopback(host: str) -> bool:
@@ -119,10 +105,7 @@ def _check_verify(value: object) -> bool | str:
         raise _wrong("verify", "must be true, false or the path of a CA bundle")
     path = os.fspath(value)
     try:
-        if os.path.isdir(path):
-            ssl.create_default_context(capath=path)
-        else:
-            ssl.create_default_context(cafile=path)
+        ssl.create_default_context(**{"capath" if os.path.isdir(path) else "cafile": path})  # type: ignore[arg-type]
         return path
     except (OSError, ValueError) as exception:
         why = _os_text(exception)
@@ -133,15 +116,11 @@ def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     """Return the paths of the client's certificate and key; refuse files that cannot be used."""
     if value is None:
         return None
-    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    parts = [parts] if isinstance(parts, os.PathLike) else parts
-    if (
-        not isinstance(parts, (list, tuple))
-        or not 1 <= len(parts) <= 2
-        or not all(isinstance(part, (str, os.PathLike)) and str(part) for part in parts)
-    ):
+    parts: Any = os.fspath(value).split(",") if isinstance(value, (str, os.PathLike)) else value
+    is_right = isinstance(parts, (list, tuple)) and len(parts) in (1, 2)
+    if not is_right or not all(isinstance(part, (str, os.PathLike)) and str(part).strip() for part in parts):
         raise _wrong("client_cert", "must be the path of a PEM file, or the two paths of certificate and key")
-    paths = [os.fspath(part) for part in parts]
+    paths = [os.fspath(part).strip() for part in parts]
     try:
         # With an empty password, an encrypted key fails here instead of asking on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
@@ -191,7 +170,6 @@ def _check_proxy_url(url: str, place: str, setting: str) -> str:
         f"{place} must be a URL like http://host.example.com:3128; a user name and a password in it must be "
         "percent-encoded, and be ISO-8859-1",
         setting=setting,
-        code="setting-wrong",
     )
 
 
@@ -256,12 +234,8 @@ def _read_date(value: Any) -> Any:
     """Return the Unix time in seconds of an ISO 8601 date, in UTC unless it says otherwise."""
     if not isinstance(value, str):
         return value
-    text = value.strip()
-    if is_decimal(text):
-        number = read_number(text, _MAX_TIME)
-        return value if number is None else number
     with suppress(ValueError, OverflowError):
-        date = TypeAdapter(datetime).validate_python(text)
+        date = TypeAdapter(datetime).validate_python(value.strip())
         return int((date if date.tzinfo else date.replace(tzinfo=timezone.utc)).timestamp())
     return value
 
@@ -283,7 +257,6 @@ def refuse_misspelt(names: Iterable[str]) -> None:
                 f"'{setting}' is not a setting, and looks like '{likely}': ignored, less would be verified than is "
                 "meant",
                 setting=setting,
-                code="pins-wrong",
                 advice=f"Rename it to '{likely}', or remove it.",
             )
 
@@ -306,7 +279,7 @@ def _check_header(value: str | None) -> str | None:
 _Number = BeforeValidator(_no_boolean)
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True, validate_default=True))
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class ClientSettings:
     """
     The settings of a client. They are checked when the object is made, and may be text, as in a connection's URI.
@@ -314,12 +287,12 @@ class ClientSettings:
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
 
-    base_url: Annotated[str, BeforeValidator(_check_base_url)] = ""
+    base_url: Annotated[str, BeforeValidator(_check_base_url)] = Field("", validate_default=True)
     """URL of the service, ``https://custody.example.com``; a path prefix is allowed. Plain HTTP is refused except to
     this machine."""
     timeout: Annotated[float, Field(ge=0.001, le=86_400), _Number] = DEFAULT_TIMEOUT
-    """Seconds for one whole exchange: connecting, sending, waiting, and reading a response that trickles in. A retry
-    has the same time again. Default 30."""
+    """Seconds for connecting, for each wait, and for the body of a response as a whole. A retry has the same time
+    again. Default 30."""
     verify: Annotated[bool | str, BeforeValidator(_check_verify)] = True
     """Whether to verify the service's TLS certificate; or the path of a CA bundle to verify it with. Environment
     variables do not change it. Default True."""
@@ -442,7 +415,6 @@ class ClientSettings:
                 f"the base URL is plain HTTP to {parsed.host}: the token would travel in clear text; use "
                 "https://, or set 'allow_http' if the network in between is yours",
                 setting="base_url",
-                code="setting-wrong",
             )
         if self.proxy:
             raise _wrong("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")

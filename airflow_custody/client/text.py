@@ -17,30 +17,6 @@ _INVISIBLE = re.compile(
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ufffc\U0001107f\U00013440-\U00013442\U00016fe4\U0001bc9d"
     "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# The variation selector that keyboards write after an emoji, even one that is never shown as text: a character with the
-# property Emoji, and not Emoji_Component, as digits, skin tones and the letters of flags have (emoji-data.txt of
-# Unicode 14).
-_EMOJI_STYLE = re.compile(
-    "(?<=[\u00a9\u00ae\u203c\u2049\u2122\u2139\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf\u23e9-\u23f3"
-    "\u23f8-\u23fa\u24c2\u25aa\u25ab\u25b6\u25c0\u25fb-\u25fe\u2600-\u2604\u260e\u2611\u2614\u2615\u2618\u261d\u2620"
-    "\u2622\u2623\u2626\u262a\u262e\u262f\u2638-\u263a\u2640\u2642\u2648-\u2653\u265f\u2660\u2663\u2665\u2666\u2668"
-    "\u267b\u267e\u267f\u2692-\u2697\u2699\u269b\u269c\u26a0\u26a1\u26a7\u26aa\u26ab\u26b0\u26b1\u26bd\u26be"
-    "\u26c4\u26c5\u26c8\u26ce\u26cf\u26d1\u26d3\u26d4\u26e9\u26ea\u26f0-\u26f5\u26f7-\u26fa\u26fd\u2702\u2705"
-    "\u2708-\u270d\u270f\u2712\u2714\u2716\u271d\u2721\u2728\u2733\u2734\u2744\u2747\u274c\u274e\u2753-\u2755\u2757"
-    "\u2763\u2764\u2795-\u2797\u27a1\u27b0\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55\u3030\u303d\u3297"
-    "\u3299\U0001f004\U0001f0cf\U0001f170\U0001f171\U0001f17e\U0001f17f\U0001f18e\U0001f191-\U0001f19a"
-    "\U0001f201\U0001f202\U0001f21a\U0001f22f\U0001f232-\U0001f23a\U0001f250\U0001f251\U0001f300-\U0001f321"
-    "\U0001f324-\U0001f393\U0001f396\U0001f397\U0001f399-\U0001f39b\U0001f39e-\U0001f3f0\U0001f3f3-\U0001f3f5"
-    "\U0001f3f7-\U0001f3fa\U0001f400-\U0001f4fd\U0001f4ff-\U0001f53d\U0001f549-\U0001f54e\U0001f550-\U0001f567"
-    "\U0001f56f\U0001f570\U0001f573-\U0001f57a\U0001f587\U0001f58a-\U0001f58d\U0001f590\U0001f595\U0001f596"
-    "\U0001f5a4\U0001f5a5\U0001f5a8\U0001f5b1\U0001f5b2\U0001f5bc\U0001f5c2-\U0001f5c4\U0001f5d1-\U0001f5d3"
-    "\U0001f5dc-\U0001f5de\U0001f5e1\U0001f5e3\U0001f5e8\U0001f5ef\U0001f5f3\U0001f5fa-\U0001f64f"
-    "\U0001f680-\U0001f6c5\U0001f6cb-\U0001f6d2\U0001f6d5-\U0001f6d7\U0001f6dd-\U0001f6e5\U0001f6e9"
-    "\U0001f6eb\U0001f6ec\U0001f6f0\U0001f6f3-\U0001f6fc\U0001f7e0-\U0001f7eb\U0001f7f0\U0001f90c-\U0001f93a"
-    "\U0001f93c-\U0001f945\U0001f947-\U0001f9af\U0001f9b4-\U0001f9ff\U0001fa70-\U0001fa74\U0001fa78-\U0001fa7c"
-    "\U0001fa80-\U0001fa86\U0001fa90-\U0001faac\U0001fab0-\U0001faba\U0001fac0-\U0001fac5\U0001fad0-\U0001fad9"
-    "\U0001fae0-\U0001fae7\U0001faf0-\U0001faf6])\ufe0f"
-)
 _TO_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -77,8 +53,13 @@ def has_unprintable(text: str) -> bool:
 
 
 def without_emoji_style(text: str) -> str:
-    """Return the text without emoji variation selectors. The emoji itself is shown as its number all the same."""
-    return _EMOJI_STYLE.sub("", text)
+    """Return the text without the variation selectors that keyboards write after an emoji."""
+    pairs = zip(f" {text}", text, strict=False)
+    return "".join(each for before, each in pairs if each != "\ufe0f" or not _may_be_emoji(before))
+
+
+def _may_be_emoji(character: str) -> bool:
+    return character in "©®" or (ord(character) > 0xFF and unicodedata.category(character) in ("So", "Sm"))
 
 
 def _is_unprintable(character: str) -> bool:
@@ -94,7 +75,10 @@ def sanitize(text: object, limit: int = 300) -> str:
     :return: the text, white space folded.
     """
     # Far more than can survive the folding; this bounds the work on a response of many megabytes.
-    line = " ".join(str(text)[: limit * 8].translate(_SHOWN).split())
+    line = str(text)[: limit * 8]
+    if not (line.isascii() and line.isprintable()):
+        line = line.translate(_SHOWN)
+    line = " ".join(line.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
@@ -111,6 +95,9 @@ _SHOWN = _Shown()
 
 def escape(text: str) -> str:
     """Return all of the text on one line, its unprintable characters written as ``\\uXXXX``."""
+    # Fast path for nearly every text.
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(f"\\u{ord(each):04x}" if _is_unprintable(each) else each for each in text)
 
 
@@ -120,7 +107,7 @@ def ascii_lower(text: str) -> str:
 
     Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` also make a Kelvin sign a "k".
     """
-    return text.translate(_TO_ASCII_LOWER)
+    return text.lower() if text.isascii() else text.translate(_TO_ASCII_LOWER)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

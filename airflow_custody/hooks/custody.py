@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import unquote
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
-
-from airflow_custody.client.error_codes import ErrorCode
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.get_provider_info import get_provider_info
+from airflow.providers.common.compat.sdk import BaseHook
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Connection
-
     from airflow_custody.client import ClientSettings, CustodyClient
     from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
-    from airflow_custody.client.http.authentication import Authentication
-
-# The names of settings in a connection, where they differ from the client's.
-_CONNECTION_FIELDS = {
-    "base_url": "Base URL (Host)",
-    "token": "Password",
-    "password": "Password",
-    "secret": "Password",
-    "username": "User name (Login)",
-}
-
-
-# The ways to authenticate: what must be filled in for each, and what the Password is then.
-_AUTH_METHODS = {
-    "bearer": ("neither a user name nor an API key ID", "the API token"),
-    "password": ("a user name (Login)", "the password"),
-    "api_key": ("an API key ID", "the API key's secret"),
-}
 
 
 class CustodyHook(BaseHook):
@@ -94,42 +66,27 @@ class CustodyHook(BaseHook):
         :return: a client; close it, or the hook, when done.
         :raises CustodyConfigurationError: if there is no such connection, or a setting in it is missing or wrong.
         """
-        with suppress(RecursionError):
-            return self._connect()
-        raise self._wrong("is nested too deeply to be read", "Extra", "setting-wrong")
-
-    def _connect(self) -> CustodyClient:
-        from airflow_custody.client import CustodyClient
+        from airflow_custody.hooks._connection import ConnectionReader
+        from airflow_custody.hooks._lookup import find_connection
         from airflow_custody.metrics import call_observer
 
-        connection = self._connection()
-        extras = self._extras(connection)
-        credentials = self._credentials(connection, extras)
-        base_url = self._base_url(connection)
-        connected_with = (connection.host, connection.schema, connection.port, credentials, extras)
-        if self._client is None or connected_with != self._connected_with:
+        advice = "Make a connection with this id and the type Custody."
+        found = find_connection(self.custody_conn_id, advice, setting="custody_conn_id", get=self.get_connection)
+        reader = ConnectionReader(found, named=not self._is_tested)
+        if self._client is None or reader.values != self._connected_with:
             self.close()
-            wrong: CustodyConfigurationError | None = None
-            try:
-                settings = self._settings(base_url, extras)
-                auth = self._authentication(*credentials)
-                if self.shares_sign_in:
-                    from airflow_custody.hooks._sign_ins import SIGN_INS
-
-                    account = (settings.base_url, *credentials)
-                    auth = SIGN_INS.of(self.custody_conn_id, connected_with, auth, account)
-                self._client = CustodyClient.from_settings(settings, auth)
-            except CustodyConfigurationError as error:
-                wrong = error
-            if self._client is None:
-                # Raised out here, as all errors of this class: what was caught must not come along. The setting is
-                # named once: as the connection names it.
-                setting, code = (str(wrong.setting), wrong.code) if wrong else ("", "setting-wrong")
-                raise self._wrong(self._fault(wrong), setting, code)
-            self._connected_with = connected_with
+            self._client = reader.make_client(self._adapt_settings, shares_sign_in=self.shares_sign_in)
+            self._connected_with = reader.values
+            self.unknown_extras = reader.unknown_extras
+            if self.unknown_extras:
+                self.log.warning("%s%s", reader.start, self.unknown_extras)
             if self.sends_metrics and (observer := call_observer(self.custody_conn_id)) is not None:
                 self._client.observe(observer)
         return self._client
+
+    def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
+        """Return the settings of the client, of those that the connection says. A subclass may change them."""
+        return settings
 
     def check_health(self, criteria: HealthCriteria) -> HealthVerdict:
         """
@@ -156,6 +113,7 @@ class CustodyHook(BaseHook):
 
         :return: whether they succeeded, and what to tell the user: also which roles are missing.
         """
+        from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
         from airflow_custody.hooks._connection_test import try_client
 
         self._is_tested = True
@@ -218,199 +176,9 @@ class CustodyHook(BaseHook):
             )
         return widgets
 
-    # --- reading the connection ----------------------------------------------------------------------------
-
-    def _connection(self) -> Connection:
-        connection: Connection | None = None
-        with suppress(AirflowNotFoundException):
-            connection = self.get_connection(self.custody_conn_id)
-        if connection is None:
-            advice = "Make a connection with this id and the type Custody."
-            raise missing_connection(self.custody_conn_id, advice, setting="custody_conn_id")
-        if connection.conn_type != self.conn_type:
-            raise self._wrong(
-                f"must be {self.conn_type!r}, not {connection.conn_type!r}",
-                "Connection Type",
-                "setting-wrong",
-                advice="Choose Custody there; outside the form, write conn_type 'custody'.",
-            )
-        return connection
-
-    def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
-        """Return the client's settings, read from the connection by name."""
-        from airflow import __version__ as version
-
-        from airflow_custody.client.settings import ClientSettings, is_key_text, refuse_misspelt
-        from airflow_custody.hooks._connection_test import describe_unknown
-
-        self.unknown_extras = ""
-        known = [name for name in _connection_type()["conn-fields"] if name not in ("auth", "api_key_id")]
-        if unknown := sorted(set(extras) - {*known, "auth", "api_key_id"}):
-            refuse_misspelt(unknown)
-            self.unknown_extras = describe_unknown(unknown, ["auth", "api_key_id", *known])
-            self.log.warning("%s%s", self._start(), self.unknown_extras)
-        if extras.get("proxy"):
-            proxy = str(extras["proxy"])
-            # Its password by itself, too. Taken apart by hand: it may be a URL that no parser can read.
-            password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
-            for secret in filter(None, (proxy, password, unquote(password))):
-                mask(secret)
-        keys = extras.get("superadmin_keys")
-        for each in keys if isinstance(keys, list) else [keys]:
-            # Which file a relative path names depends on where the process was started.
-            if isinstance(each, str) and each and not is_key_text(each) and not os.path.isabs(each):
-                raise CustodyConfigurationError(
-                    "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
-                    setting="superadmin_keys",
-                    code="pins-wrong",
-                )
-        values = {name: extras.get(name) for name in known}
-        return ClientSettings.parse(
-            {**values, "base_url": base_url, "user_agent": f"Airflow/{version}", "source": self._place()}
-        )
-
-    def _credentials(self, connection: Connection, extras: dict[str, Any]) -> tuple[str, str, str]:
-        """
-        Return the authentication method, the name and the secret.
-
-        What is filled in decides, and must be what ``auth`` says if it says anything.
-        """
-        password = connection.password or ""
-        if password:
-            mask(password)
-        names = {"password": connection.login, "api_key": extras.get("api_key_id")}
-        given = [method for method, name in names.items() if name not in (None, "")]
-        if len(given) > 1:
-            raise self._wrong(
-                "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-missing"
-            )
-        filled_in = given[0] if given else "bearer"
-        auth = filled_in if extras.get("auth") in (None, "") else extras["auth"]
-        if not isinstance(auth, str) or auth not in _AUTH_METHODS:
-            *others, last = _AUTH_METHODS
-            raise self._wrong(f"must be {', '.join(others)} or {last}", "auth", "setting-wrong")
-        needs, secret = _AUTH_METHODS[auth]
-        if auth != filled_in:
-            raise self._wrong(f"is {auth}, which needs {needs}", "auth", "credentials-missing")
-        if not password:
-            raise self._wrong(f"{secret} is missing", "token", "credentials-missing")
-        return auth, str(names.get(auth, "")), password
-
-    def _authentication(self, auth: str, name: str, secret: str) -> Authentication:
-        from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
-
-        place = self._place()
-        if auth == "password":
-            return PasswordSignIn(name, secret, source=place, on_token=mask)
-        if auth == "api_key":
-            return ApiKey(name, secret, source=place)
-        return BearerToken(secret, source=f"the Password of {place}")
-
-    def _base_url(self, connection: Connection) -> str:
-        host = (connection.host or "").strip()
-        if not host:
-            raise self._wrong(
-                "the base URL is missing (an example: https://custody.example.com)", "base_url", "setting-wrong"
-            )
-        schema, port = connection.schema or None, connection.port or None
-        if schema is not None and schema.lower() not in ("http", "https"):
-            raise self._wrong("must be http or https, or empty", "Schema", "setting-wrong")
-        # Whoever forgot a slash is told so, and not sent to a host named "http".
-        if "://" not in host and not host.lower().startswith(("http:", "https:")):
-            host = f"{schema or 'https'}://{host}"
-        elif schema is not None and not host.lower().startswith(f"{schema.lower()}://"):
-            raise self._wrong("names another protocol than the base URL", "Schema", "setting-wrong")
-        return host if port is None else self._with_port(host, port)
-
-    def _with_port(self, url: str, port: int) -> str:
-        from urllib.parse import urlsplit
-
-        parts, named = None, None
-        with suppress(ValueError):
-            named = urlsplit(url).port
-            parts = urlsplit(url)
-        if parts is None:
-            raise self._wrong("the base URL cannot be read as a URL", "base_url", "setting-wrong")
-        if named is not None and named != port:
-            raise self._wrong(f"is {port}, but the base URL names port {named}", "Port", "setting-wrong")
-        return url if named is not None else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()
-
-    def _extras(self, connection: Connection) -> dict[str, Any]:
-        text = connection.get_extra() if hasattr(connection, "get_extra") else connection.extra
-        try:
-            # A name that is there twice: the last would count, and might be another than a reviewer read.
-            extras = json.loads(text, object_pairs_hook=_each_once) if text else {}
-        except ValueError:
-            extras = None
-        if not isinstance(extras, dict):
-            raise self._wrong("is not a JSON object, or has a name twice", "Extra", "setting-wrong")
-        return extras
-
-    def _fault(self, error: CustodyConfigurationError | None) -> str:
-        """Return what is wrong with a setting, in words that may quote its value."""
-        return "" if error is None else error.text.removeprefix(f"'{error.setting}' ")
-
-    def _place(self) -> str:
-        """Return what messages call the connection."""
-        return "this connection" if self._is_tested else f"the Airflow connection {self.custody_conn_id!r}"
-
-    def _start(self) -> str:
-        """Return what a message begins with when one of the connection's fields is wrong."""
-        return "" if self._is_tested else f"Airflow connection {self.custody_conn_id!r}, "
-
-    def _wrong(
-        self, why: str, setting: str, code: ErrorCode, *, advice: str | None = None
-    ) -> CustodyConfigurationError:
-        text = f"{self._start()}{_name(setting)}: {why}"
-        return CustodyConfigurationError(text, setting=setting, code=code, advice=advice)
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
-
-
-def missing_connection(conn_id: str, advice: str, *, setting: str) -> CustodyConfigurationError:
-    """
-    Return the error for a connection that Airflow does not find. It does not say so if it could not read one.
-
-    :param conn_id: id of the connection.
-    :param advice: what to do if there is none.
-    :param setting: what named it.
-    """
-    what = "is not defined"
-    if variable := connection_variable(conn_id):
-        what = f"cannot be read from the environment variable {variable}"
-        advice = "Correct the variable: a URI, or a JSON object of Airflow's fields, in which password is a text."
-    return CustodyConfigurationError(
-        f"the Airflow connection {conn_id!r} {what}", setting=setting, advice=advice, code="setting-wrong"
-    )
-
-
-def connection_variable(conn_id: str) -> str:
-    """Return the name of the environment variable that defines a connection, if it is set; else empty."""
-    name = f"AIRFLOW_CONN_{conn_id.upper()}"
-    return name if name in os.environ else ""
-
-
-def _name(setting: str) -> str:
-    """Return a setting as a message names it: as the form shows it, and its name where there is no form."""
-    if field := _connection_type()["conn-fields"].get(setting):
-        return f"{field['label'].partition(' (')[0]} ({setting})"
-    return _CONNECTION_FIELDS.get(setting, setting)
-
 
 def _connection_type() -> dict[str, Any]:
+    from airflow_custody.get_provider_info import get_provider_info
+
     found: dict[str, Any] = get_provider_info()["connection-types"][0]
     return found
-
-
-def mask(secret: str) -> None:
-    """Register a secret with Airflow's masker, wherever this Airflow has it."""
-    try:
-        from airflow.sdk.log import mask_secret
-    except ImportError:
-        from airflow.utils.log.secrets_masker import mask_secret  # type: ignore[no-redef]
-    mask_secret(secret)

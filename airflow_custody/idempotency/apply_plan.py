@@ -65,6 +65,7 @@ class PlanSettings:
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
     :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
+    :param ignore: ids of requests that cannot be read, and stop no row. Default: none.
     """
 
     prune: bool = False
@@ -72,6 +73,7 @@ class PlanSettings:
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
     rejected_statuses: Collection[str] = REJECTED_STATUSES
     accept_fields: Collection[str] = ()
+    ignore: Collection[str] = ()
 
     def fetch(self, client: CustodyClient) -> Listing:
         """Read all that the service lists."""
@@ -119,6 +121,7 @@ class PlanSettings:
             effective_statuses=self.effective_statuses,
             rejected_statuses=self.rejected_statuses,
             accept_fields=self.accept_fields,
+            ignore=self.ignore,
         )
 
 
@@ -241,11 +244,11 @@ class ApplyPlan:
                 self._log.info("An earlier try has done %d of %s: going on.", earlier.done, count(earlier.total, "row"))
             make = partial(self._operations, file, listing, done, service)
             plan, there, operations = make(self._settings)
-            if hash_operations({*operations, *plan.unverified}, service) != plan_hash:
+            if hash_operations({*operations, *plan.observed}, service) != plan_hash:
                 created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
                 applied = Applied(Outcome(created=created), requests, _with_state(done, "deleted"))
                 other, _, others = make(replace(self._settings, prune=not self._settings.prune))
-                only_prune = hash_operations({*others, *other.unverified}, service) == plan_hash
+                only_prune = hash_operations({*others, *other.observed}, service) == plan_hash
                 raise PlanChangedError(operations, plan, applied, only_prune=only_prune)
             self._warn_of_settled(listing, done)
             unclear, unread = self._unclear(plan, listing, done, there)

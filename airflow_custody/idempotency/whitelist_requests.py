@@ -265,10 +265,6 @@ class _RowCreation(WhitelistRequestCreation):
     def _own_ids(self) -> frozenset[str]:
         return self._all.own_ids
 
-    def send(self, before_send: Callable[[], None]) -> str:
-        # A lost connection costs a search, and not a second request.
-        return self._client.create_whitelist_request(self._request, before_send=before_send, reuse_connection=True)
-
     def candidates(self, envelopes: Iterable[WhitelistEnvelope]) -> list[Candidate]:
         found = [(each, self._candidate(each)) for each in envelopes]
         return [

@@ -6,9 +6,7 @@ from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow_custody._base import CustodyTask
-from airflow_custody.client.errors import CustodyNotFoundError
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody._base import LOOKUP_WAIT, CustodyTask
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task
 
@@ -55,7 +53,7 @@ class CustodyCreateOperator(CustodyOperator):
         *,
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        lookup_wait: float = LOOKUP_WAIT,
     ) -> str:
         from airflow_custody.idempotency.create_once import CreateOnce
         from airflow_custody.metrics import create_counted
@@ -79,6 +77,8 @@ def delete_if_exists(delete: Callable[[], None]) -> bool:
     :param delete: deletes it; raises :class:`CustodyNotFoundError` only if the service itself does not know it.
     :return: whether it was deleted; False if the service does not know it.
     """
+    from airflow_custody.client.errors import CustodyNotFoundError
+
     try:
         delete()
     except CustodyNotFoundError:

@@ -16,7 +16,7 @@ from airflow_custody.client.text import ascii_lower, count, sanitize
 from airflow_custody.client.whitelist.batches import name_some
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.file import FileRow, WhitelistFile
+    from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.client.whitelist.plan import State, WhitelistPlan
     from airflow_custody.idempotency.apply_plan import Applied, PlanChangedError
 
@@ -186,34 +186,31 @@ def what_changed(file: WhitelistFile, error: PlanChangedError, planned: Collecti
 
 
 def _changes_since(file: WhitelistFile, error: PlanChangedError, planned: Collection[str] | None) -> str:
-    if planned is None:
-        creates, deletes = len(error.plan.with_action("create")), len(error.plan.with_action("delete"))
-        return f"Now it would create {creates} and delete {deletes}: the file or the service has changed"
     from airflow_custody.client.whitelist.plan import create_operation
     from airflow_custody.idempotency.apply_plan import shorten_operation
 
+    if planned is None:
+        creates, deletes = len(error.plan.with_action("create")), len(error.plan.with_action("delete"))
+        return f"Now it would create {creates} and delete {deletes}: the file or the service has changed"
     now = {shorten_operation(each) for each in error.operations}
-    rows = {shorten_operation(create_operation(row.request)): row for row in file.rows}
     states = {row.where: row for row in error.plan.rows if row.where}
+    rows = {shorten_operation(create_operation(row.request)): row for row in file.rows}
     lines = []
-    for each in [each for each in rows if each in planned and each not in now]:
-        state = states.get(rows[each].where)
-        was_found = f" ({state.request_id})" if state and state.request_id else ""
-        lines.append(f"{_row_name(rows[each])} is {state.state if state else 'done'} now{was_found}")
-    lines += [f"{_row_name(row)} is new or was changed" for each, row in rows.items() if each in now - set(planned)]
-    if gone := [each for each in planned if each not in now and each not in rows]:
+    for operation, row in rows.items():
+        name, found = f"{row.where} ({sanitize(row.request.label, 60)})", states.get(row.where)
+        if operation in planned and operation not in now:
+            lines.append(f"{name} is {found.state} now ({found.request_id})" if found else f"{name} is done now")
+        elif operation in now and operation not in planned:
+            lines.append(f"{name} is new or was changed")
+    if gone := len(set(planned) - now - rows.keys()):
         lines.append(
-            f"{count(len(gone), 'planned change')} to rows or requests that are not there any more, or have changed"
+            f"{count(gone, 'planned change')} to rows or requests that are not there any more, or have changed"
         )
     if more := len(now - set(planned) - rows.keys()):
         lines.append(count(more, "more deletion"))
     if not lines:
         return "It is for another service or tenant, was made with other settings, or other requests are not verified"
     return f"Since then: {some(lines)}"
-
-
-def _row_name(row: FileRow) -> str:
-    return f"{row.where} ({sanitize(row.request.label, 60)})"
 
 
 def some(texts: Collection[str]) -> str:

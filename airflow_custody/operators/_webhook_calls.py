@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
+from airflow_custody._base import NOT_GIVEN, ParameterError, check_flags, check_numbers
 from airflow_custody.assets import is_plain_conn_id, webhook_calls_asset
-from airflow_custody.client.arguments import check_names, check_settings, check_text, describe
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
-from airflow_custody.client.text import as_list, ascii_lower, count, is_uuid, sanitize
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
-from airflow_custody.operators._call_place import CallPlace, Place
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.webhooks.call_events import CallFilter
-    from airflow_custody.client.webhooks.journal import CallCursor
     from airflow_custody.client.webhooks.models import WireWebhook
-    from airflow_custody.client.webhooks.results import NewCalls
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
@@ -39,19 +32,18 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     webhook receiver, and also finds what was written while Airflow was down. Needs the role ``Admin`` or
     ``AdminReadOnly``. The operation is undocumented.
 
-    The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "cursor", "service", "conn_id",
-    "filters"}``; above 64 KiB it has ``call_ids`` instead of ``calls``, and ``since``, when the oldest of them was
-    created. A consumer gets the calls of either from :func:`airflow_custody.assets.calls_of`. The next run goes on
-    from the ``cursor`` of the asset's last event that a task has emitted, whoever else emits events of the asset.
-    Airflow stores the event together with the task's success. So a task that is killed before emits nothing, and its
-    next try reads the same calls: each call is emitted at least once, and its id tells repetitions apart. A call that
-    the service lists much later than its time of creation says is not found; ``late_ids`` are those that came a little
-    late.
+    The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "filters", "task", "cursor"}``; above 64
+    KiB it has ``call_ids`` instead of ``calls``, and ``since``, when the oldest of them was created. A consumer gets
+    the calls of either from :func:`airflow_custody.assets.calls_of`. The next run goes on from the ``cursor`` of the
+    asset's last event that a task has emitted, whoever else emits events of the asset. Airflow stores the event
+    together with the task's success. So a task that is killed before emits nothing, and its next try reads the same
+    calls: each call is emitted at least once, and its id tells repetitions apart. A call that appears more than five
+    minutes behind one that was created later is not found; ``late_ids`` are those that came a little late.
 
     Where nothing is new, the task is skipped, and so is what depends on it in its DAG; there is no event. An event
     without calls (``count`` 0) is emitted by the first run with ``start="now"``, to store the place; after a gap;
-    and, where there is no asset state store (Airflow before 3.3), after a day without an event, or, as long as no call
-    came after a gap, after minutes.
+    and, where there is no asset state store (Airflow before 3.3), if only calls were read that the filters leave out,
+    and they are more than ``max_calls``, or the last event is a day old.
 
     **One asset has one cursor.** Two tasks with the same asset share it, also tasks of two DAGs: what one of them has
     read, the other does not read again, and the log warns of that. If their filters differ, that is a gap. Give each
@@ -64,16 +56,16 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         ``webhook_calls_asset(custody_conn_id)``, so it must be given where ``custody_conn_id`` is a template.
     :param start: start of the first run: ``now`` (default) or ``beginning``, with the oldest call that the service
         still lists. It is ignored once the asset has a cursor, whichever task that is of. (templated)
-    :param webhook_ids: only calls to these webhooks; None (default): to all, and so for those below. (templated)
+    :param webhook_ids: only calls to these webhooks; default: to all, and so for those below. (templated)
     :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. A call does not say
         its type: the listing of webhooks does. (templated)
     :param event_ids: only calls of these events. (templated)
     :param statuses: only calls whose delivery has one of these statuses when they are read. (templated)
     :param with_payload: whether the event holds what the calls tell. Default True.
     :param max_calls: maximum number of calls per reading; the next run goes on. Default 10000.
-    :param on_gap: behaviour if calls may be lost, because the journal was cut off after the last run, the connection
-        names another service now, or the asset's cursor is of other filters: ``fail`` (default), or ``continue``: log a
-        warning, and say so in the event. (templated)
+    :param on_gap: behaviour if calls may be lost, because the newest known call is not listed any more, the service's
+        clock was set back, or the asset's cursor is another task's with other filters: ``fail`` (default), or
+        ``continue``: log a warning, and say so in the event. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"count": ..., "webhooks": ...}``: how many calls the event holds, and the first 20 webhooks that are not
         enabled, each with ``id``, ``type``, ``status`` and ``timeout_until``. It is not published whether the service
@@ -98,10 +90,10 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         *,
         asset: Asset | None = None,
         start: str = "now",
-        webhook_ids: Iterable[str] | None = None,
-        webhook_types: Iterable[str] | None = None,
-        event_ids: Iterable[str] | None = None,
-        statuses: Iterable[str] | None = None,
+        webhook_ids: Iterable[str] | None = NOT_GIVEN,
+        webhook_types: Iterable[str] | None = NOT_GIVEN,
+        event_ids: Iterable[str] | None = NOT_GIVEN,
+        statuses: Iterable[str] | None = NOT_GIVEN,
         with_payload: bool = True,
         max_calls: int = 10_000,
         on_gap: str = "fail",
@@ -109,14 +101,13 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_settings(flags={"with_payload": with_payload})
-        if isinstance(max_calls, bool) or not isinstance(max_calls, int) or max_calls < 1:
-            raise ValueError(f"max_calls must be a whole number from 1 on, not {describe(max_calls)}")
+        check_flags(with_payload=with_payload)
+        check_numbers({"max_calls": max_calls}, 1, whole=True)
         if asset is None and is_plain_conn_id(custody_conn_id):
             asset = webhook_calls_asset(custody_conn_id)
         if asset is not None:
             if not isinstance(asset, Asset):
-                raise ValueError(f"asset must be an Asset, not {describe(asset)}")
+                raise ParameterError(f"asset must be an Asset, not {asset!r}")
             self.inlets = _with(asset, self.inlets)
             self.outlets = _with(asset, self.outlets)
         if self.max_active_tis_per_dag is None:
@@ -131,86 +122,56 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         self.with_payload = with_payload
         self.max_calls = max_calls
         self.on_gap = on_gap
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.errors import CustodyError
+        from airflow_custody.client.text import count
         from airflow_custody.client.webhooks.call_events import CallFilter, to_event
-        from airflow_custody.client.webhooks.journal import CallCursor
+        from airflow_custody.client.webhooks.calls import BEGINNING
         from airflow_custody.metrics import calls_read
+        from airflow_custody.operators._call_place import CallPlace
 
         start, on_gap = _choice("start", self.start, _STARTS), _choice("on_gap", self.on_gap, _ON_GAP)
         filters = self._filters()
         asset = self._own_asset(context)
+        place = CallPlace(context, asset, filters, self.log)
         client = hook.get_conn()
-        journal_place = CallPlace(context, asset, self.custody_conn_id, client.settings.base_url, filters, self.log)
-        place = journal_place.find()
-        gaps = [place.gap] if place.gap else []
-        if gaps and on_gap == "fail":
-            _fail(gaps)
-        new, webhooks, rounds = self._read(client, place, start, CallFilter(**filters))
-        if new.gap:
-            gaps.append(new.gap)
-            if on_gap == "fail":
-                _fail(gaps)
+        new = client.read_webhook_calls(place.cursor, start=start, limit=self.max_calls)  # type: ignore[arg-type]
+        gap = "; ".join(filter(None, [place.gap, new.gap]))
+        if gap and on_gap == "fail":
+            raise CustodyError(
+                f"webhook calls may be lost: {gap}",
+                operation="read webhook calls",
+                code="calls-missing",
+                advice="Find out what is missing. Then run the task once with on_gap='continue'.",
+            )
+        # After the calls: a webhook that is younger than its first call does not exist.
+        webhooks = self._list_webhooks(client, required="webhook_types" in filters)
+        types = {each["id"]: each.get("type") or "" for each in webhooks or ()}
+        selected = CallFilter(**filters).select(new.calls, types)
         is_first = place.cursor is None and start == "now"
-        if not new.calls and not gaps and not is_first:
-            kept = journal_place.keep(new.cursor)
-            # If the service's clock was set back, what it writes now is below the event's floor.
-            is_back = place.cursor is not None and new.cursor.floor < place.cursor.floor
-            if kept or (rounds == 1 and not place.must_be_emitted and not is_back):
+        if not selected and not gap and not is_first:
+            is_stored = new.cursor == place.cursor or place.keep(new.cursor)
+            if is_stored or not (new.more or place.is_old):
                 raise AirflowSkipException("No new webhook calls.")
-        for gap in gaps:
+        # If the event is deleted or buried one day, its calls come again, and none is lost.
+        place.keep(place.cursor or (new.cursor if is_first else BEGINNING))
+        data = to_event(selected, late=new.late, gap=gap, more=new.more, with_payload=self.with_payload)
+        context["outlet_events"][asset].extra = place.event_extra(data, new.cursor)
+        calls_read(self.custody_conn_id, len(selected))
+        if gap:
             self.log.warning("Webhook calls may be lost: %s.", gap)
-        data = to_event(replace(new, gap="; ".join(gaps)), with_payload=self.with_payload)
-        if not place.base_url_changed:
-            # If the event is deleted or buried one day, its calls come again, and none is lost.
-            journal_place.keep(new.known or place.cursor or (new.cursor if is_first else CallCursor(0, {})))
-        context["outlet_events"][asset].extra = journal_place.event_extra(data, new.cursor)
-        calls_read(self.custody_conn_id, len(new.calls))
-        self.log.info(
-            "%s.%s",
-            count(len(new.calls), "new webhook call") if new.calls else "No new webhook calls",
-            " There are more: the next run goes on." if new.more else "",
-        )
+        self.log.info("%s.", count(len(selected), "new webhook call") if selected else "No new webhook calls")
+        if new.more:
+            self.log.info("There are more: the next run goes on.")
         if is_first:
             self.log.info("From now on, calls are read; those from before are not.")
-        return {"count": len(new.calls), "webhooks": webhooks}
-
-    def _read(
-        self, client: CustodyClient, place: Place, start: str, call_filter: CallFilter
-    ) -> tuple[NewCalls, list[dict[str, Any]] | None, int]:
-        """
-        Read on until there is a call that is selected, or no more.
-
-        :return: the new calls, only the selected ones; the webhooks that are not enabled; and how often more
-            calls were read than a run takes at once.
-        """
-        from airflow_custody.client.webhooks.base_url_change import read_after_base_url_change
-
-        cursor, rounds, late, gaps = place.cursor, 0, set[str](), list[str]()
-        known: CallCursor | None = None
-        while True:
-            if place.base_url_changed and cursor is not None and rounds == 0:
-                new = read_after_base_url_change(client, cursor, limit=self.max_calls)
-            else:
-                new = client.read_webhook_calls(cursor, start=start, limit=self.max_calls)  # type: ignore[arg-type]
-            rounds += 1
-            known = known if rounds > 1 else new.known
-            # After the calls: a webhook that is younger than its first call does not exist.
-            listed = self._list_webhooks(client, required=call_filter.needs_types)
-            types = {each["id"]: name for each in listed or () if (name := each.get("type"))}
-            selected = tuple(call_filter.select(new.calls, types))
-            late |= new.late & {each.id for each in selected}
-            gaps += [new.gap] if new.gap else []
-            if selected or not new.more or gaps:
-                break
-            cursor = new.cursor
-        self._warn_of_what_matches_nothing(listed)
-        if new.warning:
-            self.log.warning("%s", new.warning)
-        found = replace(new, calls=selected, late=frozenset(late), gap="; ".join(gaps), known=known)
-        return found, self._report(listed), rounds
+        return {"count": len(selected), "webhooks": self._report(webhooks)}
 
     def _list_webhooks(self, client: CustodyClient, *, required: bool) -> list[WireWebhook] | None:
+        from airflow_custody.client.errors import CustodyError
+
         try:
             return list(client.list_webhooks())
         except CustodyError as error:
@@ -220,12 +181,16 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                 self.log.warning("Which webhooks are enabled is not known: %s", error.reason)
             return None
 
-    def _report(self, listed: Sequence[WireWebhook] | None) -> list[dict[str, Any]] | None:
-        """Log the webhooks that are not enabled or cool down, and return the first of them."""
-        if listed is None:
+    def _report(self, webhooks: Sequence[WireWebhook] | None) -> list[dict[str, Any]] | None:
+        """Log the webhooks that are not enabled or cool down, and filters that match none; return the former."""
+        from airflow_custody.client.text import as_list, ascii_lower, sanitize
+        from airflow_custody.client.webhooks.state import cooling_until, has_status
+        from airflow_custody.client.webhooks.types import type_hint
+
+        if webhooks is None:
             return None
-        found = [each for each in listed if not _is_enabled(each)]
-        for each in found[:_MAX_REPORTED]:
+        found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)][:_MAX_REPORTED]
+        for each in found:
             self.log.warning(
                 "Webhook %s (%s) is %s%s: it is not known whether the service still writes down its calls.",
                 sanitize(each["id"], 60),
@@ -233,6 +198,14 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                 sanitize(each.get("status") or "without a status", 60),
                 f" until {sanitize(each['timeoutUntil'], 40)}" if each.get("timeoutUntil") else "",
             )
+        for name, key in (("webhook_ids", "id"), ("webhook_types", "type")):
+            known = {ascii_lower(str(each.get(key))) for each in webhooks}
+            for value in as_list(getattr(self, name) or ()):
+                if ascii_lower(str(value)) not in known:
+                    hint = type_hint(str(value)) if key == "type" else ""
+                    self.log.warning(
+                        "%s: there is no webhook with the %s %s now. %s", name, key, sanitize(value, 60), hint
+                    )
         return [
             {
                 "id": each["id"],
@@ -240,29 +213,15 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                 "status": each.get("status") or "",
                 "timeout_until": each.get("timeoutUntil") or "",
             }
-            for each in found[:_MAX_REPORTED]
+            for each in found
         ]
-
-    def _warn_of_what_matches_nothing(self, listed: Sequence[WireWebhook] | None) -> None:
-        if listed is None:
-            return
-        from airflow_custody.client.webhooks.types import type_hint
-
-        for name, key in (("webhook_ids", "id"), ("webhook_types", "type")):
-            known = {ascii_lower(str(each.get(key))) for each in listed}
-            for value in as_list(getattr(self, name) or ()):
-                if ascii_lower(str(value)) not in known:
-                    hint = type_hint(str(value)) if key == "type" else ""
-                    self.log.warning(
-                        "%s: there is no webhook with the %s %s now.%s",
-                        name,
-                        key,
-                        sanitize(value, 60),
-                        f" {hint}" if hint else "",
-                    )
 
     def _filters(self) -> dict[str, list[str]]:
         """Return the filters that were given, as plain JSON that is the same for the same filters."""
+        from airflow_custody.client.arguments import check_names, describe
+        from airflow_custody.client.errors import CustodyRequestError
+        from airflow_custody.client.text import is_uuid
+
         given = {
             name: check_names(name, getattr(self, name))
             for name in ("webhook_ids", "webhook_types", "event_ids", "statuses")
@@ -278,6 +237,8 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
     def _own_asset(self, context: Context) -> Asset:
         """Return the asset, which must be one that the DAG knows as the task's."""
+        from airflow_custody.client.errors import CustodyConfigurationError
+
         if self.asset is None:
             raise CustodyConfigurationError(
                 "custody_conn_id is a template, so the asset must be given; nothing was sent",
@@ -301,6 +262,9 @@ def _with(asset: Asset, given: Any) -> list[Any]:
 
 
 def _choice(name: str, value: object, choices: Sequence[str]) -> str:
+    from airflow_custody.client.arguments import check_text, describe
+    from airflow_custody.client.errors import CustodyRequestError
+
     text = check_text(name, value)
     if text not in choices:
         allowed = " or ".join(repr(each) for each in choices)
@@ -308,19 +272,3 @@ def _choice(name: str, value: object, choices: Sequence[str]) -> str:
             f"{name} must be {allowed}, not {describe(text)}; nothing was sent", setting=name, code="parameter-wrong"
         )
     return text
-
-
-def _is_enabled(webhook: Mapping[str, Any]) -> bool:
-    from airflow_custody.client.webhooks.state import cooling_until, has_status
-
-    return has_status(webhook, "enabled") and not cooling_until(webhook)
-
-
-def _fail(gaps: Sequence[str]) -> NoReturn:
-    raise CustodyError(
-        f"webhook calls may be lost: {'; '.join(gaps)}",
-        operation="read webhook calls",
-        code="calls-missing",
-        advice="Find out what is missing. Then run the task once with on_gap='continue'. If it says so again while the "
-        "journal is empty, the task runs more rarely than the service is known to keep calls.",
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.arguments import check_settings
+from airflow_custody._base import NOT_GIVEN, check_flags
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
@@ -26,10 +26,10 @@ class CustodyHealthCheckOperator(CustodyOperator):
     do. A wrong token, a missing role or a wrong setting fails at once.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :param tenant_id: only the checks of this tenant; None (default): of all. (templated)
-    :param groups: only checks of these groups, by exact name; None (default): of all. (templated)
-    :param components: only checks of these components, by exact name; None (default): of all. (templated)
-    :param checks: only checks of these names; None (default): all. (templated)
+    :param tenant_id: only the checks of this tenant; default: of all. (templated)
+    :param groups: only checks of these groups, by exact name; default: of all. (templated)
+    :param components: only checks of these components, by exact name; default: of all. (templated)
+    :param checks: only checks of these names; default: all. (templated)
     :param require_results: keys, for example currency codes, that some check must report and that must be healthy
         wherever they are reported. (templated)
     :param healthy_statuses: status words that count as healthy, compared without case; the only one ever observed
@@ -57,18 +57,18 @@ class CustodyHealthCheckOperator(CustodyOperator):
         self,
         *,
         custody_conn_id: str = CustodyHook.default_conn_name,
-        tenant_id: str | None = None,
-        groups: Iterable[str] | None = None,
-        components: Iterable[str] | None = None,
-        checks: Iterable[str] | None = None,
-        require_results: Iterable[str] | None = None,
+        tenant_id: str | None = NOT_GIVEN,
+        groups: Iterable[str] | None = NOT_GIVEN,
+        components: Iterable[str] | None = NOT_GIVEN,
+        checks: Iterable[str] | None = NOT_GIVEN,
+        require_results: Iterable[str] | None = NOT_GIVEN,
         healthy_statuses: Iterable[str] = ("success",),
         require_fresh: bool = True,
         fail_when_unhealthy: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_settings(flags={"require_fresh": require_fresh, "fail_when_unhealthy": fail_when_unhealthy})
+        check_flags(require_fresh=require_fresh, fail_when_unhealthy=fail_when_unhealthy)
         self.tenant_id = tenant_id
         self.groups = groups
         self.components = components
@@ -77,6 +77,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
         self.healthy_statuses = healthy_statuses
         self.require_fresh = require_fresh
         self.fail_when_unhealthy = fail_when_unhealthy
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.health.verdict import HealthCriteria

@@ -6,13 +6,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook
-
-from airflow_custody.client.arguments import check_settings, check_text
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyRequestError
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.hooks.custody import CustodyHook, mask, missing_connection
+from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN, ParameterError, check_numbers
+from airflow_custody.hooks._lookup import find_connection, mask
+from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
 
@@ -67,8 +63,11 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.webhook_id = webhook_id
         self.status = status
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.arguments import check_text
+
         webhook_id, status = check_text("webhook_id", self.webhook_id), check_text("status", self.status)
         hook.get_conn().set_webhook_status(webhook_id, status)  # type: ignore[arg-type]
         self.log.info("Webhook %s is %s.", self.webhook_id, self.status)
@@ -102,8 +101,11 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.webhook_id = webhook_id
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.arguments import check_text
+
         webhook_id = check_text("webhook_id", self.webhook_id)
         client = hook.get_conn()
         deleted = delete_if_exists(lambda: client.delete_webhook(webhook_id))
@@ -145,23 +147,28 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         *,
         webhook_type: str,
         url: str,
-        secret_conn_id: str | None = None,
+        secret_conn_id: str | None = NOT_GIVEN,
         store_secret: Callable[[str, str], None] | None = None,
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        lookup_wait: float = LOOKUP_WAIT,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        if (secret_conn_id is None) == (store_secret is None):
-            raise ValueError(_WHERE_TO_KEEP_IT)
-        check_settings(durations={"lookup_wait": lookup_wait})
+        if (secret_conn_id is NOT_GIVEN) == (store_secret is None):
+            raise ParameterError(_WHERE_TO_KEEP_IT)
+        check_numbers({"lookup_wait": lookup_wait})
         self.webhook_type = webhook_type
         self.url = url
         self.secret_conn_id = secret_conn_id
         self.store_secret = store_secret
         self.lookup_wait = lookup_wait
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
+        from airflow_custody.client.arguments import check_text
+        from airflow_custody.client.errors import CustodyRequestError
+        from airflow_custody.client.webhooks.types import type_hint
+
         webhook_type, url = check_text("webhook_type", self.webhook_type), check_text("url", self.url)
         if not url.startswith("https://"):
             raise CustodyRequestError(
@@ -170,8 +177,6 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         if self.secret_conn_id is None and self.store_secret is None:
             # Left out in the run: the one that the service makes up would be lost.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-wrong")
-        from airflow_custody.client.webhooks.types import type_hint
-
         if hint := type_hint(webhook_type):
             self.log.warning("webhook_type: %s", hint)
         creation = _WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
@@ -180,12 +185,12 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     def _secret(self) -> str | None:
         if self.secret_conn_id is None:
             return None
+        from airflow_custody.client.arguments import check_text
+        from airflow_custody.client.errors import CustodyConfigurationError
+
         check_text("secret_conn_id", self.secret_conn_id)
-        try:
-            secret = BaseHook.get_connection(self.secret_conn_id).password
-        except AirflowNotFoundException:
-            advice = "Make a connection with this id, whose Password is the webhook's secret."
-            raise missing_connection(self.secret_conn_id, advice, setting="secret_conn_id") from None
+        advice = "Make a connection with this id, whose Password is the webhook's secret."
+        secret = find_connection(self.secret_conn_id, advice, setting="secret_conn_id").password
         if not secret:
             raise CustodyConfigurationError(
                 f"the Airflow connection {self.secret_conn_id!r} has no Password to use as secret",
@@ -246,6 +251,8 @@ class _WebhookCreation:
             except Exception as exception:
                 failure = type(exception).__name__
         if failure:
+            from airflow_custody.client.errors import CustodyError
+
             # Raised out here, and without its text: the secret may be in both.
             raise CustodyError(
                 f"store_secret failed ({failure}), so the secret of webhook {webhook_id}, which exists, is lost",
@@ -272,6 +279,7 @@ class _WebhookCreation:
         return None if found is None else self._candidate(found, secret_known=True)
 
     def _candidate(self, webhook: WireWebhook, *, secret_known: bool = False, filtered: bool = True) -> Candidate:
+        from airflow_custody.client.timestamps import parse_timestamp
         from airflow_custody.idempotency.candidates import Candidate
 
         differs = tuple(

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from airflow_custody.client.arguments import check_settings, check_text
-from airflow_custody.client.errors import (
-    CustodyRequestError,
-)
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.text import escape
+from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN, ParameterError, check_flags, check_numbers
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -94,31 +89,29 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         *,
         label: str,
         address: str,
-        blockchain: str | None = None,
-        currency: str | None = None,
-        linked_internal_address_ids: Iterable[str] | None = None,
-        linked_wallet_ids: Iterable[str] | None = None,
-        network: str | None = None,
-        memo: str | None = None,
-        address_type: str | None = None,
-        contract_type: str | None = None,
-        customer_id: str | None = None,
-        exchange_account_id: str | None = None,
-        visibility_group_id: str | None = None,
+        blockchain: str | None = NOT_GIVEN,
+        currency: str | None = NOT_GIVEN,
+        linked_internal_address_ids: Iterable[str] | None = NOT_GIVEN,
+        linked_wallet_ids: Iterable[str] | None = NOT_GIVEN,
+        network: str | None = NOT_GIVEN,
+        memo: str | None = NOT_GIVEN,
+        address_type: str | None = NOT_GIVEN,
+        contract_type: str | None = NOT_GIVEN,
+        customer_id: str | None = NOT_GIVEN,
+        exchange_account_id: str | None = NOT_GIVEN,
+        visibility_group_id: str | None = NOT_GIVEN,
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        lookup_wait: float = LOOKUP_WAIT,
         check_address: bool = True,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         if on_clear not in ("reuse", "create"):
-            raise ValueError(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
-        check_settings(
-            durations={"lookup_wait": lookup_wait},
-            flags={"look_before_create": look_before_create, "check_address": check_address},
-        )
+            raise ParameterError(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
+        check_numbers({"lookup_wait": lookup_wait})
+        check_flags(look_before_create=look_before_create, check_address=check_address)
         self.address_label = label
         self.address = address
         self.blockchain = blockchain
@@ -136,6 +129,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self.look_before_create = look_before_create
         self.lookup_wait = lookup_wait
         self.check_address = check_address
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
         from airflow_custody.idempotency.whitelist_requests import WhitelistRequestCreation
@@ -208,8 +202,10 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         self.request_id = request_id
         self.comment = comment
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.arguments import check_text
         from airflow_custody.client.whitelist.models import check_request_id
 
         comment = check_text("comment", self.comment)
@@ -226,6 +222,8 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
 
 def _check_address(request: WhitelistRequest) -> None:
     """Refuse an address that cannot be one of its chain."""
+    from airflow_custody.client.errors import CustodyRequestError
+    from airflow_custody.client.text import escape
     from airflow_custody.client.whitelist.addresses import check_address
 
     check = check_address(request.address, request.chain, request.network)

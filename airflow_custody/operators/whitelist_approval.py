@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import request_ids_or_skip
-from airflow_custody.client.arguments import check_names, check_settings, check_text
-from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.verification.trust import REJECTED_STATUSES, has_status
+from airflow_custody._base import LOOKUP_WAIT, REJECTED_STATUSES, check_flags, check_numbers, request_ids_or_skip
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -17,7 +13,6 @@ from airflow_custody.plugin.links import REQUEST_LINKS
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.client import CustodyClient
     from airflow_custody.client.signers import Signer
 
 
@@ -41,7 +36,8 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
 
     The ids, in numeric order, make the same batches in each try. If one fails after others were signed, the error says
     which, and how many requests are signed. A later try, also after the task was killed or cleared, leaves batches
-    alone that this user has signed, once their signatures and payloads are verified, and goes on with the others. In
+    alone that this user has signed, also if that takes effect only now, once their signatures and payloads are
+    verified, and goes on with the others. In
     the first try, a request that this user has signed is refused. It takes three calls for each batch, and one more.
 
     Needs the role ``WhitelistedAddressApprover``, and that the service knows the signer's public key as that of the
@@ -71,6 +67,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "accept_fields", "comment", "custody_conn_id")
+    none_is_a_value = ("expected",)
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
@@ -82,7 +79,7 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         signer: Signer,
         accept_fields: Iterable[str] = (),
         comment: str = "approved by {{ dag.dag_id }}, {{ run_id }}",
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        lookup_wait: float = LOOKUP_WAIT,
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
@@ -95,9 +92,12 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
         self.comment = comment
         self.lookup_wait = lookup_wait
         self.skip_if_empty = skip_if_empty
-        check_settings(durations={"lookup_wait": lookup_wait}, flags={"skip_if_empty": skip_if_empty})
+        check_numbers({"lookup_wait": lookup_wait})
+        check_flags(skip_if_empty=skip_if_empty)
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
+        from airflow_custody.client.arguments import check_names, check_text
         from airflow_custody.client.whitelist.approval import Approver
         from airflow_custody.client.whitelist.batches import name_some
         from airflow_custody.client.whitelist.expected import expected_by_id
@@ -126,10 +126,10 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     """
     Reject whitelisting requests: any number, in batches of at most 100, each whole or not at all.
 
-    Needs the role ``WhitelistedAddressApprover``. If the service refuses a later try, because an earlier one has
-    rejected them, say, or if a gateway refuses, the task succeeds only if the status of each request says that it is
-    rejected; the log says so. If a batch fails after others were rejected, the error says which, and how many requests
-    are rejected; a later try goes on with the others. The operation is undocumented.
+    Needs the role ``WhitelistedAddressApprover``. If the service refuses, because an earlier try has rejected them,
+    say, or if a gateway refuses, each request is read by its id, and the task succeeds only if the status of each says
+    that it is rejected; the log says so. If a batch fails after others were rejected, the error says which, and how
+    many requests are rejected; a later try goes on with the others. The operation is undocumented.
 
     :param request_ids: one id or several, each once; any number. (templated)
     :param comment: why; not empty. (templated)
@@ -162,9 +162,11 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         self.comment = comment
         self.rejected_statuses = rejected_statuses
         self.skip_if_empty = skip_if_empty
-        check_settings(flags={"skip_if_empty": skip_if_empty})
+        check_flags(skip_if_empty=skip_if_empty)
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> list[str]:
+        from airflow_custody.client.arguments import check_names, check_text
         from airflow_custody.client.whitelist.batches import BatchProgress
         from airflow_custody.client.whitelist.models import cut_into_batches
 
@@ -176,32 +178,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         progress = BatchProgress("rejected", batches, self.log)  # type: ignore[arg-type]
         for number, batch in enumerate(batches):
             with progress.failing_in(number):
-                self._reject_batch(client, batch, comment, words, later_try=context["ti"].try_number > 1)
+                client.reject_whitelist_requests(batch, comment, rejected_statuses=words)
             progress.done_now(number)
+            self.log.info("Rejected %s.", ", ".join(batch))
         return ids
-
-    def _reject_batch(
-        self, client: CustodyClient, ids: list[str], comment: str, words: list[str], *, later_try: bool
-    ) -> None:
-        try:
-            client.reject_whitelist_requests(ids, comment, rejected_statuses=words)
-        except CustodyError as error:
-            if error.retryable or not error.from_service or not later_try:
-                raise
-            try:
-                rejected = {
-                    each.id for each in client.find_whitelist_requests(ids=ids) if has_status(each.status, words)
-                }
-            except CustodyError as failure:
-                if failure.retryable:
-                    raise
-                raise error from failure
-            if not rejected.issuperset(ids):
-                raise
-            self.log.warning(
-                "Refused (%s), but the service shows as rejected already, by this task or by somebody else: %s.",
-                error.message.rstrip("."),
-                ", ".join(ids),
-            )
-        else:
-            self.log.info("Rejected %s.", ", ".join(ids))

@@ -8,28 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_custody.client.arguments import check_names, check_settings, check_text
-from airflow_custody.client.errors import (
-    CustodyConflictError,
-    CustodyRequestError,
-)
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody._base import LOOKUP_WAIT, check_flags, check_numbers
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator
-from airflow_custody.operators._base_plan import WhitelistFileTask
-from airflow_custody.operators._plan_arguments import check_hash, check_limits
-from airflow_custody.operators._plan_texts import (
-    advice_text,
-    changes_text,
-    counts_text,
-    marked_text,
-    to_failure,
-    to_result,
-    unverified_text,
-    what_changed,
-)
+from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
@@ -90,6 +72,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         about them, such as one that the service fills in; and ``envelope.action``, which accepts a word for the
         request's action that is not known to mean a creation. Without it, a request with any of them ``differs``.
         Default: none. (templated)
+    :param ignore: ids of requests that cannot be read, which a person has looked at: they stop no row that they may
+        belong to. The plan's hash covers them. Default: none. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
         approves. XCom has it also if the task fails over its changes or over a limit, or is skipped, and each of the
@@ -105,6 +89,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         "effective_statuses",
         "rejected_statuses",
         "accept_fields",
+        "ignore",
         "custody_conn_id",
     )
     ui_color = "#dce6f5"
@@ -112,8 +97,6 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     def __init__(
         self,
         *,
-        path: str,
-        prune: bool = False,
         fail_on_changes: bool = False,
         fail_on_pending: bool = False,
         skip_if_nothing_to_do: bool = False,
@@ -122,38 +105,19 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         max_deletes: int | None = 10,
         max_delete_percent: float | None = 30,
         must_keep: Iterable[str] = (),
-        dry_run_chains: Iterable[str] = (),
-        check_address: bool = True,
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            path=path,
-            prune=prune,
-            dry_run_chains=dry_run_chains,
-            check_address=check_address,
-            effective_statuses=effective_statuses,
-            rejected_statuses=rejected_statuses,
-            accept_fields=accept_fields,
-            custody_conn_id=custody_conn_id,
-            **kwargs,
+        super().__init__(**kwargs)
+        check_flags(
+            fail_on_changes=fail_on_changes,
+            fail_on_pending=fail_on_pending,
+            skip_if_nothing_to_do=skip_if_nothing_to_do,
         )
-        check_settings(
-            flags={
-                "fail_on_changes": fail_on_changes,
-                "fail_on_pending": fail_on_pending,
-                "skip_if_nothing_to_do": skip_if_nothing_to_do,
-            },
-        )
-        check_limits(
-            max_creates=max_creates,
-            max_create_percent=max_create_percent,
-            max_deletes=max_deletes,
-            max_delete_percent=max_delete_percent,
-        )
+        numbers = {"max_creates": max_creates, "max_deletes": max_deletes}
+        percents = {"max_create_percent": max_create_percent, "max_delete_percent": max_delete_percent}
+        # None: no limit.
+        check_numbers({name: value for name, value in numbers.items() if value is not None}, whole=True)
+        check_numbers({name: value for name, value in percents.items() if value is not None})
         self.fail_on_changes = fail_on_changes
         self.fail_on_pending = fail_on_pending
         self.skip_if_nothing_to_do = skip_if_nothing_to_do
@@ -162,13 +126,17 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.max_deletes = max_deletes
         self.max_delete_percent = max_delete_percent
         self.must_keep = must_keep
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+        from airflow_custody.client.text import count, sanitize
         from airflow_custody.client.whitelist.listing import service_name
         from airflow_custody.client.whitelist.plan import CHANGES
         from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
         from airflow_custody.idempotency.apply_plan import shorten_operation
         from airflow_custody.metrics import pending_listed
+        from airflow_custody.operators._plan_texts import advice_text, changes_text, marked_text, unverified_text
 
         settings = self._settings()
         limits = self._limits()
@@ -180,6 +148,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self.log.info("%s", plan_to_table(plan))
         result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": plan_to_markdown(plan)}
         ti = context["ti"]
+        # So that applying can say what has changed.
+        ti.xcom_push(key="arguments", value=self._arguments())
         if len(plan.operations) <= _MAX_OPERATIONS:
             ti.xcom_push(key="operations", value=[shorten_operation(each) for each in plan.operations])
         if faults := limits.faults(plan):
@@ -216,6 +186,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         return result
 
     def _limits(self) -> Any:
+        from airflow_custody.client.arguments import check_names
         from airflow_custody.client.whitelist.plan import PlanLimits
 
         return PlanLimits(
@@ -253,6 +224,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param effective_statuses: as it was for the plan. (templated)
     :param rejected_statuses: as it was for the plan. (templated)
     :param accept_fields: as it was for the plan. Default: none. (templated)
+    :param ignore: as it was for the plan. Default: none. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...]}``: the ids of what was created. XCom also gets, under the key
@@ -271,6 +243,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         "effective_statuses",
         "rejected_statuses",
         "accept_fields",
+        "ignore",
         "custody_conn_id",
     )
     operator_extra_links = REQUEST_LINKS
@@ -279,46 +252,30 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     def __init__(
         self,
         *,
-        path: str,
         plan_hash: str,
-        prune: bool = False,
         max_parallel: int = 4,
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
+        lookup_wait: float = LOOKUP_WAIT,
         comment: str = "not in the whitelist file any more: {{ dag.dag_id }}, {{ run_id }}",
-        dry_run_chains: Iterable[str] = (),
-        check_address: bool = True,
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         # The next run must see what an earlier one creates.
         if kwargs.get("max_active_tis_per_dag") is None:
             kwargs["max_active_tis_per_dag"] = 1
-        super().__init__(
-            path=path,
-            prune=prune,
-            dry_run_chains=dry_run_chains,
-            check_address=check_address,
-            effective_statuses=effective_statuses,
-            rejected_statuses=rejected_statuses,
-            accept_fields=accept_fields,
-            custody_conn_id=custody_conn_id,
-            **kwargs,
-        )
-        check_settings(durations={"lookup_wait": lookup_wait})
-        if not isinstance(max_parallel, int) or isinstance(max_parallel, bool) or not 1 <= max_parallel <= 32:
-            raise ValueError(f"max_parallel must be a whole number from 1 to 32, not {max_parallel!r}")
+        super().__init__(**kwargs)
+        check_numbers({"lookup_wait": lookup_wait})
+        check_numbers({"max_parallel": max_parallel}, 1, 32, whole=True)
         self.plan_hash = plan_hash
         self.max_parallel = max_parallel
         self.lookup_wait = lookup_wait
         self.comment = comment
         self._apply: ApplyPlan | None = None
+        self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.arguments import check_text
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError
         from airflow_custody.metrics import create_counted
+        from airflow_custody.operators._plan_texts import counts_text, to_failure, what_changed
 
         plan_hash = check_hash(self.plan_hash)
         apply = self._apply = ApplyPlan(
@@ -336,15 +293,19 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         try:
             applied = apply.run(file, plan_hash)
         except PlanChangedError as error:
-            planner, planned = self._planned(context)
-            differing = self._differing_arguments(planner) if planner is not None else []
-            if not differing and error.only_prune:
+            arguments, operations = self._planned(context)
+            differing = [
+                f"{name}={mine!r} (there {arguments[name]!r})"
+                for name, mine in self._arguments().items()
+                if name in arguments and arguments[name] != mine
+            ]
+            if not arguments and error.only_prune:
                 differing = [f"prune={self.prune} (the plan was made with prune={not self.prune})"]
             if differing:
                 changes = f"This task does not have the arguments of the one that planned: {', '.join(differing)}"
                 error.advice = "Give both tasks the same arguments, and start a new run."
             else:
-                changes = what_changed(file, error, planned)
+                changes = what_changed(file, error, operations)
                 error.advice = "Start a new run, which plans again and has the new plan approved."
             error.message = f"{error.message}. {changes}"
             self._push_applied(context, plan_hash, error.applied)
@@ -364,6 +325,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _push_applied(self, context: Context, plan_hash: str, applied: Applied) -> dict[str, Any]:
         """Push to XCom what was created, whatever the task ends with."""
+        from airflow_custody.operators._plan_texts import to_result
+
         result = to_result(plan_hash, applied)
         # The requests, so that the approving task can compare them with what the service shows.
         requests = [
@@ -375,15 +338,12 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         self._push(context, result)
         return result
 
-    def _planned(self, context: Context) -> tuple[CustodyPlanWhitelistOperator | None, set[str] | None]:
-        """Return the task that planned, and what its plan would do; None for what is not known."""
-        if not self.has_dag():  # type: ignore[no-untyped-call]
-            return None, None
-        planners = [
-            each for each in self.get_flat_relatives(upstream=True) if isinstance(each, CustodyPlanWhitelistOperator)
-        ]
-        for each in planners:
-            operations = context["ti"].xcom_pull(task_ids=each.task_id, key="operations")
-            if isinstance(operations, (list, tuple)):
-                return each, {str(operation) for operation in operations}
-        return None, None
+    def _planned(self, context: Context) -> tuple[dict[str, Any], list[str] | None]:
+        """Return the arguments of the task that planned, and what its plan would do; empty, and None, if not known."""
+        relatives = self.get_flat_relatives(upstream=True) if self.has_dag() else ()  # type: ignore[no-untyped-call]
+        for each in relatives:
+            if isinstance(each, CustodyPlanWhitelistOperator):
+                arguments = context["ti"].xcom_pull(task_ids=each.task_id, key="arguments")
+                if isinstance(arguments, dict):
+                    return arguments, context["ti"].xcom_pull(task_ids=each.task_id, key="operations")
+        return {}, None

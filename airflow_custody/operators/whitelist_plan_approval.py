@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
-from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
-from airflow_custody.operators._plan_arguments import check_hash
+from airflow_custody.operators._base_plan import check_hash
 from airflow_custody.retry_policy import failing_task
 
 try:
@@ -76,6 +75,8 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Show the question, and wait for the response."""
+        from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+
         with failing_task(self):
             plan_hash = check_hash(self.plan_hash)
             if plan_hash not in str(self.body):

@@ -117,7 +117,7 @@ class RequestRow:
     :param changed_at: when its last trail entry was made; None: not given.
     :param paths: the ways to approve it, any of which is enough; each with all of its groups.
     :param trust: result of verifying its signatures with the pinned keys.
-    :param problem: why it is unverified, or cannot be read, or how its status contradicts where it is listed; empty
+    :param problem: why it is unverified, cannot be read, or is in a state that the service does not say; empty
         otherwise.
     :param state: its state.
     :param signatures: number of users who have signed it, as the service reports it.
@@ -147,7 +147,7 @@ class RequestRow:
 
     @property
     def is_faulty(self) -> bool:
-        """Whether it cannot be verified with the pinned keys, cannot be read, or contradicts itself."""
+        """Whether it cannot be verified with the pinned keys, cannot be read, or its state is not known."""
         return self.trust == "unverified" or bool(self.problem)
 
 
@@ -159,7 +159,7 @@ class RequestsView:
     :param rows: the requests.
     :param total: number of all of them; None: not known.
     :param note: notice of requests missing from the rows, and why; empty: none but those above the maximum number.
-    :param more_faulty: number of those outside the rows that cannot be verified or read, or contradict themselves.
+    :param more_faulty: number of the faulty ones outside the rows.
     :param oldest_at: when the oldest of all was created; None: not known, as one of them does not say, or none.
     """
 
@@ -171,7 +171,7 @@ class RequestsView:
 
     @property
     def faulty(self) -> int:
-        """Number of those that cannot be verified or read, or contradict themselves, shown or not."""
+        """Number of the faulty ones, shown or not."""
         return sum(row.is_faulty for row in self.rows) + self.more_faulty
 
 
@@ -216,11 +216,7 @@ class RequestView:
 
     :param row: its row in a listing.
     :param fields: keys and values of the text that is signed, in its order; empty if the text cannot be used.
-    :param network: the network, outside of the signed text; empty if there is none.
-    :param action: effect of approving it, as the service reports it; empty if it does not.
-    :param tenant_id: the tenant, likewise.
-    :param hash: the hash of the text that is signed, likewise.
-    :param visibility_group: the group of users who see the address, likewise.
+    :param around: names and values of what the service says beside that text; empty values: it does not say.
     :param trails: its history, in the service's order.
     :param signatures: its signatures.
     :param verification: description of the proof, or why there is none.
@@ -228,11 +224,7 @@ class RequestView:
 
     row: RequestRow
     fields: tuple[tuple[str, str], ...] = ()
-    network: str = ""
-    action: str = ""
-    tenant_id: str = ""
-    hash: str = ""
-    visibility_group: str = ""
+    around: tuple[tuple[str, str], ...] = ()
     trails: tuple[TrailRow, ...] = ()
     signatures: tuple[SignatureRow, ...] = ()
     verification: str = ""

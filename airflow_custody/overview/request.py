@@ -1,177 +1,282 @@
-"""Reading one whitelisting request with all details."""
+"""Whitelisting requests as rows for people, and one of them with all details."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import as_name
+from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import (
     EFFECTIVE_STATUSES,
     NOT_PINNED,
     REJECTED_STATUSES,
     RequestState,
+    Trust,
     decide_trust,
+    describe_legacy,
+    has_status,
 )
-from airflow_custody.client.whitelist.listing import doubt_of
 from airflow_custody.client.whitelist.models import check_request_ids
 from airflow_custody.client.whitelist.progress import ListedRequest, describe_verified, find_listed, verified_facts
-from airflow_custody.overview.budget import Describe, describe_problem
-from airflow_custody.overview.models import RequestRow, RequestsView, RequestView, SignatureRow, TrailRow
-from airflow_custody.overview.rows import bound, make_row, with_paths
+from airflow_custody.client.whitelist.review import is_creation
+from airflow_custody.overview.models import (
+    GroupSignatures,
+    RequestRow,
+    RequestsView,
+    RequestView,
+    SignatureRow,
+    TrailRow,
+)
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.verification.verifier import VerifiedAddress, Verifier
+    from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 _NOT_LISTED = "The service does not list it: there is no such request (any more), or it is another tenant's."
+#: Maximum number of characters kept of a text: page and command line may show less.
+MAX_TEXT = 4000
 
 
-def read_request(client: CustodyClient, request_id: str, *, describe: Describe = describe_problem) -> RequestView:
+def bound(value: object) -> str:
+    """
+    Return a text of at most :data:`MAX_TEXT` characters: it ends with an ellipsis if it is truncated.
+
+    :param value: the text; another type is written as JSON, and None is empty.
+    """
+    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
+def make_row(
+    envelope: WhitelistEnvelope, state: RequestState, verifier: Verifier | None, *, deletion_pending: bool = False
+) -> RequestRow:
+    """
+    Return a request as a row. Address, label and chain are those of the text that is signed; so is the network, or else
+    it is marked where keys are pinned.
+
+    :param envelope: the request.
+    :param state: its state.
+    :param verifier: the verifier; None: no keys are pinned.
+    :param deletion_pending: whether it is in effect, and its deletion is pending. Default False.
+    """
+    facts: dict[str, Any] = {
+        "id": bound(envelope.id),
+        "status": bound(envelope.status),
+        "state": state,
+        "created_at": envelope.created_at,
+        "changed_at": max(filter(None, (parse_timestamp(each.get("date")) for each in envelope.trails)), default=None),
+        "signatures": len(envelope.signed_by),
+        "action": "" if _is_creation(envelope) else bound(envelope.action),
+        "deletion_pending": deletion_pending,
+    }
+    if not envelope.is_readable:
+        return RequestRow(**facts, problem="It cannot be read: a field of it has another type than is known.")
+    try:
+        payload = envelope.payload()
+    except CustodyError as error:
+        return RequestRow(**facts, trust="unverified" if verifier else "not checked", problem=error.shorten(MAX_TEXT))
+    trust = decide_trust(envelope.wire, state, verifier)
+    network, shown = bound(payload.get("network")), bound(envelope.network)
+    if not network and shown:
+        # It must not look as if it were verified.
+        network = f"({shown}: not signed)" if verifier else shown
+    address = payload.get("address")
+    if trust.error:
+        problem = trust.error.shorten(MAX_TEXT)
+    elif not isinstance(address, str) or not address.strip():
+        problem = "It has no address in its payload."
+    else:
+        problem = _doubt(envelope, state)
+    return RequestRow(
+        **facts,
+        chain=f"{bound(payload.get('currency'))} {network}".rstrip(),
+        address=bound(address),
+        label=bound(payload.get("label")),
+        trust=trust.state,
+        problem=problem,
+        legacy=_legacy(envelope, trust),
+    )
+
+
+def _doubt(envelope: WhitelistEnvelope, state: RequestState) -> str:
+    """Return why the service does not say whether a request is in effect; empty: it does."""
+    is_settled = has_status(envelope.status, (*EFFECTIVE_STATUSES, *REJECTED_STATUSES))
+    if state == "unknown" or (state == "pending" and is_settled and _is_creation(envelope)):
+        status = sanitize(envelope.status or "", 40)
+        return f"Its status, {status!r}, and where it is listed do not say whether it is in effect."
+    return ""
+
+
+def _legacy(envelope: WhitelistEnvelope, trust: Trust) -> str:
+    """Describe a legacy form that was signed, with the keys that it lacks; empty: the whole text was signed."""
+    if trust.address is not None:
+        return describe_legacy(trust.address.omitted) if trust.address.legacy else ""
+    # The signatures that a pending request still needs have to cover all of the text.
+    if trust.state == "verified" and any(envelope.hash not in each.hashes for each in envelope.signings):
+        return "some of its signatures cover a legacy form of its text"
+    return ""
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    group: str = Field(alias="externalGroupID", min_length=1)
+    minimum: int | None = Field(None, alias="minimumSignatures", ge=0, le=1_000_000)
+
+
+class _Path(BaseModel):
+    sequential: list[_Group] = Field(min_length=1)
+
+
+class _Approvers(BaseModel):
+    """The ways to approve a request, as the service shows them."""
+
+    parallel: list[_Path]
+
+
+def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> tuple[tuple[GroupSignatures, ...], ...]:
+    """
+    Return the ways to approve a request, with how many signatures of each group there are.
+
+    With pinned keys, by the signed rules, and valid signatures only. Otherwise as the service reports them; empty if
+    that cannot be read completely.
+
+    :param envelope: the request.
+    :param verifier: the verifier; None: no keys are pinned.
+    """
+    try:
+        if verifier and _is_creation(envelope) and (paths := verifier.examine(envelope.wire).paths):
+            return tuple(
+                tuple(GroupSignatures(bound(each.group_id), len(each.user_ids), each.minimum) for each in path)
+                for path in paths
+            )
+        shown = [each.sequential for each in _Approvers.model_validate(envelope.wire.get("approvers")).parallel]
+    except (CustodyError, ValidationError):
+        return ()
+    signatures = len(envelope.signed_by)
+    # The service shows neither the groups of a user nor whether a signature belongs to an earlier approval.
+    is_known = _is_creation(envelope) and (not signatures or [len(path) for path in shown] == [1])
+    # A minimum of zero is left out, and counts as one.
+    needed = [[(bound(each.group), each.minimum or 1) for each in path] for path in shown]
+    return tuple(
+        tuple(GroupSignatures(name, min(signatures, number) if is_known else None, number) for name, number in path)
+        for path in needed
+    )
+
+
+def _is_creation(envelope: WhitelistEnvelope) -> bool:
+    """Tell whether approving a request makes the address whitelisted, as far as its action says."""
+    return is_creation(envelope.action or "", accept_unknown=False)
+
+
+# --- by their ids ---------------------------------------------------------------------------------------------
+
+
+def read_request(client: CustodyClient, request_id: str) -> RequestView:
     """
     Read one whitelisting request, pending or not, as the service lists it: in up to four calls.
 
-    One that is not listed, or not now, is read by its id in one more; its state is not known then.
+    One that is not listed is read by its id in one more; its state is not known then.
 
     :param client: the client.
     :param request_id: the request's id, a decimal number.
-    :param describe: describes why something else about it could not be read. Default: by the error's own text.
-    :return: the request. It says which other facts could not be found out.
+    :return: the request.
     :raises CustodyRequestError: if the id is not a number; nothing was sent.
     :raises CustodyNotFoundError: if there is no such request; ``from_service`` tells whether the service says so.
     :raises CustodyError: if it cannot be read.
     """
-    listed, doubt = ListedRequest(None, settled=False), "the service shows it, and does not list it"
-    try:
-        listed = find_listed(client, [request_id], strict=False)[request_id]
-    except CustodyError as error:
-        doubt = f"whether it is in effect is not known: {describe(error)}"
-    envelope = listed.envelope
-    state: RequestState = "unknown"
-    if envelope is None:
-        envelope = client.get_whitelist_request(request_id)
+    listed = find_listed(client, [request_id], strict=False)[request_id]
+    envelope = listed.envelope or client.get_whitelist_request(request_id)
+    verifier = verifier_for(client, [envelope.wire])
+    row = _row(listed, envelope, verifier)
+    proved = decide_trust(envelope.wire, row.state, verifier).address
+    payload: Mapping[str, Any] = {}
+    with suppress(CustodyError):
+        # Of a legacy form only what is signed.
+        payload = proved.fields if proved else envelope.payload()
+    if verifier is None:
+        verification = NOT_PINNED
+    elif proved:
+        facts = describe_verified(verified_facts(proved)).removeprefix(", verified: ")
+        verification = f"Verified: {facts}{', ' if row.legacy else ''}{row.legacy}."
     else:
-        state, doubt = _state_of(listed, envelope)
-    verifier, why = _verifier_for(client, [envelope], describe)
-    row = make_row(envelope, state, verifier, doubt=doubt, deletion_pending=listed.deletion_pending)
-    proved = decide_trust(envelope.wire, state, verifier).address if row.trust == "verified" else None
+        verification = {
+            "not checked": "It was rejected, in the service's word: there is nothing to verify.",
+            "unsigned": "Nobody has signed it yet.",
+            "verified": "Each signature that it has is valid, under rules that the pinned super-administrators have "
+            "signed.",
+        }.get(row.trust, row.problem)
+    around = {
+        "Action": envelope.action,
+        "Network": envelope.network,
+        "Tenant": envelope.tenant_id,
+        "Visible to the group": envelope.visibility_group_id,
+        "Hash": envelope.hash,
+    }
     return RequestView(
-        row=with_paths(row, envelope, verifier),
-        fields=tuple(_fields(envelope, proved)),
-        network=bound(envelope.network),
-        action=bound(envelope.action),
-        tenant_id=bound(envelope.tenant_id),
-        hash=bound(envelope.hash),
-        visibility_group=bound(envelope.visibility_group_id),
-        trails=tuple(_trail(each) for each in envelope.trails),
+        row=row,
+        fields=tuple((bound(name), bound(value)) for name, value in payload.items() if value not in (None, "", [])),
+        around=tuple((name, bound(value)) for name, value in around.items()),
+        trails=tuple(
+            TrailRow(
+                at=parse_timestamp(each.get("date")),
+                user=bound(each.get("externalUserId") or each.get("userId")),
+                action=bound(each.get("action")),
+                comment=bound(each.get("comment")),
+            )
+            for each in envelope.trails
+        ),
         signatures=tuple(_signatures(envelope, verifier)),
-        verification=why or _verification(row, proved, is_pinned=verifier is not None),
+        verification=verification,
     )
 
 
-def read_requests(
-    client: CustodyClient, request_ids: Iterable[str], *, describe: Describe = describe_problem
-) -> RequestsView:
+def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> RequestsView:
     """
     Read up to a hundred whitelisting requests, in up to four calls.
 
     :param client: the client.
     :param request_ids: the requests' ids, decimal numbers.
-    :param describe: describes why something about them could not be read. Default: by the error's own text.
     :return: a row for each, by number. One that is not listed, or whose state is not known, says so.
     :raises CustodyRequestError: if an id is not a number, or there are too many; nothing was sent.
     :raises CustodyError: if they cannot be read.
     """
     found = find_listed(client, check_request_ids(request_ids, merge=True), strict=False)
-    verifier, note = _verifier_for(client, [each.envelope for each in found.values() if each.envelope], describe)
-    rows = []
-    for request_id, listed in found.items():
-        if (envelope := listed.envelope) is None:
-            rows.append(RequestRow(id=request_id, status="", problem=_NOT_LISTED))
-            continue
-        state, doubt = _state_of(listed, envelope)
-        row = make_row(envelope, state, verifier, doubt=doubt, deletion_pending=listed.deletion_pending)
-        rows.append(with_paths(row, envelope, verifier))
-    return RequestsView(tuple(rows), total=len(rows), note=note)
+    verifier = verifier_for(client, [each.envelope.wire for each in found.values() if each.envelope])
+    rows = [
+        _row(listed, listed.envelope, verifier)
+        if listed.envelope
+        else RequestRow(id=request_id, status="", problem=_NOT_LISTED)
+        for request_id, listed in found.items()
+    ]
+    return RequestsView(tuple(rows), total=len(rows))
 
 
-def _state_of(listed: ListedRequest, envelope: WhitelistEnvelope) -> tuple[RequestState, str]:
-    """Return the state of a listed request, and how that contradicts its status, if it does."""
-    state = listed.state(EFFECTIVE_STATUSES, REJECTED_STATUSES)
-    if state == "unknown":
-        return state, "it is not pending, and its status does not say whether it is in effect"
-    if state == "pending":
-        words = (*EFFECTIVE_STATUSES, *REJECTED_STATUSES)
-        return state, doubt_of(envelope, words, for_approval=listed.for_approval)
-    return state, ""
-
-
-def _verifier_for(
-    client: CustodyClient, envelopes: Iterable[WhitelistEnvelope], describe: Describe
-) -> tuple[Verifier | None, str]:
-    """Return the verifier of requests, and the reason if the rules in force are not available now."""
-    try:
-        if client.verifier is None:
-            return None, ""
-        from airflow_custody.client.verification.rules_in_force import verifier_for
-
-        return verifier_for(client, [each.wire for each in envelopes]), ""
-    except CustodyError as error:
-        # The client's own verifier, which has no rules in force.
-        return client.verifier, f"The rules in force could not be read: {describe(error)}"
-
-
-def _verification(row: RequestRow, proved: VerifiedAddress | None, *, is_pinned: bool) -> str:
-    if not is_pinned:
-        return NOT_PINNED
-    if row.trust == "not checked":
-        return "It was rejected, in the service's word: there is nothing to verify."
-    if row.trust == "unsigned":
-        return "Nobody has signed it yet."
-    if row.trust == "unverified":
-        return row.problem
-    legacy = f", {row.legacy}" if row.legacy else ""
-    if proved is None:
-        text = "Each signature that it has is valid, under rules that the pinned super-administrators have signed"
-        return f"{text}{legacy}."
-    facts = describe_verified(verified_facts(proved))
-    return f"Verified: {facts.removeprefix(', verified: ')}{legacy}."
-
-
-def _fields(envelope: WhitelistEnvelope, proved: VerifiedAddress | None) -> Iterator[tuple[str, str]]:
-    """Yield keys and values of the text that is signed, as far as signatures cover it where that is proved."""
-    payload: Mapping[str, Any] = {}
-    with suppress(CustodyError):
-        payload = envelope.payload() if proved is None else proved.fields
-    for name, value in payload.items():
-        if value not in (None, "", []):
-            yield bound(name), bound(value)
-
-
-def _trail(trail: Mapping[str, Any]) -> TrailRow:
-    return TrailRow(
-        at=parse_timestamp(trail.get("date")),
-        user=bound(trail.get("externalUserId") or trail.get("userId")),
-        action=bound(trail.get("action")),
-        comment=bound(trail.get("comment")),
-    )
+def _row(listed: ListedRequest, envelope: WhitelistEnvelope, verifier: Verifier | None) -> RequestRow:
+    state = listed.state(EFFECTIVE_STATUSES, REJECTED_STATUSES) if listed.envelope else "unknown"
+    row = make_row(envelope, state, verifier, deletion_pending=listed.deletion_pending)
+    return replace(row, paths=paths_of(envelope, verifier)) if row.address else row
 
 
 def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Iterator[SignatureRow]:
-    address = envelope.wire.get("signedAddress")
-    entries = address.get("signatures") if isinstance(address, Mapping) else None
+    entries = (envelope.wire.get("signedAddress") or {}).get("signatures")
     faults: tuple[str, ...] = ()
     # If they cannot be examined, the request as a whole says why.
     with suppress(CustodyError):
         faults = () if verifier is None else verifier.examine(envelope.wire).faults
     for entry, fault in zip_longest(entries if isinstance(entries, list) else (), faults):
-        signature = entry.get("signature") if isinstance(entry, Mapping) else None
-        found = signature if isinstance(signature, Mapping) else {}
+        signature = entry.get("signature") if isinstance(entry, dict) else None
+        found = signature if isinstance(signature, dict) else {}
         yield SignatureRow(
             user=bound(as_name(found.get("userId"))),
             comment=bound(found.get("comment")),

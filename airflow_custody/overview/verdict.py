@@ -9,12 +9,11 @@ from datetime import datetime
 from typing import Any, Literal
 
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.overview.models import Overview, RequestsView
+from airflow_custody.overview.models import Overview, RequestRow
 
 Level = Literal["bad", "unknown", "warning", "good"]
 
 _MAX_NAMED = 20
-_MAX_WORDS = 3
 #: The sections of an overview, by their attributes, with their titles. Those of requests come from one listing.
 SECTIONS = {
     "health": "health",
@@ -54,34 +53,25 @@ class Verdict:
     """
     The verdict on a service.
 
-    :param findings: the findings, by section.
+    :param findings: the findings, the worst sections first.
     """
 
     findings: tuple[Finding, ...]
 
-    @property
-    def wrong(self) -> tuple[str, ...]:
-        """The problems of the service, in words, the worst first."""
-        return self._texts("wrong")
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """The required sections that could not be read, and why."""
-        return self._texts("unread")
+    def texts(self, kind: str) -> tuple[str, ...]:
+        """Return the texts of the findings of a kind."""
+        return tuple(dict.fromkeys(each.text for each in self.findings if each.kind == kind))
 
     @property
     def ok(self) -> bool:
-        """Whether all required sections could be read, and there is no problem."""
-        return not self.wrong and not self.unread
-
-    def _texts(self, kind: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(each.text for each in self.findings if each.kind == kind))
+        """Whether all required sections could be read, and nothing is wrong."""
+        return not self.texts("wrong") and not self.texts("unread")
 
 
 def judge_overview(overview: Overview) -> Verdict:
     """
-    Return the verdict on an overview: health, requests that do not verify or cannot be read or whose status is not
-    known or contradicts where they are listed, webhooks that get no calls, sections that could not be read.
+    Return the verdict on an overview: health, requests that do not verify or cannot be read or whose state is not
+    known, webhooks that get no calls, sections that could not be read.
 
     :param overview: the overview.
     """
@@ -94,45 +84,31 @@ def to_json(overview: Overview) -> dict[str, Any]:
     ``wrong`` and ``unread``, the verdict.
     """
     verdict = judge_overview(overview)
-    found = {"ok": verdict.ok, "wrong": verdict.wrong, "unread": verdict.unread, **asdict(overview)}
+    found = {"ok": verdict.ok, **{kind: verdict.texts(kind) for kind in ("wrong", "unread")}, **asdict(overview)}
     plain: dict[str, Any] = json.loads(json.dumps(found, default=datetime.isoformat))
     return plain
 
 
-def describe_deletions(overview: Overview) -> str:
-    """Describe the pending deletions of addresses in effect; empty: none of those that are shown."""
-    ids = _deletions(overview)
-    if not ids:
-        return ""
-    named = ", ".join(sanitize(each, 40) for each in ids[:_MAX_WORDS]) + (", ..." if len(ids) > _MAX_WORDS else "")
-    if len(ids) == 1:
-        return f"the deletion of whitelisting request {named} is pending approval: it is in effect until then"
-    return (
-        f"the deletion of {len(ids)} whitelisting requests ({named}) is pending approval: they are in effect until then"
-    )
-
-
-def _deletions(overview: Overview) -> tuple[str, ...]:
-    return (
-        tuple(row.id for row in overview.pending.value.rows if row.deletion_pending) if overview.pending.value else ()
-    )
-
-
 def _findings(overview: Overview) -> Iterator[Finding]:
     # Nothing is worse than an address in effect that nobody signed.
-    yield from _of_requests(overview.recent.value, "recent", "in effect")
-    if (health := overview.health.value) is not None and health.healthy:
-        yield Finding("well", "good", "health", health.summary)
-    elif health is not None:
-        yield Finding("wrong", "bad", "health", health.summary)
+    yield from _of_requests(overview, "recent", "in effect")
+    if (health := overview.health.value) is not None:
+        yield Finding(*(("well", "good") if health.healthy else ("wrong", "bad")), "health", health.summary)
     yield from _unread(overview)
-    yield from _of_requests(overview.unknown.value, "unknown", "status not known")
-    if overview.unknown.value is not None and overview.unknown.value.rows:
-        yield Finding("wrong", "warning", "unknown", _describe_unknown(overview.unknown.value))
-    yield from _of_requests(overview.pending.value, "pending", "pending")
-    if deletions := describe_deletions(overview):
-        yield Finding("note", "warning", "pending", deletions, _deletions(overview)[:_MAX_WORDS])
-    yield from _of_webhooks(overview)
+    yield from _of_requests(overview, "unknown", "status not known")
+    yield from _of_requests(overview, "pending", "pending")
+    for row in overview.pending.value.rows[:_MAX_NAMED] if overview.pending.value else ():
+        if row.deletion_pending:
+            text = f"the deletion of {_name(row)} is pending approval: it is in effect until then"
+            yield Finding("note", "warning", "pending", text, (row.id,))
+    webhooks = overview.webhooks.value or ()
+    # Somebody may have disabled one.
+    for each in filter(lambda each: each.problem, webhooks[:_MAX_NAMED]):
+        text = f"webhook {sanitize(each.id, 60)}: {each.problem}"
+        yield Finding("wrong" if each.is_faulty else "note", "warning", "webhooks", text)
+    others = sum(each.is_faulty for each in webhooks[_MAX_NAMED:]) + overview.more_faulty_webhooks
+    if others:
+        yield Finding("wrong", "warning", "webhooks", f"and {count(others, 'other webhook')} with such a problem")
 
 
 def _unread(overview: Overview) -> Iterator[Finding]:
@@ -153,32 +129,18 @@ def _unread(overview: Overview) -> Iterator[Finding]:
             yield Finding("unread", level, name, f"{SECTIONS[name]}: {section.problem or 'it was not read'}")
 
 
-def _of_requests(view: RequestsView | None, part: str, where: str) -> Iterator[Finding]:
-    if view is None or not view.faulty:
+def _of_requests(overview: Overview, part: str, where: str) -> Iterator[Finding]:
+    view = getattr(overview, part).value
+    if view is None:
         return
     named = [row for row in view.rows if row.is_faulty][:_MAX_NAMED]
     for row in named:
-        request = f"whitelisting request {sanitize(row.id, 40)}"
-        why = row.problem.removeprefix(f"{request} ").removeprefix("is ") or "not verified"
+        why = row.problem.removeprefix(f"{_name(row)} ").removeprefix("is ") or "not verified"
         level: Level = "bad" if row.trust == "unverified" else "warning"
-        yield Finding("wrong", level, part, f"{request} ({where}): {why}", (row.id,))
+        yield Finding("wrong", level, part, f"{_name(row)} ({where}): {why}", (row.id,))
     if others := view.faulty - len(named):
         yield Finding("wrong", "warning", part, f"and {count(others, 'other request')} with such a problem")
 
 
-def _describe_unknown(view: RequestsView) -> str:
-    words = sorted({sanitize(row.status, 40) for row in view.rows})
-    named = ", ".join(repr(each) for each in words[:_MAX_WORDS]) + (", ..." if len(words) > _MAX_WORDS else "")
-    requests = count(view.total or len(view.rows), "whitelisting request")
-    return f"the status of {requests} is not known ({named}): whether they are in effect is not known"
-
-
-def _of_webhooks(overview: Overview) -> Iterator[Finding]:
-    faulty = [each for each in overview.webhooks.value or () if each.problem]
-    for each in faulty[:_MAX_NAMED]:
-        text = f"webhook {sanitize(each.id, 60)}: {each.problem}"
-        # Somebody may have disabled it.
-        yield Finding("wrong" if each.is_faulty else "note", "warning", "webhooks", text)
-    others = sum(each.is_faulty for each in faulty[_MAX_NAMED:]) + overview.more_faulty_webhooks
-    if others:
-        yield Finding("wrong", "warning", "webhooks", f"and {count(others, 'other webhook')} with such a problem")
+def _name(row: RequestRow) -> str:
+    return f"whitelisting request {sanitize(row.id, 40)}"

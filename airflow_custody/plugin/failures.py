@@ -28,7 +28,6 @@ _FAILURES: dict[ErrorCode, str] = {
     "not-offered": "the service does not offer this",
     "request-refused": "the service refused the request",
     "not-verified": "signatures do not prove it",
-    "pins-wrong": "the pinned keys cannot be used",
 }
 
 

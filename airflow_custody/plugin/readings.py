@@ -215,5 +215,5 @@ class _PageHook(CustodyHook):
             raise AirflowNotFoundException(conn_id)
         return connection
 
-    def _settings(self, base_url: str, extras: dict[str, Any]) -> ClientSettings:
-        return for_people(super()._settings(base_url, extras))
+    def _adapt_settings(self, settings: ClientSettings) -> ClientSettings:
+        return for_people(settings)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -116,37 +114,18 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
     :param limit: maximum number of its characters to show. Default 300.
     """
     shown = str(text)[:limit]
-    ellipsis = "…" if len(str(text)) > limit else ""
-    if shown.isascii() and shown.isprintable() and shown == shown.strip():
-        return Markup('<bdi class="text">{}{}</bdi>').format(shown, ellipsis)
-    return Markup('<bdi class="text">{}{}</bdi>').format(Markup().join(_spell(shown)), ellipsis)
-
-
-def _spell(text: str) -> Iterator[Markup]:
-    left = MAX_HIDDEN
-    for is_hidden, run in groupby(zip(_are_hidden(text), text, strict=True), key=lambda each: each[0]):
-        characters = [character for _, character in run]
-        if not is_hidden:
-            yield escape_markup("".join(characters))
+    begin, end = len(shown) - len(shown.lstrip(" ")), len(shown.rstrip(" "))
+    pieces, marks, hidden = [], 0, 0
+    for place, each in enumerate(shown):
+        marks = marks + 1 if unicodedata.category(each) in ("Mn", "Me") else 0
+        if marks <= MAX_MARKS and begin <= place < end and not has_unprintable(each):
+            pieces.append(escape_markup(each))
             continue
-        numbers = " ".join(f"U+{ord(each):04X}" for each in characters[:left])
-        if numbers:
-            yield Markup('<span class="hidden" title="cannot be seen">{}</span>').format(numbers)
-        if len(characters) > left:
-            yield Markup("\ufffd")
-        left = max(0, left - len(characters))
-
-
-def _are_hidden(text: str) -> Iterator[bool]:
-    """Yield for each character whether it is shown as its number."""
-    begin, end = len(text) - len(text.lstrip(" ")), len(text.rstrip(" "))
-    # A mark at the beginning stands on nothing.
-    marks, is_hidden = 0, True
-    for place, character in enumerate(text):
-        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
-        stands_on_hidden = bool(marks) and (is_hidden or marks > MAX_MARKS)
-        is_hidden = stands_on_hidden or has_unprintable(character) or not begin <= place < end
-        yield is_hidden
+        hidden += 1
+        number = Markup('<span class="hidden" title="cannot be seen">U+{:04X}</span>').format(ord(each))
+        pieces.append(number if hidden <= MAX_HIDDEN else Markup("\ufffd"))
+    ellipsis = "…" if len(str(text)) > limit else ""
+    return Markup('<bdi class="text">{}{}</bdi>').format(Markup().join(pieces), ellipsis)
 
 
 def when(moment: datetime | None, now: datetime) -> Markup:

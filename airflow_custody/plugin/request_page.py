@@ -16,7 +16,6 @@ from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.text import read_number
 from airflow_custody.plugin.access import GetUserDep, find_connection
 from airflow_custody.plugin.cards import describe_awaited, describe_problem
-from airflow_custody.plugin.failures import describe_failure
 from airflow_custody.plugin.paths import MAX_REQUESTS
 from airflow_custody.plugin.readings import Question
 from airflow_custody.plugin.rendering import page
@@ -98,7 +97,7 @@ def _read_request(request_id: str, client: CustodyClient) -> RequestView | None:
     from airflow_custody.overview import read_request
 
     try:
-        return read_request(client, request_id, describe=describe_failure)
+        return read_request(client, request_id)
     except CustodyNotFoundError as error:
         # A 404 that is not the service's own tells nothing about the request.
         if error.from_service:
@@ -109,4 +108,4 @@ def _read_request(request_id: str, client: CustodyClient) -> RequestView | None:
 def _read_requests(request_ids: tuple[str, ...], client: CustodyClient) -> RequestsView:
     from airflow_custody.overview import read_requests
 
-    return read_requests(client, request_ids, describe=describe_failure)
+    return read_requests(client, request_ids)

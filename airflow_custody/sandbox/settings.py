@@ -36,8 +36,6 @@ class CallSettings(BaseModel):
     :param order: whether calls are listed as they were ``created``, or as they were ``written``.
     :param ids: ``number`` or ``uuid``.
     :param resolution: seconds to which time stamps are cut off, so that some are equal.
-    :param writes_when_disabled: whether a disabled webhook gets calls.
-    :param writes_when_cooling_down: whether one gets calls that cools down.
     :param max_age: seconds after which a call is removed.
     :param max_number: maximum number of calls kept.
     """
@@ -48,8 +46,6 @@ class CallSettings(BaseModel):
     order: Literal["created", "written"] = "created"
     ids: Literal["number", "uuid"] = "number"
     resolution: Annotated[float, Field(ge=0)] = 0.0
-    writes_when_disabled: bool = False
-    writes_when_cooling_down: bool = True
     max_age: Annotated[float, Field(ge=0)] | None = None
     max_number: Annotated[int, Field(ge=0)] | None = None
 
@@ -87,9 +83,6 @@ class Settings(BaseModel):
         rules of that time.
     :param whitelist_lag: seconds after which a request can be found.
     :param max_signatures: number of requests of an approval that are signed, from the first; None: all.
-    :param deletion: when a request is deleted: ``at once``, or once as many users have signed that as the request
-        itself takes (``signed``). Until then it is listed as before, pending and with the action ``delete``; if that
-        is rejected, it goes back to what it was.
     :param forged: ids of requests that are shown with another address than the one that was signed.
     """
 
@@ -120,7 +113,6 @@ class Settings(BaseModel):
     rules_on_pending: bool = True
     whitelist_lag: float = 0.0
     max_signatures: Annotated[int, Field(ge=0)] | None = None
-    deletion: Literal["at once", "signed"] = "at once"
     forged: list[str] = []
 
     @model_validator(mode="after")

@@ -18,8 +18,7 @@ from airflow.providers.common.compat.sdk import (
     PokeReturnValue,
 )
 
-from airflow_custody._base import CustodyTask
-from airflow_custody.client.arguments import check_settings
+from airflow_custody._base import CustodyTask, ParameterError, check_flags, check_numbers
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task
 
@@ -50,13 +49,13 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     recheck_delay: ClassVar[float] = 5.0
 
     def __init__(self, *, deferrable: bool, **kwargs: Any) -> None:
-        check_settings(
-            durations={name: kwargs.get(name) for name in ("poke_interval", "timeout", "max_wait")},
-            flags={"deferrable": deferrable},
-        )
+        check_flags(deferrable=deferrable)
+        for name in ("poke_interval", "timeout", "max_wait"):
+            if (value := kwargs.get(name)) is not None:
+                check_numbers({name: value.total_seconds() if isinstance(value, timedelta) else value})
         super().__init__(**kwargs)
         if self.never_fail or self.silent_fail:
-            raise ValueError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
+            raise ParameterError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
         self.deferrable = deferrable
         self._last_result = ""
 

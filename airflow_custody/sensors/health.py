@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import conf
-from airflow.triggers.base import StartTriggerArgs
 
-from airflow_custody.client.arguments import check_settings
+from airflow_custody._base import NOT_GIVEN, ParameterError, check_flags
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sensors._base import CustodySensor
 
 if TYPE_CHECKING:
+    from airflow.triggers.base import StartTriggerArgs
+
     from airflow_custody.client.health.verdict import HealthWait
     from airflow_custody.client.wait_state import WaitState
     from airflow_custody.triggers.health import CustodyHealthTrigger
@@ -38,10 +39,10 @@ class CustodyHealthSensor(CustodySensor):
     service. Needs the role ``TPUser``.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :param tenant_id: only the checks of this tenant; None (default): of all. (templated)
-    :param groups: only checks of these groups, by exact name; None (default): of all. (templated)
-    :param components: only checks of these components, by exact name; None (default): of all. (templated)
-    :param checks: only checks of these names; None (default): all. (templated)
+    :param tenant_id: only the checks of this tenant; default: of all. (templated)
+    :param groups: only checks of these groups, by exact name; default: of all. (templated)
+    :param components: only checks of these components, by exact name; default: of all. (templated)
+    :param checks: only checks of these names; default: all. (templated)
     :param require_results: keys, for example currency codes, that some check must report and that must be healthy
         wherever they are reported. (templated)
     :param healthy_statuses: status words that count as healthy, compared without case. Default ``success``.
@@ -83,11 +84,11 @@ class CustodyHealthSensor(CustodySensor):
         self,
         *,
         custody_conn_id: str = CustodyHook.default_conn_name,
-        tenant_id: str | None = None,
-        groups: Iterable[str] | None = None,
-        components: Iterable[str] | None = None,
-        checks: Iterable[str] | None = None,
-        require_results: Iterable[str] | None = None,
+        tenant_id: str | None = NOT_GIVEN,
+        groups: Iterable[str] | None = NOT_GIVEN,
+        components: Iterable[str] | None = NOT_GIVEN,
+        checks: Iterable[str] | None = NOT_GIVEN,
+        require_results: Iterable[str] | None = NOT_GIVEN,
         healthy_statuses: Iterable[str] = ("success",),
         require_fresh: bool = True,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -102,12 +103,17 @@ class CustodyHealthSensor(CustodySensor):
         self.require_results = require_results
         self.healthy_statuses = healthy_statuses
         self.require_fresh = require_fresh
-        check_settings(flags={"require_fresh": require_fresh, "start_from_trigger": start_from_trigger})
+        check_flags(require_fresh=require_fresh, start_from_trigger=start_from_trigger)
+        self._note_given()
         self.start_from_trigger = deferrable and start_from_trigger
         if self.start_from_trigger:
+            from airflow.triggers.base import StartTriggerArgs
+
             for name in self.template_fields:
                 if not _is_plain(getattr(self, name)):
-                    raise ValueError(f"{name}: with start_from_trigger it must be text, a template, or a list of these")
+                    raise ParameterError(
+                        f"{name}: with start_from_trigger it must be text, a template, or a list of these"
+                    )
             # The deadline is the scheduler's here, which keeps it as wall-clock time; nobody can work one out before
             # the run begins.
             self.start_trigger_args = StartTriggerArgs(

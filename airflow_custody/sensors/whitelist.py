@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
-from airflow_custody._base import request_ids_or_skip
-from airflow_custody.client.arguments import check_settings
-from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody._base import (
+    EFFECTIVE_STATUSES,
+    NOT_GIVEN,
+    REJECTED_STATUSES,
+    check_flags,
+    request_ids_or_skip,
+)
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.plugin.links import REQUEST_LINKS
 from airflow_custody.sensors._base import CustodySensor
@@ -89,6 +92,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         "accept_fields",
         "custody_conn_id",
     )
+    none_is_a_value = ("effective_statuses",)
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     target_state = "effective"
@@ -99,7 +103,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         request_id: str | Iterable[str],
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
         rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = None,
+        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = NOT_GIVEN,
         accept_fields: Iterable[str] = (),
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,
@@ -113,7 +117,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         self.expected = expected
         self.accept_fields = accept_fields
         self.skip_if_empty = skip_if_empty
-        check_settings(flags={"skip_if_empty": skip_if_empty})
+        check_flags(skip_if_empty=skip_if_empty)
+        self._note_given()
 
     @cached_property
     def _wait(self) -> RequestWait:
@@ -139,6 +144,8 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         """Return what the trigger found; or, as it does not know what is expected, poll once more and compare."""
         if self.expected is None:
             return result
+        from airflow_custody.client.errors import CustodyError
+
         found = self.poke({})
         if isinstance(found, PokeReturnValue):
             return found.xcom_value

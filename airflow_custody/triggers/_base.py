@@ -41,15 +41,21 @@ _GATHERING_DELAY = 0.1
 _pools: dict[str, ThreadPoolExecutor] = {}
 
 
-def _pool(name: str) -> ThreadPoolExecutor:
+async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments: Any) -> T:
     """
-    Return the threads to poll in, by the connection's id.
+    Return a function's result, in one of a connection's threads.
 
-    Polls that hang occupy neither the event loop's own threads nor those of another connection.
+    As ``asyncio.to_thread`` does it, but what hangs occupies neither the event loop's own threads nor those of another
+    connection, and gives its place to others when it is stuck.
     """
-    if name not in _pools:
-        _pools[name] = ThreadPoolExecutor(MAX_CONCURRENT_POLLS, thread_name_prefix="custody-poll")
-    return _pools[name]
+    if custody_conn_id not in _pools:
+        _pools[custody_conn_id] = ThreadPoolExecutor(MAX_CONCURRENT_POLLS, thread_name_prefix="custody-poll")
+    pool, run = _pools[custody_conn_id], contextvars.copy_context().run
+    work = asyncio.get_running_loop().run_in_executor(pool, run, function, *arguments)
+    await asyncio.wait({work}, timeout=_STUCK_AFTER)
+    if not work.done() and _pools.get(custody_conn_id) is pool:
+        del _pools[custody_conn_id]
+    return await work
 
 
 class PollHook(CustodyHook):
@@ -198,10 +204,13 @@ class SharedPoll(Generic[T]):
                 await asyncio.sleep(_GATHERING_DELAY)
                 while True:
                     self._joined.clear()
-                    results = await self._poll(connection)
-                    errors = [each for each in results if isinstance(each, CustodyError)]
+                    found = await in_thread(self._custody_conn_id, self._work, connection, list(self._queues))
+                    for wait, result in found.items():
+                        if queue := self._queues.get(wait):
+                            queue.put_nowait(result)
+                    errors = [each for each in found.values() if isinstance(each, CustodyError)]
                     # The trouble of one wait is no reason to ask less often for the others.
-                    failures = failures + 1 if results and len(errors) == len(results) else 0
+                    failures = failures + 1 if found and len(errors) == len(found) else 0
                     # The longest pause asked for counts.
                     error = max(errors, key=_retry_after, default=None)
                     delay = next_delay(self._interval, failures, error)
@@ -216,21 +225,6 @@ class SharedPoll(Generic[T]):
                 queue.put_nowait(None)
         finally:
             self._forget()
-
-    async def _poll(self, connection: _Connection) -> list[T | CustodyError]:
-        """Poll once, hand out the results, and return them."""
-        # As asyncio.to_thread does it, but in a pool that nothing else uses.
-        run, pool = contextvars.copy_context().run, _pool(self._custody_conn_id)
-        work = asyncio.get_running_loop().run_in_executor(pool, run, self._work, connection, list(self._queues))
-        await asyncio.wait({work}, timeout=_STUCK_AFTER)
-        if not work.done() and _pools.get(self._custody_conn_id) is pool:
-            # It is stuck: the others get new threads.
-            del _pools[self._custody_conn_id]
-        results = await work
-        for wait, result in results.items():
-            if queue := self._queues.get(wait):
-                queue.put_nowait(result)
-        return list(results.values())
 
     def _work(self, connection: _Connection, waits: Sequence[Wait[T]]) -> dict[Wait[T], T | CustodyError]:
         """Return a result for each wait, in a thread."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import AsyncIterator, Hashable, Iterable
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import check_names, check_settings, check_text, describe, plain_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.triggers._base import _Connection, error_event
+from airflow_custody.triggers._base import error_event
 
 try:
     from airflow.triggers.base import BaseEventTrigger
@@ -20,16 +19,13 @@ except ImportError:  # Airflow 2 has no event-driven scheduling.
     from airflow.triggers.base import BaseTrigger as BaseEventTrigger  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from airflow.triggers.base import TriggerEvent
     from airflow.triggers.shared_stream import SharedStreamProducer
 
-    from airflow_custody.triggers._journal import SharedReading
-    from airflow_custody.triggers._watcher import CallWatcher
+    from airflow_custody.triggers._calls import CallWatcher
 
-#: Maximum number of seconds that one watcher holds up the acknowledgement of the others.
-MAX_PATIENCE = 30.0
+#: The beginning of the key of a cursor in the asset's state store.
+STATE_KEY = "custody_webhook_calls"
 _FILTERS = ("webhook_ids", "webhook_types", "event_ids", "statuses")
 
 
@@ -40,27 +36,22 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
     It reads the journal of calls, ``GET /webhooks/calls``, and needs no open port. Each event holds at most 100 calls
     or 64 KiB: ``{"count": 2, "calls": [...], "late_ids": [], "gap": "", "more": False}``. A call that is larger comes
     as ``call_ids``. ``late_ids`` names calls that were created before one that was handed on earlier. ``gap`` says in
-    words why calls may have been removed from the journal unread, or are lost because the connection names another
-    service now; such an event may have no calls. Where only the base URL changed, and the last known call is listed
-    there, it goes on as before.
+    words which calls may be lost; such an event may have no calls.
 
     Every call is seen at least once, in the order in which they were created. How far a watcher has come is its cursor,
     in the state store of the asset. It moves when Airflow has the events in its database. A triggerer that is killed
     before that, and sometimes after, fires the same calls again: tell them apart by their ids. If a watcher's events
     cannot be stored, the cursors of all watchers of the connection stay until they can.
 
-    All watchers of one connection and interval in a triggerer share one poll. One that starts later or has come less
-    far reads what it lacks, and fires at most 50 events at each poll. What fails is logged, polls become rarer until
-    the service responds again, and nothing is lost.
+    All watchers of one connection and interval in a triggerer share one poll, and those that have come equally far
+    share what is read. Each fires at most 50 events at each poll. What fails is logged, polls become rarer until the
+    service responds again, and nothing is lost.
 
     It fires nothing, and says in the triggerer's log what to do, where it has no cursor to go on from: Airflow keeps
     state for a trigger of exactly one asset, so give each asset's watcher a ``cursor_name`` of its own, and so two
     watchers of one asset; otherwise one would move past what the other has yet to fire. Within a triggerer the second
     one waits until the first ends. A stored cursor that cannot be read is never replaced: delete the key
     ``custody_webhook_calls:...`` in the asset's state store to start over. A task that defers to this trigger fails.
-
-    Where an Airflow cannot acknowledge events, the cursor is saved at the poll after. A triggerer whose database
-    stalls for longer than an interval and that is killed then may have lost the calls of that interval.
 
     :param webhook_ids: only calls to these webhooks. None (default): to all.
     :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. The webhook has a
@@ -123,8 +114,6 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             },
         )
 
-    # --- with acknowledgement --------------------------------------------------------------------------------
-
     def shared_stream_key(self) -> Hashable | None:
         """Return what all watchers that share a poll have in common; None: this Airflow has no shared streams."""
         if getattr(self, "task_instance", None) is not None:
@@ -138,81 +127,55 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
         """Return the shared poll, which acknowledges what Airflow has in its database."""
-        from airflow_custody.triggers._journal import JournalProducer
+        from airflow_custody.triggers._calls import JournalProducer
 
         return JournalProducer(kwargs["custody_conn_id"], float(kwargs["poke_interval"]))
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
         """Fire for what is new in the shared readings."""
-        with self._watcher() as (watcher, connection):
+        from airflow.triggers.base import TriggerEvent
+
+        watcher = self._watcher()
+        try:
             async for reading in shared_stream:
-                for event in await self._events(watcher, reading, connection):
-                    yield event
+                for payload in await watcher.take(reading):
+                    yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
                 # Only now: a watcher that ends in between has not handed over all.
                 watcher.handed_over(reading)
-
-    # --- without ---------------------------------------------------------------------------------------------
+        finally:
+            watcher.close()
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Fire for what is new; a cursor is saved at the next poll, when its events have left this process."""
-        from airflow_custody.triggers._journal import JournalPoll
-
-        if getattr(self, "task_instance", None) is not None:
-            yield error_event(self._refusal("a task cannot wait for it"))
-            return
-        if getattr(self, "asset_state_store", None) is None:
-            # A trigger that ends is started again, each second.
-            while True:
-                self.log.error("%s", self._refusal("this Airflow gives it no state store"))
-                await asyncio.sleep(max(float(self.poke_interval), 600.0))
-        before: SharedReading | None = None
-        with self._watcher() as (watcher, connection):
-            async for reading in JournalPoll(self.custody_conn_id, float(self.poke_interval)).readings():
-                for save in before.savers.values() if before is not None else ():
-                    await save()
-                for event in await self._events(watcher, reading, connection):
-                    yield event
-                watcher.handed_over(reading)
-                before = reading
-
-    def _refusal(self, why: str) -> CustodyError:
-        return CustodyConfigurationError(
+        """Refuse to run without a shared stream: a cursor must not move before Airflow has the events."""
+        is_task = getattr(self, "task_instance", None) is not None
+        why = "a task cannot wait for it" if is_task else "this Airflow cannot say that it has stored an event"
+        refusal = CustodyConfigurationError(
             f"{type(self).__name__}: {why}",
             advice="Use it with an AssetWatcher, on Airflow 3.3 or later. A DAG of an earlier Airflow can run "
             "CustodyReadWebhookCallsOperator on a schedule.",
             code="unexpected",
         )
+        if is_task:
+            yield error_event(refusal)
+            return
+        # A trigger that ends is started again, each second.
+        while True:
+            self.log.error("%s", refusal)
+            await asyncio.sleep(max(float(self.poke_interval), 600.0))
 
-    # --- both ------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _watcher(self) -> Iterator[tuple[CallWatcher, _Connection]]:
+    def _watcher(self) -> CallWatcher:
+        from airflow_custody._call_cursors import CursorStore
         from airflow_custody.client.webhooks.call_events import CallFilter
-        from airflow_custody.triggers._cursors import CursorStore
-        from airflow_custody.triggers._watcher import CallWatcher
+        from airflow_custody.triggers._calls import CallWatcher
 
-        with _Connection.shared(self.custody_conn_id) as connection:
-            watcher = CallWatcher(
-                self.custody_conn_id,
-                CallFilter(**{name: tuple(getattr(self, name) or ()) for name in _FILTERS}),
-                start=self.start,
-                with_payload=self.with_payload,
-                patience=min(float(self.poke_interval), MAX_PATIENCE),
-                cursors=CursorStore(getattr(self, "asset_state_store", None), self.cursor_name, self.custody_conn_id),
-                log=self.log,
-            )
-            try:
-                yield watcher, connection
-            finally:
-                watcher.close()
-
-    async def _events(
-        self, watcher: CallWatcher, reading: SharedReading, connection: _Connection
-    ) -> list[TriggerEvent]:
-        from airflow.triggers.base import TriggerEvent
-
-        payloads = await watcher.take(reading, connection)
-        return [TriggerEvent(payload) for payload in payloads]  # type: ignore[no-untyped-call]
+        return CallWatcher(
+            self.custody_conn_id,
+            CallFilter(**{name: tuple(getattr(self, name) or ()) for name in _FILTERS}),
+            CursorStore(getattr(self, "asset_state_store", None), f"{STATE_KEY}:{self.cursor_name}"),
+            start=self.start,
+            with_payload=self.with_payload,
+            log=self.log,
+        )
 
     def _check_arguments(self) -> None:
         try:

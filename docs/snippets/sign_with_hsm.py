@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.pkcs11 import Pkcs11Signer
+from airflow_custody.client.signers.pkcs11 import Pkcs11Signer
 from airflow_custody.client.whitelist.approval import Approver
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import socket
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -72,11 +71,6 @@ def test_tls_is_shown_with_the_end_of_the_certificate(
         assert ran.code == 0
         assert states(ran)["tls"] == "ok"
         assert "TLSv1.3; the certificate is accepted, and ends on 3000-01-01 " in detail(ran, "tls")
-        seen = Observation.of
-        soon = datetime.now(timezone.utc) + timedelta(days=3, hours=1)
-        with monkeypatch.context() as patch:
-            patch.setattr(Observation, "of", lambda response: replace(seen(response), certificate_ends=soon))
-            assert "It ends in 3 days" in detail(plain(*arguments, "--verify", bundle, "-o", "json"), "tls")
         ran = plain(*arguments, "--verify", "false")
         assert states(ran)["tls"] == "unknown"
         assert "TLSv1.3; the certificate is not verified" in detail(ran, "tls")
@@ -135,45 +129,7 @@ def test_roles_that_are_missing_are_named_with_what_they_are_for(
     assert "list webhook" not in text
 
 
-def test_a_user_who_may_read_nothing(custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    user = sandbox.control.add_user("ann", ["Admin"])
-    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["Admin"], user_id=user))
-    ran = custody("check", "-o", "json")
-    assert ran.code == 1
-    found = states(ran)
-    assert [found[name] for name in ("credentials", "roles", "health listing")] == ["ok", "failed", "failed"]
-
-
-def test_an_old_service(custody: Run, sandbox: Sandbox) -> None:
-    sandbox.control.configure(version="3.13")
-    ran = custody("check", "-o", "json")
-    assert (ran.code, states(ran)["health listing"]) == (1, "failed")
-    assert "before 3.14" in detail(ran, "version")
-
-
-def test_a_service_that_tells_nothing_of_the_user(custody: Run, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", status=200, body={"result": {"id": "1"}}, method="GET", path="/users/me")
-    ran = custody("check", "-o", "json")
-    assert (ran.code, states(ran)["user"], states(ran)["roles"]) == (0, "ok", "unknown")
-
-
-def test_a_gateway_that_fails_leaves_the_credentials_unknown(custody: Run, sandbox: Sandbox) -> None:
-    for path in ("/users/me", "/health"):
-        sandbox.control.add_fault("status", status=502, method="GET", path=path)
-    ran = custody("check", "-o", "json")
-    assert ran.code == 1
-    assert (states(ran)["reachable"], states(ran)["credentials"]) == ("ok", "unknown")
-
-
 # --- clocks -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("year", [None, 1, 9999])
-def test_a_clock_that_says_nothing_or_nonsense(custody: Run, monkeypatch: pytest.MonkeyPatch, year: int | None) -> None:
-    date = year and datetime(year, 1, 1, tzinfo=timezone.utc)
-    monkeypatch.setattr(Observation, "of", lambda response: Observation(200, NOW, date or None))
-    ran = custody("check", "-o", "json")
-    assert (ran.code, states(ran)["clock"]) == ((1, "failed") if year else (0, "unknown"))
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(1, "ok"), (20, "ok"), (300, "failed"), (-300, "failed")])
@@ -185,5 +141,5 @@ def test_clocks_that_differ(custody: Run, monkeypatch: pytest.MonkeyPatch, secon
     )
     ran = custody("check", "-o", "json")
     assert states(ran)["clock"] == state
-    words = "agree" if seconds == 1 else "behind" if seconds > 0 else "ahead of"
-    assert words in detail(ran, "clock")
+    words = "behind" if seconds > 0 else "ahead of"
+    assert f"this machine's clock is {abs(seconds)} s {words} the service's" in detail(ran, "clock")

@@ -91,30 +91,6 @@ def test_a_role_that_is_asked_for_and_cannot_be_shown_fails(
     assert (ran.code, row["state"], row["code"]) == (1, "failed" if code else "not checked", code)
 
 
-@pytest.mark.parametrize("asked", [[], ["--role", "Admin"]])
-def test_a_user_without_the_role_of_every_read_fails(
-    connection: str, custody: Run, sandbox: Sandbox, asked: list[str]
-) -> None:
-    refusal = {**OWN_403, "message": "permission denied: missing role TPUser"}
-    sandbox.control.add_fault("status", path="/users/me", status=403, body=refusal, times=20)
-    ran = custody("check", *asked, "-o", "json")
-    (row,) = [each for each in json.loads(ran.out)["checks"] if each["check"] == "roles"]
-    assert (ran.code, row["state"], row["code"]) == (1, "failed", "role-missing")
-    assert "missing role TPUser" in row["detail"]
-    tested, text = CustodyHook().test_connection()
-    assert not tested
-    assert text.endswith("needs the role TPUser. [custody/role-missing]")
-
-
-def test_what_proves_nothing_of_the_credentials_says_why(connection: str, custody: Run, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", path="/health", status=200, body={}, times=9)
-    sandbox.control.add_fault("status", path="/users/me", status=404, body=OWN_404, times=9)
-    ran = custody("check")
-    assert ran.code == 1
-    assert "nothing shows that the service accepts the credentials: the health listing is {}" in ran.out
-    assert "nothing shows that the service accepts the credentials" in CustodyHook().test_connection()[1]
-
-
 def test_rules_that_are_signed_as_pinned_prove_the_credentials(
     custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,11 +101,6 @@ def test_rules_that_are_signed_as_pinned_prove_the_credentials(
     tested, text = CustodyHook().test_connection()
     assert tested, text
     assert "signed with the pinned keys" in text
-
-
-def test_the_name_of_a_user_without_an_id_is_the_external_one(connection: str, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", path="/users/me", status=200, body={"result": {"externalUserId": "ann"}})
-    assert "User ann is known." in CustodyHook().test_connection()[1]
 
 
 @pytest.mark.parametrize(
@@ -147,14 +118,6 @@ def test_a_role_that_is_empty_is_refused(custody: Run, sandbox: Sandbox, option:
     ran = custody("check", "--role", option)
     assert (ran.code, sandbox.control.request_log()) == (1, [])
     assert "argument --role: is empty" in ran.err
-
-
-@pytest.mark.parametrize("option", ["Admin or AdminReadOnly", "TPUser or", "TPUserorAdmin"])
-def test_neither_of_two_roles_fails(custody: Run, sandbox: Sandbox, option: str) -> None:
-    sandbox.control.add_fault("status", path="/users/me", status=200, body={"result": USER}, times=2)
-    ran = custody("check", "--role", option, "-o", "json")
-    (row,) = [each for each in json.loads(ran.out)["checks"] if each["check"] == "roles"]
-    assert (ran.code, row["advice"]) == (1, f"Give the user {option}, or use another user.")
 
 
 def test_a_status_that_may_mean_no_work_is_said(connection: str, custody: Run, sandbox: Sandbox) -> None:

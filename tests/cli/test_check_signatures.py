@@ -51,12 +51,6 @@ def test_the_rules_in_force_are_signed_as_pinned(custody: Run, keys: list[str], 
     assert "did not sign" not in row["detail"]
 
 
-def test_all_that_is_pinned_is_said(custody: Run, keys: list[str], tmp_path: Path) -> None:
-    more = ("--networks", "testnet,mainnet", "--allow-legacy-signatures", "--rules-not-before", "2026-01-01")
-    detail = found(check(custody, tmp_path, *keys, more=more))["detail"]
-    assert "networks mainnet, testnet, legacy signatures count, rules from 2026-01-01T00:00:00Z on" in detail
-
-
 def test_a_pinned_key_that_signed_nothing_is_named(custody: Run, keys: list[str], tmp_path: Path) -> None:
     # One signature would be enough; whose else there are is said all the same.
     row = found(check(custody, tmp_path, public_pem(1), *keys, minimum=1))
@@ -105,22 +99,6 @@ def test_only_what_the_service_says_that_it_does_not_offer_is_unknown(
     assert "2 of 2 pinned keys" in row["detail"]
 
 
-@pytest.mark.parametrize("junk", ["junk", 5, {"a": 1}, ["AAAA"]])
-def test_junk_fails(custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path, junk: Any) -> None:
-    body = {"result": {"rulesContainer": junk, "rulesSignatures": junk}}
-    sandbox.control.add_fault("status", status=200, body=body, method="GET", path="/rules")
-    ran = check(custody, tmp_path, *keys)
-    assert (ran.code, found(ran)["state"]) == (1, "failed")
-
-
-def test_pins_that_cannot_be_used_are_a_wrong_setting(custody: Run, tmp_path: Path) -> None:
-    ran = custody("check", "--superadmin-keys", str(tmp_path / "no.pem"), "--superadmin-minimum", "1")
-    assert ran.code == 1
-    assert "no.pem: No such file" in ran.out
-    ran = custody("check", "--superadmin-minimum", "1")
-    assert "--superadmin-minimum needs --superadmin-keys" in ran.out
-
-
 def test_a_fingerprint_is_what_openssl_prints(custody: Run, keys: list[str], tmp_path: Path) -> None:
     file = tmp_path / "keys.pem"
     file.write_text("".join(keys))
@@ -137,12 +115,6 @@ def test_a_fingerprint_is_what_openssl_prints(custody: Run, keys: list[str], tmp
     assert (out.count(fingerprint), out.count(f"{fingerprint[:16]}…")) == (0, 2)
     (line,) = [line for line in out.splitlines() if line.startswith("  signatures ")]
     assert len(line) < 330
-
-
-def test_many_keys_push_nothing_out(custody: Run, keys: list[str], tmp_path: Path) -> None:
-    row = found(check(custody, tmp_path, *keys, *(public_pem(number) for number in range(1, 9))))
-    assert all(row["detail"].count(each) == 2 for each in fingerprints(*keys, *map(public_pem, range(1, 9))))
-    assert "…" not in row["detail"]
 
 
 def test_texts_of_the_service_push_nothing_out(custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path) -> None:

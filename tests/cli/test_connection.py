@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -79,16 +78,6 @@ def test_a_token_from_standard_input(custody: Run, sandbox: Sandbox, monkeypatch
     ran = custody("health", "--token-stdin")
     assert ran.code == 1
     assert "standard input is closed or empty" in ran.err
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_person_is_asked_for_the_token(plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("getpass.getpass", lambda prompt: f"{sandbox.token} ")
-    assert plain("health", "--base-url", sandbox.url, "--token-stdin", stdin=Terminal()).code == 0
 
 
 def test_a_user_signs_in(custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

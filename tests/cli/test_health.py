@@ -37,10 +37,10 @@ def test_data_for_programs(custody: Run) -> None:
     ("options", "code"),
     [
         (["--group", "hsm", "--group", "database"], 0),
-        (["--group", "nothing"], 2),
-        (["--component", "nothing"], 2),
-        (["--check", "nothing"], 2),
-        (["--require-results", "nothing"], 2),
+        (["--group", "nothing"], 1),
+        (["--component", "nothing"], 1),
+        (["--check", "nothing"], 1),
+        (["--require-results", "nothing"], 1),
         (["--healthy-status", "fine"], 2),
         (["--healthy-status", "fine", "--healthy-status", "SUCCESS"], 0),
         (["--no-require-fresh"], 0),
@@ -49,7 +49,10 @@ def test_data_for_programs(custody: Run) -> None:
     ],
 )
 def test_criteria(custody: Run, options: list[str], code: int) -> None:
-    assert custody("health", *options).code == code
+    ran = custody("health", *options)
+    assert ran.code == code
+    assert ran.err.endswith("names are compared exactly. [custody/parameter-wrong]\n" if code == 1 else "")
+    assert bool(ran.err) is (code == 1)
 
 
 def test_a_result_that_has_expired(custody: Run, sandbox: Sandbox) -> None:

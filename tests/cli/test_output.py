@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -37,15 +36,6 @@ def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Creat
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (2, "")
-
-
-def test_help_for_a_reader_that_has_gone() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    ended = subprocess.run([*CUSTODY, "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False, env=env)
-    os.close(writer)
-    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("how", ["the reader goes", "Ctrl-C"])
@@ -162,11 +152,6 @@ def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(comman
     assert ran.stderr.count("\n") == bool(message)
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 VIEW = [
     "WRONG: [red]a[/red] :smile:",
     {"rows": [{"id": "1", "memo": None, "label": "x" * 300 + "\x1b[2J\n"}], "no": ""},
@@ -184,26 +169,3 @@ def test_what_is_piped_has_no_colours_and_is_never_wrapped(monkeypatch: pytest.M
         "  ID  LABEL",
         "  1   " + "x" * 300 + r"\u001b[2J\u000a",
     ]
-
-
-def test_on_a_terminal_only_colours_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    piped, terminal = io.StringIO(), Terminal()
-    for stream in (piped, terminal):
-        Output("table", stream).data({}, VIEW)
-    assert terminal.getvalue().startswith("\x1b[1;31mWRONG\x1b[0m: ")
-    assert re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()) == piped.getvalue()
-
-
-def test_rich_is_loaded_for_people_only(sandbox: Sandbox) -> None:
-    script = (
-        "import sys\n"
-        "from airflow_custody.cli.main import main\n"
-        f"base = ['--base-url', {sandbox.url!r}]\n"
-        "assert main(['check', '-o', 'json', *base]) == main(['whitelist', 'dump', *base]) == 0\n"
-        "assert 'rich' not in sys.modules\n"
-    )
-    environment = {**os.environ, "CUSTODY_TOKEN": sandbox.token}
-    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr

@@ -154,12 +154,6 @@ def test_a_dry_run_of_a_chain(custody: Run, file: Path) -> None:
     assert [each["action"] for each in data["rows"]] == [None, None]
 
 
-def test_a_dry_run_of_a_chain_that_is_nowhere(custody: Run, file: Path) -> None:
-    ran = custody("whitelist", "plan", str(file), "--dry-run-chain", "ETC")
-    assert (ran.code, ran.out) == (1, "")
-    assert "dry_run_chains names 'ETC', and neither the file nor the service has such a chain" in ran.err
-
-
 def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
     for number in (1, 2):
         identifier = create(number)
@@ -218,45 +212,10 @@ def test_a_listing_that_cannot_be_read_is_no_plan(custody: Run, create: Create, 
     assert (ran.code, ran.out) == (1, "")
 
 
-# --- one request --------------------------------------------------------------------------------------------
-
-
-def test_a_request_is_shown(custody: Run, create: Create, sandbox: Sandbox) -> None:
-    identifier = create(1, label="Zürich vault", memo="007")
-    ran = custody("whitelist", "show", identifier)
-    assert (ran.code, ran.err) == (0, "")
-    assert f"id: {identifier}\n" in ran.out
-    assert "  label: Zürich vault\n" in ran.out
-    assert "verified: no: nothing is pinned, the payload is what its hash says\n" in ran.out
-    data = json.loads(custody("whitelist", "show", identifier, "-o", "json").out)
-    assert (data["id"], data["fault"], data["payload"]["memo"], data["signatures"]) == (identifier, None, "007", [])
-    assert (data["verified"], data["reason"], data["verification"]) == (None, None, None)
-    assert data["trail"][0]["action"]
-    assert list(data["trail"][0]) == ["date", "action", "user_id", "external_user_id", "comment"]
-
-
-def test_a_request_whose_hash_is_wrong_is_shown_without_its_payload(
-    custody: Run, create: Create, sandbox: Sandbox
-) -> None:
-    identifier = create(1, label="not to be believed")
-    sandbox.control.set_whitelist_metadata(identifier, hash="0" * 64)
-    sandbox.control.set_whitelist_envelope(
-        identifier, status="\x1b[31mred", signedAddress={"signatures": [{"signature": {"userId": "ann"}}]}
-    )
-    ran = custody("whitelist", "show", identifier)
-    assert ran.code == 1
-    assert "UNUSABLE: " in ran.out
-    assert "not to be believed" not in ran.out
-    assert "ann" in ran.out
-    assert "\x1b" not in ran.out
-    assert "does not have the hash" in ran.err
-    data = json.loads(custody("whitelist", "show", identifier, "-o", "json").out)
-    assert (data["verified"], data["payload"]) == (None, None)
-    assert "does not have the hash" in data["fault"]
-
-
-@pytest.mark.parametrize("identifier", ["99999", "../1", "x"])
-def test_a_request_that_does_not_exist(custody: Run, identifier: str) -> None:
-    ran = custody("whitelist", "show", identifier)
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("custody: ")
+def test_what_cannot_be_read_can_be_ignored(custody: Run, file: Path, create: Create, sandbox: Sandbox) -> None:
+    broken = create(1)
+    sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
+    counts = json.loads(custody("whitelist", "plan", str(file), "-o", "json").out)["counts"]
+    assert (counts["create"], counts["unreadable"]) == (0, 3)
+    found = json.loads(custody("whitelist", "plan", str(file), "-o", "json", "--ignore", broken).out)
+    assert (found["counts"]["create"], found["counts"]["unreadable"], found["ignored"]) == (2, 1, [broken])

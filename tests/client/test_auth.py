@@ -20,6 +20,7 @@ from airflow_custody.client import (
     CustodyClient,
     CustodyConfigurationError,
     CustodyError,
+    CustodyOutcomeUnknownError,
     CustodyResponseError,
     PasswordSignIn,
 )
@@ -91,7 +92,7 @@ def test_a_create_is_not_sent_again_after_a_gateways_401(sandbox: Sandbox, clien
     # The gateway may say so after the service has done the work.
     client.list_health_checks()
     sandbox.control.add_fault("html", method="POST", path="/whitelists/addresses", status=401, work=True)
-    with pytest.raises(CustodyAuthenticationError):
+    with pytest.raises(CustodyOutcomeUnknownError):
         client.create_whitelist_request(REQUEST)
     assert len(sandbox.control.whitelist_requests()) == 1
     client.list_health_checks()

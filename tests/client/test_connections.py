@@ -1,40 +1,45 @@
-"""Which connections are used again, and what is read from them."""
+"""What was sent, and on which connection: what decides that a request may be sent again, and whose a response is."""
 
 from __future__ import annotations
 
 import contextlib
-import queue
+import http.client
+import json
+import multiprocessing
 import re
+import select
+import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from authorities import Authority, context_of
+from calls import REQUEST, create, read
 from raw_server import raw_server
 
 from airflow_custody.client import (
+    ApiKey,
     CustodyClient,
     CustodyConnectionError,
     CustodyError,
     CustodyOutcomeUnknownError,
-    WhitelistRequest,
+    CustodyResponseError,
 )
+from airflow_custody.client.http import transport
 from airflow_custody.sandbox import Sandbox
 
-EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n"
-PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n"
-Respond = Callable[[socket.socket, bytes], None]
+WEBHOOK = "00000000-0000-4000-8000-000000000000"
 
 
-def response(body: str, *headers: str) -> bytes:
-    lines = ["HTTP/1.1 200 OK", f"Content-Length: {len(body)}", *headers, "", body]
-    return "\r\n".join(lines).encode()
+def response(body: str, *headers: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", body]).encode()
 
 
 def created(number: int) -> bytes:
@@ -45,366 +50,452 @@ def listed(group: str) -> bytes:
     return response('{"groups": {"%s": {"healthChecks": [{"healthCheck": "x"}]}}}' % group)  # noqa: UP031 - braces
 
 
-def groups_of(client: CustodyClient, tenant_id: str | None = None) -> list[str]:
-    return [check.listed_under for check in client.list_health_checks(tenant_id)]
+def groups_of(client: CustodyClient) -> list[str]:
+    return [check.listed_under for check in client.list_health_checks()]
 
 
-def request_of(label: str) -> WhitelistRequest:
-    return WhitelistRequest(label=label, address="0x" + "ab" * 20, blockchain="ETH")
+class Service:
+    """
+    A service that responds as it should, and does to its connections what a test says.
 
-
-@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def serve(request: pytest.FixtureRequest, authority: Authority) -> Callable[..., Any]:
-    """Return a function that serves connections with a function, and yields a client and what each began with."""
-
-    @contextlib.contextmanager
-    def serving(respond: Respond, **settings: Any) -> Iterator[tuple[CustodyClient, list[bytes]]]:
-        context = context_of(authority) if request.param else None
-        with (
-            raw_server(lambda stream: respond(stream, received[-1]), context) as (url, received),
-            CustodyClient(
-                url, "t0ken", **{"verify": authority[1], "timeout": 60, "max_retries": 0, **settings}
-            ) as made,
-        ):
-            yield made, received
-
-    return serving
-
-
-def read_request(stream: socket.socket, beginning: bytes = b"") -> bytes:
-    """Read one request to its end, and not further; nothing if there is none."""
-    request = beginning or stream.recv(65536)
-    length = int((re.findall(rb"(?i)\r\ncontent-length: *(\d+)", request) or [0])[0])
-    while request and len(request.partition(b"\r\n\r\n")[2]) < length:
-        request += stream.recv(65536)
-    return request
-
-
-def in_turn(*responses: bytes, pause: float = 0.0, second: bytes = b"") -> Respond:
-    """Respond to the requests, on whichever connection, with these; after each, and a pause, send a second response."""
-    left = list(responses)
-
-    def respond(stream: socket.socket, beginning: bytes) -> None:
-        read_request(stream, beginning)
-        while left:
-            stream.sendall(left.pop(0) + (b"" if pause else second))
-            if pause:
-                time.sleep(pause)
-                stream.sendall(second)
-            if not left or not read_request(stream):
-                return
-
-    return respond
-
-
-# --- interim responses -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("interim", [EARLY_HINTS, PROCESSING, CONTINUE, EARLY_HINTS * 3 + PROCESSING, CONTINUE * 20])
-def test_interim_responses_are_read_past(serve: Any, interim: bytes) -> None:
-    with serve(in_turn(interim + created(1), interim + created(2))) as (client, _):
-        assert client.create_whitelist_request(request_of("AAA")) == "1"
-        assert client.create_whitelist_request(request_of("BBB")) == "2"
-    with serve(in_turn(interim + listed("one"), interim + listed("two"))) as (client, received):
-        assert groups_of(client, "1") == ["one"]
-        assert groups_of(client, "2") == ["two"]
-    # Who sends interim responses may send more than one final one.
-    assert len(received) == 2
-
-
-@pytest.mark.parametrize("interim", [EARLY_HINTS, PROCESSING, CONTINUE])
-def test_a_late_final_response_is_the_responses_to_its_request(serve: Any, interim: bytes) -> None:
-    def respond(stream: socket.socket, beginning: bytes) -> None:
-        read_request(stream, beginning)
-        stream.sendall(interim)
-        time.sleep(0.2)
-        stream.sendall(created(1))
-        stream.recv(65536)
-
-    with serve(respond) as (client, _):
-        assert client.create_whitelist_request(request_of("AAA")) == "1"
-
-
-@pytest.mark.parametrize("interim", [CONTINUE * 21, EARLY_HINTS * 21, SWITCHING, EARLY_HINTS + SWITCHING])
-def test_too_many_interim_responses_and_another_protocol_are_errors(serve: Any, interim: bytes) -> None:
-    with serve(in_turn(interim + created(1), created(2))) as (client, received):
-        with pytest.raises(CustodyOutcomeUnknownError):
-            client.create_whitelist_request(request_of("AAA"))
-        assert client.create_whitelist_request(request_of("BBB")) == "2"
-    with serve(in_turn(interim + listed("one"), listed("two"))) as (client, received):
-        with pytest.raises(CustodyConnectionError):
-            client.list_health_checks("1")
-        client.list_health_checks("2")
-        assert len(received) == 2
-
-
-def test_endless_interim_responses_end_with_the_deadline(serve: Any) -> None:
-    def respond(stream: socket.socket, beginning: bytes) -> None:
-        read_request(stream, beginning)
-        while True:
-            stream.sendall(EARLY_HINTS)
-            time.sleep(0.2)
-
-    with serve(respond, timeout=3) as (client, _), pytest.raises(CustodyOutcomeUnknownError, match=r"within 3 s"):
-        client.create_whitelist_request(request_of("AAA"))
-
-
-# --- two responses to one request --------------------------------------------------------------------------
-
-SECONDS = {
-    "a response": listed("stale"),
-    "one byte": b"H",
-    "a large response": response('{"groups": {}}' + " " * 40_000),
-}
-
-
-@pytest.mark.parametrize("second", SECONDS.values(), ids=SECONDS)
-@pytest.mark.parametrize("pause", [0.0])
-@pytest.mark.parametrize(
-    "first",
-    [
-        listed("first"),
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n" + b'{"groups": {}}' + b"\r\n0\r\n\r\n",
-    ],
-    ids=["length", "chunked"],
-)
-def test_a_second_response_is_never_read(serve: Any, first: bytes, pause: float, second: bytes) -> None:
-    with serve(in_turn(first, listed("own"), pause=pause, second=second)) as (client, received):
-        client.list_health_checks("1")
-        time.sleep(2 * pause)
-        assert groups_of(client) == ["own"]
-        assert len(received) == 2
-
-
-@pytest.mark.parametrize("pause", [0.0])
-def test_a_create_never_reads_a_second_response(serve: Any, pause: float) -> None:
-    with serve(in_turn(created(1), created(2), pause=pause, second=created(666))) as (client, received):
-        assert client.create_whitelist_request(request_of("AAA")) == "1"
-        # Without a wait: the second response comes while the next request is made.
-        assert client.create_whitelist_request(request_of("BBB"), before_send=lambda: time.sleep(pause)) == "2"
-        assert len(received) == 2
-
-
-def test_a_response_with_two_lengths_is_the_last_on_its_connection(serve: Any) -> None:
-    first = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-    with serve(in_turn(first, listed("own"))) as (client, received):
-        for _ in range(2):
-            client.list_health_checks()
-        assert len(received) == 2
-
-
-def test_a_response_after_which_nothing_comes_leaves_its_connection_in_use(serve: Any) -> None:
-    with serve(in_turn(*[listed("own")] * 3)) as (client, received):
-        for _ in range(3):
-            client.list_health_checks()
-        assert len(received) == 1
-
-
-# --- a connection that is closed while before_send runs ----------------------------------------------------
-
-
-class Closing:
-    """A server that closes connections when it is told to, and otherwise responds to what comes."""
+    :param authority: what it has its certificate from; None: it does not speak TLS.
+    """
 
     def __init__(self, authority: Authority | None) -> None:
         self._context = context_of(authority) if authority else None
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._orders: queue.Queue[str] = queue.Queue()
-        self._done: queue.Queue[str] = queue.Queue()
-        self.connections = 0
-        self.requests: list[bytes] = []
-        threading.Thread(target=self._serve, daemon=True).start()
         self.url = f"{'https' if authority else 'http'}://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connections: list[socket.socket] = []
+        self.bodies: list[bytes] = []
+        #: What it does with a request once it has the headers; it returns whether it goes on as usual.
+        self.on_headers: Callable[[socket.socket], bool] = lambda stream: True
+        #: What it sends in response to the requests, one after the other; then as it should.
+        self.responses: list[bytes] = []
+        threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self) -> None:
-        while True:
-            try:
+        with contextlib.suppress(OSError):
+            while True:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.connections += 1
-            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
 
     def _talk(self, stream: socket.socket) -> None:
         with contextlib.suppress(OSError):
             if self._context:
                 stream = self._context.wrap_socket(stream, server_side=True)
-            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # One thread for each connection: two would break TLS.
-            while True:
-                # An order is for the connection that is open, and not for one that the client has just closed.
-                with contextlib.suppress(TimeoutError):
-                    stream.settimeout(0.02)
-                    beginning = stream.recv(65536)
-                    stream.settimeout(60)
-                    if not (request := read_request(stream, beginning)):
-                        stream.close()
+            self.connections.append(stream)
+            while request := stream.recv(65536):
+                while b"\r\n\r\n" not in request:
+                    request += stream.recv(65536)
+                if not self.on_headers(stream):
+                    return
+                head, _, body = request.partition(b"\r\n\r\n")
+                length = int((re.findall(rb"(?i)content-length: *(\d+)", head) or [0])[0])
+                while len(body) < length:
+                    if not (more := stream.recv(65536)):
                         return
-                    self.requests.append(request)
-                    stream.sendall(created(7) if request.startswith(b"POST") else listed("own"))
-                    continue
-                try:
-                    how = self._orders.get_nowait()
-                    break
-                except queue.Empty:
-                    pass
-            with contextlib.suppress(OSError):
-                if how == "bytes":
-                    stream.sendall(created(666))
-                elif how == "close" and isinstance(stream, ssl.SSLSocket):
-                    stream.unwrap()
-            if how != "bytes":
-                stream.shutdown(socket.SHUT_RDWR)
-            self._done.put(how)
-            time.sleep(0.5)
-        stream.close()
-
-    def end(self, how: str) -> None:
-        """End the one connection that is open: with an end of TLS, without one, or by sending something."""
-        self._orders.put(how)
-        self._done.get(timeout=600)
-        time.sleep(0.02)
+                    body += more
+                self.bodies.append(body)
+                own = created(len(self.bodies)) if head.startswith(b"POST") else listed("own")
+                stream.sendall(self.responses.pop(0) if self.responses else own)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        for each in (self._listener, *self.connections):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "TLS"])
-def closing(request: pytest.FixtureRequest, authority: Authority) -> Iterator[tuple[Closing, CustodyClient]]:
-    server = Closing(authority if request.param else None)
-    with CustodyClient(server.url, "t0ken", verify=authority[1], timeout=60, max_retries=2) as client:
-        yield server, client
-    server.close()
+def service(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Service]:
+    made = Service(authority if request.param else None)
+    yield made
+    made.close()
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-@pytest.mark.parametrize("how", ["close", "shutdown", "bytes"])
-def test_a_connection_that_ends_while_before_send_runs_is_replaced(
-    closing: tuple[Closing, CustodyClient], how: str, pooled: bool
+@pytest.fixture
+def client(service: Service, authority: Authority) -> Iterator[CustodyClient]:
+    with CustodyClient(service.url, "t0ken", verify=authority[1], timeout=60, max_retries=2) as made:
+        yield made
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the file descriptors of the connections that this process has made, the last one last."""
+    made: list[int] = []
+    connect = socket.socket.connect
+
+    def note(self: socket.socket, address: Any) -> None:
+        connect(self, address)
+        made.append(self.fileno())
+
+    monkeypatch.setattr(socket.socket, "connect", note)
+    return made
+
+
+def end(stream: socket.socket) -> bool:
+    """End a connection at once; what the peer sends from now on is refused."""
+    with contextlib.suppress(OSError):
+        stream.shutdown(socket.SHUT_RDWR)
+    stream.close()
+    return False
+
+
+# --- one connection ----------------------------------------------------------------------------------------
+
+
+def test_reads_and_creates_share_a_connection(service: Service, client: CustodyClient) -> None:
+    for number in (2, 4, 6):
+        read(client)
+        assert client.create_whitelist_request(REQUEST) == str(number)
+    assert len(service.connections) == 1
+
+
+def test_one_ssl_context_serves_a_client(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[object] = []
+    load = ssl.SSLContext.load_verify_locations
+
+    def note(self: ssl.SSLContext, *args: Any, **named: Any) -> None:
+        loaded.append(named)
+        load(self, *args, **named)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", note)
+    with Sandbox(certfile=authority[2]) as sandbox:
+        sandbox.control.add_fault("drop", times=2)
+        with CustodyClient(sandbox.url, sandbox.token, verify=authority[1]) as client:
+            loaded.clear()
+            for _ in range(3):
+                read(client)
+                create(client)
+    assert len(loaded) == 1
+
+
+def call_in_child(client: CustodyClient) -> None:
+    assert groups_of(client) == ["own"]
+
+
+def test_a_forked_process_has_connections_of_its_own(service: Service, client: CustodyClient) -> None:
+    read(client)
+    child = multiprocessing.get_context("fork").Process(target=call_in_child, args=(client,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    read(client)
+    assert len(service.connections) == 2
+
+
+# --- what ends a connection --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["closed", "half closed", "stray"])
+def test_a_pooled_connection_that_ended_or_has_something_unasked_is_not_used(
+    service: Service, client: CustodyClient, how: str, connected: list[int]
 ) -> None:
-    server, client = closing
-    if pooled:
-        client.list_health_checks()
-        server.requests.clear()
-    calls: list[int] = []
-
-    def record() -> None:
-        calls.append(1)
-        if len(calls) < 3:
-            server.end(how)
-
-    assert client.create_whitelist_request(request_of("AAA"), before_send=record) == "7"
-    assert len(calls) == 3
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("how", ["close", "shutdown", "bytes"])
-def test_connections_that_keep_ending_are_given_up(closing: tuple[Closing, CustodyClient], how: str) -> None:
-    server, client = closing
-    calls: list[int] = []
-
-    def record() -> None:
-        calls.append(1)
-        server.end(how)
-
-    with pytest.raises(CustodyConnectionError, match="3 times in a row; nothing was sent") as caught:
-        client.create_whitelist_request(request_of("AAA"), before_send=record)
-    assert caught.value.retryable
-    assert caught.value.transient
-    assert len(calls) == 3
-    assert server.requests == []
+    """A second response that comes later is not taken for the response to the next request."""
+    for call, number in ((create, 1), (read, 2)):
+        call(client)
+        stream = service.connections[-1]
+        if how == "stray":
+            stream.sendall(created(666) if call is create else listed("stale"))
+        elif how == "half closed":
+            stream.shutdown(socket.SHUT_WR)
+        else:
+            end(stream)
+        # It has arrived.
+        assert select.select(connected[-1:], [], [], 60)[0]
+        assert client.create_whitelist_request(REQUEST) == str(2 * number)
+        assert len(service.connections) == 1 + number
 
 
-def test_a_create_takes_no_connection_from_the_pool(closing: tuple[Closing, CustodyClient]) -> None:
-    server, client = closing
-    for number in (1, 2, 3):
-        client.list_health_checks()
-        assert client.create_whitelist_request(request_of("AAA")) == "7"
-        assert server.connections == 1 + number
-    # What is safe to repeat does.
-    client.list_health_checks()
-    assert server.connections == 4
-
-
-@pytest.mark.parametrize("closing", [False], indirect=True, ids=["plain"])
-def test_a_proxy_that_closes_while_before_send_runs_is_connected_to_again(
-    closing: tuple[Closing, CustodyClient],
+@pytest.mark.parametrize("second", [b"H", listed("stale"), response('{"groups": {}}' + " " * 40_000)], ids=len)
+@pytest.mark.parametrize(
+    "first",
+    [
+        listed("own"),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n" + b'{"groups": {}}' + b"\r\n0\r\n\r\n",
+    ],
+    ids=["length", "chunked"],
+)
+def test_what_comes_together_with_a_response_is_not_the_next_one(
+    service: Service, client: CustodyClient, first: bytes, second: bytes
 ) -> None:
-    server, _ = closing
-    calls: list[int] = []
-
-    def record() -> None:
-        calls.append(1)
-        if len(calls) < 3:
-            server.end("close")
-
-    with CustodyClient("http://custody.example.com", "t0ken", proxy=server.url, allow_http=True) as client:
-        assert client.create_whitelist_request(request_of("AAA"), before_send=record) == "7"
-    assert len(calls) == 3
-    assert len(server.requests) == 1
+    service.responses = [first + second]
+    read(client)
+    assert groups_of(client) == ["own"]
 
 
-def test_so_is_one_that_a_tunnel_goes_through(authority: Authority) -> None:
-    calls: list[int] = []
-    tunnels: list[tuple[socket.socket, socket.socket]] = []
-    sockets: list[socket.socket] = []
-
-    def relay(source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                target.sendall(data)
-        for each in (source, target):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    with Sandbox(certfile=authority[2]) as sandbox, socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(sandbox.url.rpartition(":")[2])
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    inner, _ = listener.accept()
-                    inner.recv(65536)
-                    outer = socket.create_connection(("127.0.0.1", port))
-                    tunnels.append((inner, outer))
-                    sockets.extend((inner, outer))
-                    inner.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 Connected\r\n\r\n")
-                    for pair in ((inner, outer), (outer, inner)):
-                        threading.Thread(target=relay, args=pair, daemon=True).start()
-
-        threading.Thread(target=serve, daemon=True).start()
-
-        def record() -> None:
-            calls.append(1)
-            if len(calls) < 3:
-                for each in tunnels.pop():
-                    with contextlib.suppress(OSError):
-                        each.shutdown(socket.SHUT_RDWR)
-                time.sleep(0.05)
-
-        proxy = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        url = f"https://localhost:{port}"
-        with CustodyClient(url, sandbox.token, proxy=proxy, verify=authority[1]) as client:
-            client.list_health_checks()
-            assert client.create_whitelist_request(request_of("AAA"), before_send=record)
-        assert len(calls) == 3
-        assert len(sandbox.control.whitelist_requests()) == 1
-        listener.shutdown(socket.SHUT_RDWR)
-    time.sleep(0.05)
-    for each in sockets:
-        each.close()
+@pytest.mark.parametrize(
+    "interim", ["102 Processing", "103 Early Hints", "101 Switching Protocols"], ids=lambda text: text[:3]
+)
+def test_an_interim_response_is_no_response_and_ends_the_connection(
+    service: Service, client: CustodyClient, interim: str
+) -> None:
+    head = f"HTTP/1.1 {interim}\r\n\r\n".encode()
+    service.responses = [head + created(666), head + listed("other")]
+    with pytest.raises((CustodyResponseError, CustodyOutcomeUnknownError)) as caught:
+        create(client)
+    assert not caught.value.from_service
+    assert not caught.value.nothing_sent
+    with pytest.raises(CustodyResponseError):
+        read(client)
+    assert groups_of(client) == ["own"]
+    assert len(service.connections) == 3
 
 
-def test_what_before_send_raises_still_comes_out(closing: tuple[Closing, CustodyClient]) -> None:
-    server, client = closing
+def test_continue_is_read_past(service: Service, client: CustodyClient) -> None:
+    service.responses = [b"HTTP/1.1 100 Continue\r\n\r\n" * 2 + created(7)]
+    assert client.create_whitelist_request(REQUEST) == "7"
 
+
+#: Responses that end early.
+TRUNCATED = {
+    "body": b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{",
+    "chunk": b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"gro',
+    "last chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+    "headers": b"HTTP/1.1 200 OK\r\nContent-Le",
+    "status line": b"HTTP/1.1 20",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("truncated", TRUNCATED.values(), ids=TRUNCATED)
+def test_a_truncated_response_is_no_success(authority: Authority, truncated: bytes) -> None:
+    for call, kind in (
+        (create, CustodyOutcomeUnknownError),
+        (read, CustodyError),
+        (lambda client: client.delete_webhook(WEBHOOK), CustodyError),
+    ):
+        with (
+            raw_server(lambda stream: stream.sendall(truncated), context_of(authority)) as (url, _),
+            CustodyClient(url, "t0ken", verify=authority[1], max_retries=0) as client,
+            pytest.raises(kind) as caught,
+        ):
+            call(client)
+        assert not caught.value.from_service
+
+
+def test_a_body_that_trickles_ends_with_the_time_out(sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("trickle", times=None)
+    with CustodyClient(sandbox.url, sandbox.token, timeout=1, max_retries=0) as client:
+        for call, kind in ((create, CustodyOutcomeUnknownError), (read, CustodyConnectionError)):
+            with pytest.raises(kind, match="within 1 s"):
+                call(client)
+
+
+# --- the body's first read ---------------------------------------------------------------------------------
+
+
+class Clock:
+    """What ``before_send`` does in the tests: it counts, and may do something."""
+
+    def __init__(self, *steps: Callable[[], object] | None) -> None:
+        self.calls = 0
+        self._steps = list(steps)
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self._steps and (step := self._steps.pop(0)) is not None:
+            step()
+
+
+def test_before_send_is_called_when_the_headers_have_left_and_the_body_has_not(
+    service: Service, client: CustodyClient
+) -> None:
+    has_headers = threading.Event()
+
+    def note(stream: socket.socket) -> bool:
+        has_headers.set()
+        return True
+
+    def wait() -> None:
+        assert has_headers.wait(60)
+        service.bodies.append(b"before")
+
+    service.on_headers = note
+    before = Clock(wait)
+    assert client.create_whitelist_request(REQUEST, before_send=before)
+    assert (before.calls, service.bodies[0], len(service.bodies)) == (1, b"before", 2)
+
+
+@pytest.mark.parametrize(
+    "raised", [OSError("x"), BrokenPipeError(32, "x"), TimeoutError(), ValueError("x"), KeyboardInterrupt()], ids=repr
+)
+def test_what_before_send_raises_comes_out_unchanged_and_nothing_is_done(
+    service: Service, client: CustodyClient, raised: BaseException
+) -> None:
     def refuse() -> None:
-        server.end("close")
-        raise OSError("the intent cannot be stored")
+        raise raised
 
-    with pytest.raises(OSError, match="the intent cannot be stored") as caught:
-        client.create_whitelist_request(request_of("AAA"), before_send=refuse)
-    assert not isinstance(caught.value, CustodyError)
-    assert server.requests == []
+    with pytest.raises(type(raised)) as caught:
+        client.create_whitelist_request(REQUEST, before_send=refuse)
+    assert caught.value is raised
+    read(client)
+    # The connection with half a request on it is not used again.
+    assert service.bodies == [b""]
+
+
+def test_a_slow_before_send_is_called_again_and_the_third_time_is_the_last(
+    service: Service, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_FENCE", 0.2)
+    late = [lambda: time.sleep(0.3)] * 3
+    before = Clock(*late[:2])
+    assert client.create_whitelist_request(REQUEST, before_send=before) == "1"
+    assert before.calls == 3
+    before = Clock(*late)
+    with pytest.raises(CustodyError, match="nothing was sent") as caught:
+        client.create_whitelist_request(REQUEST, before_send=before)
+    assert (caught.value.nothing_sent, caught.value.retryable, caught.value.code) == (True, True, "task-stopped")
+    assert (before.calls, len(service.bodies)) == (3, 1)
+
+
+def test_a_machine_that_slept_has_a_slow_before_send_too(
+    service: Service, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = 0.0
+    clock = time.time
+
+    def sleep() -> None:
+        nonlocal slept
+        slept += 60
+
+    monkeypatch.setattr(time, "time", lambda: clock() + slept)
+    before = Clock(sleep)
+    assert client.create_whitelist_request(REQUEST, before_send=before) == "1"
+    assert before.calls == 2
+
+
+def test_a_signature_is_new_when_the_body_leaves(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An API key signs the time: if connecting takes longer than the fence, the request is signed again."""
+    monkeypatch.setattr(transport, "_FENCE", 0.2)
+    made = sandbox.control.add_api_key(sandbox.control.add_user("ann", ["TPUser", "WhitelistedAddressCreator"]))
+    connect = socket.socket.connect
+    pauses = [0.4]
+
+    def slow(self: socket.socket, address: Any) -> None:
+        time.sleep(pauses.pop() if pauses else 0)
+        connect(self, address)
+
+    with CustodyClient(sandbox.url, auth=ApiKey(made["id"], made["secret"])) as client:
+        monkeypatch.setattr(socket.socket, "connect", slow)
+        before = Clock()
+        assert client.create_whitelist_request(REQUEST, before_send=before)
+    assert before.calls == 2
+    assert len([each for each in sandbox.control.request_log() if each["status"] == 200]) == 1
+    # A bearer token does not sign the time.
+    pauses.append(0.4)
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        before = Clock()
+        assert client.create_whitelist_request(REQUEST, before_send=before)
+    assert before.calls == 1
+
+
+def test_what_ends_before_the_body_is_read_is_not_done_and_sent_again() -> None:
+    """Whatever the error's type says."""
+
+    def refuse_handshake(stream: socket.socket) -> None:
+        stream.sendall(b"\x15\x03\x01\x00\x02\x02\x28")
+
+    def hang(stream: socket.socket) -> None:
+        time.sleep(1)
+
+    endings: list[Callable[[socket.socket], object]] = [refuse_handshake, end, hang]
+    for ending in endings:
+        with raw_server(ending) as (url, attempts):  # type: ignore[arg-type]
+            https = url.replace("http:", "https:")
+            with (
+                CustodyClient(https, "t0ken", max_retries=1, timeout=0.5) as client,
+                pytest.raises(CustodyConnectionError, match="; nothing was sent") as caught,
+            ):
+                create(client)
+        assert (caught.value.nothing_sent, caught.value.retryable, len(attempts)) == (True, True, 2)
+
+
+@pytest.mark.parametrize("when", ["before its body", "after its body"])
+def test_a_pooled_connection_that_ends_with_the_request_is_unknown(
+    service: Service, client: CustodyClient, when: str
+) -> None:
+    read(client)
+    if when == "before its body":
+        service.on_headers = end
+    else:
+        service.responses = [b""]
+
+        def end_later(stream: socket.socket) -> bool:
+            threading.Timer(0.2, end, (stream,)).start()
+            return True
+
+        service.on_headers = end_later
+    before = Clock(lambda: time.sleep(0.1))
+    with pytest.raises(CustodyOutcomeUnknownError) as caught:
+        client.create_whitelist_request(REQUEST, before_send=before)
+    assert not caught.value.nothing_sent
+    assert before.calls == 1
+
+
+def test_a_response_that_came_before_the_request_left_is_not_the_response_to_it(
+    service: Service, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer that closes a pooled connection may say something first; urllib3 reads that if it cannot send."""
+    read(client)
+    send = http.client.HTTPConnection.send
+    failures = [BrokenPipeError(32, "Broken pipe")]
+
+    def fail_once(self: http.client.HTTPConnection, data: Any) -> None:
+        if failures:
+            service.connections[0].sendall(created(666))
+            raise failures.pop()
+        send(self, data)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "send", fail_once)
+    before = Clock()
+    assert client.create_whitelist_request(REQUEST, before_send=before) == "2"
+    assert before.calls == 1
+
+
+def test_a_create_is_never_sent_again_after_its_body_was_read(sandbox: Sandbox) -> None:
+    for fault in ({"kind": "drop"}, {"kind": "status", "status": 503, "retry_after": 0}):
+        sandbox.control.clear_request_log()
+        sandbox.control.add_fault(**fault)
+        with (
+            CustodyClient(sandbox.url, sandbox.token, max_retries=5) as client,
+            pytest.raises(CustodyOutcomeUnknownError),
+        ):
+            create(client)
+        assert len(sandbox.control.request_log()) == 1
+
+
+@pytest.mark.parametrize("work", [False, True])
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (302, {"code": 302, "message": "moved"}, CustodyResponseError),
+        (403, {"error": "Forbidden", "message": "no"}, CustodyOutcomeUnknownError),
+        (403, {"message": "no", "code": "403"}, CustodyOutcomeUnknownError),
+        (409, None, CustodyOutcomeUnknownError),
+        (500, {"code": 500, "message": "no"}, CustodyOutcomeUnknownError),
+    ],
+)
+def test_whose_word_a_refusal_of_a_create_is(
+    sandbox: Sandbox, status: int, body: Any, kind: type[CustodyError], work: bool
+) -> None:
+    fault = {"kind": "html"} if body is None else {"kind": "status", "body": body}
+    sandbox.control.add_fault(**fault, status=status, work=work)
+    with CustodyClient(sandbox.url, sandbox.token) as client, pytest.raises(kind) as caught:
+        create(client)
+    assert (type(caught.value), caught.value.nothing_sent) == (kind, False)
+    assert caught.value.from_service is (status == 500)
+
+
+# --- what was given up -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_delivered_when_the_network_comes_back() -> None:
+    alone = ["unshare", "--map-root-user", "--net"]
+    if not shutil.which("unshare") or subprocess.run([*alone, "ip", "link", "set", "lo", "up"], check=False).returncode:
+        pytest.skip("there are no network namespaces to be had")
+    if not hasattr(socket, "TCP_USER_TIMEOUT"):
+        pytest.skip("the system has no such option")
+    script = str(Path(__file__).parent / "outage.py")
+    output = subprocess.run([*alone, sys.executable, script], stdout=subprocess.PIPE, timeout=600, check=True).stdout
+    assert json.loads(output) == {"gives up": False, "killed": False, "frozen": False, "fine": True}

@@ -156,11 +156,6 @@ def test_the_error_of_a_body(body: bytes, says_error: bool) -> None:
     assert Response(200, "OK", "application/json", None, None, body).says_error is says_error
 
 
-def test_of_a_long_listing_only_the_error_is_read() -> None:
-    body = b'{"error": "x", "calls": [' + b",".join([b'{"id": "7"}'] * 10_000) + b"]}"
-    assert Response(200, "OK", "application/json", None, None, body).error_fields == {"error": "x"}
-
-
 @pytest.mark.parametrize(
     ("name", "body"),
     [

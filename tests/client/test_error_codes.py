@@ -86,7 +86,7 @@ def test_what_is_not_offered_has_another_code_than_what_is_not_there(sandbox: Sa
         ("https://custody.example.com", "t", {"client_cert": "/no/such.pem"}, "setting-wrong"),
         ("https://custody.example.com", "t", {"proxy": "x"}, "setting-wrong"),
         ("https://custody.example.com", "t", {"timeout": 0}, "setting-wrong"),
-        ("https://custody.example.com", "t", {"superadmin_minimum": 1}, "pins-wrong"),
+        ("https://custody.example.com", "t", {"superadmin_minimum": 1}, "setting-wrong"),
         ("http://127.0.0.1:9", "t", {}, "unreachable"),
     ],
 )

@@ -16,9 +16,9 @@ import pytest
 from hsm import PIN, TOKEN, FakeHsm, FakeKey, HsmPerson, SoftHsm, soft_hsm
 
 from airflow_custody.client import CustodyClient, CustodyConfigurationError, CustodyError, WhitelistRequest
-from airflow_custody.client import pkcs11 as module
-from airflow_custody.client.pkcs11 import Pkcs11Signer
-from airflow_custody.client.signers import public_key_of
+from airflow_custody.client.signers import pkcs11 as module
+from airflow_custody.client.signers.key import SigningKey
+from airflow_custody.client.signers.pkcs11 import Pkcs11Signer
 from airflow_custody.client.whitelist.approval import Approver
 from airflow_custody.sandbox import Sandbox
 
@@ -63,7 +63,7 @@ def test_each_signature_verifies(hsm: Any) -> None:
     hsm.generate("k")
     one = signer(hsm, "k")
     one.check()
-    key = public_key_of(one)
+    key = SigningKey(one).public_key
     assert key is not None
     assert all(key.verifies(one.sign(message), message) for message in (b"", b"message", b"x" * 10_000))
 
@@ -71,11 +71,11 @@ def test_each_signature_verifies(hsm: Any) -> None:
 # Signs, and again in a child, and again here; the exit code is 0 if each signature verifies.
 _FORKING = """
 import os, sys
-from airflow_custody.client.pkcs11 import Pkcs11Signer
-from airflow_custody.client.signers import public_key_of
+from airflow_custody.client.signers.pkcs11 import Pkcs11Signer
+from airflow_custody.client.signers.key import SigningKey
 module, token, pin = sys.argv[1:]
 signer = Pkcs11Signer(module=module, token=token, key="forked", pin=lambda: pin)
-key = public_key_of(signer)
+key = SigningKey(signer).public_key
 assert key.verifies(signer.sign(b"parent"), b"parent")
 child = os.fork()
 if not child:
@@ -122,7 +122,7 @@ def test_a_library_that_knows_of_forks_is_initialised_in_the_child(monkeypatch: 
 # Forks while another thread uses the HSM; the exit code is 0 if the child does not wait for that thread.
 _FORKING_IN_USE = """
 import os, sys, threading
-from airflow_custody.client import pkcs11
+from airflow_custody.client.signers import pkcs11
 from airflow_custody.client.errors import CustodyConfigurationError
 lock = pkcs11._locks.setdefault(os.getpid(), threading.Lock())
 threading.Thread(target=lock.acquire).start()
@@ -293,7 +293,7 @@ def test_two_threads_take_turns(soft_hsm: SoftHsm) -> None:
 
     soft_hsm.generate("shared")
     one = signer(soft_hsm, "shared")
-    key = public_key_of(one)
+    key = SigningKey(one).public_key
     assert key is not None
     work: Callable[[bytes], bool] = lambda message: key.verifies(one.sign(message), message)  # noqa: E731
     with ThreadPoolExecutor(4) as pool:

@@ -6,9 +6,6 @@ import logging
 import math
 import os
 import socket
-import struct
-import time
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,7 +21,6 @@ from airflow_custody.client import (
     CustodyConfigurationError,
     CustodyConnectionError,
     CustodyError,
-    CustodyOutcomeUnknownError,
     CustodyResponseError,
     PasswordSignIn,
 )
@@ -36,10 +32,6 @@ PROXY_PASSWORD = "proxy-s3cret"
 
 def refuse_tunnel(stream: socket.socket) -> None:
     stream.sendall(b"HTTP/1.1 407 Denied " + PROXY_PASSWORD.encode() + b"\r\nContent-Length: 0\r\n\r\n")
-
-
-def refuse_handshake(stream: socket.socket) -> None:
-    stream.sendall(b"\x15\x03\x01\x00\x02\x02\x28")
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -63,58 +55,6 @@ def test_an_overloaded_service_is_not_asked_again_at_once(
     assert " in 1." in second
 
 
-@pytest.mark.parametrize(("call", "connections"), [(create, 1), (read, 2)])
-def test_a_failed_tls_handshake_is_retried_for_what_is_safe_to_repeat(call: Any, connections: int) -> None:
-    with raw_server(refuse_handshake) as (url, received):
-        https = url.replace("http:", "https:")
-        with (
-            CustodyClient(https, "t0ken", max_retries=1, timeout=60) as client,
-            pytest.raises(CustodyConnectionError, match="nothing was sent"),
-        ):
-            call(client)
-    assert len(received) == connections
-
-
-def reset(stream: socket.socket) -> None:
-    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-def close(stream: socket.socket) -> None:
-    pass
-
-
-def hang(stream: socket.socket) -> None:
-    time.sleep(0.6)
-
-
-@pytest.mark.parametrize(("call", "connections"), [(create, 1), (read, 2)])
-@pytest.mark.parametrize("ending", [reset, close, hang])
-def test_a_handshake_that_breaks_off_is_retried_for_what_is_safe_to_repeat(
-    ending: Callable[[socket.socket], None], call: Any, connections: int
-) -> None:
-    with raw_server(ending) as (url, received):
-        https = url.replace("http:", "https:")
-        with (
-            CustodyClient(https, "t0ken", max_retries=1, timeout=0.5) as client,
-            pytest.raises(CustodyConnectionError, match="nothing was sent"),
-        ):
-            call(client)
-    assert len(received) == connections
-
-
-@pytest.mark.parametrize("call", [create, read])
-def test_a_proxy_that_refuses_us_is_asked_once(call: Any) -> None:
-    # More often, and the account at the proxy may get locked.
-    with raw_server(refuse_tunnel) as (url, received):
-        proxy = f"http://user:{PROXY_PASSWORD}@{urlsplit(url).netloc}"
-        with (
-            CustodyClient("https://custody.example.com", "t0ken", proxy=proxy, max_retries=3) as client,
-            pytest.raises(CustodyConnectionError),
-        ):
-            call(client)
-    assert len(received) == 1
-
-
 @pytest.mark.parametrize("call", [create, read])
 def test_a_refused_connection_is_retried_whatever_is_sent(call: Any, caplog: pytest.LogCaptureFixture) -> None:
     with (
@@ -123,17 +63,6 @@ def test_a_refused_connection_is_retried_whatever_is_sent(call: Any, caplog: pyt
     ):
         call(client)
     assert len(lines(caplog)) == 1
-
-
-@pytest.mark.parametrize("fault", [{"kind": "drop"}, {"kind": "status", "status": 503, "retry_after": 0}], ids=str)
-def test_a_create_is_never_repeated_after_it_was_sent(sandbox: Sandbox, fault: dict[str, Any]) -> None:
-    sandbox.control.add_fault(**fault, times=None)
-    with (
-        CustodyClient(sandbox.url, sandbox.token, max_retries=5) as client,
-        pytest.raises(CustodyOutcomeUnknownError),
-    ):
-        create(client)
-    assert len(sandbox.control.request_log()) == 1
 
 
 # --- secrets -----------------------------------------------------------------------------------------------

@@ -45,16 +45,21 @@ class TooEarlyTrigger(CustodyWebhookCallTrigger):
         return f"{__name__}.{type(self).__name__}", super().serialize()[1]
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
-        with self._watcher() as (watcher, connection):
+        from airflow.triggers.base import TriggerEvent
+
+        watcher = self._watcher()
+        try:
             async for reading in shared_stream:
-                events = await self._events(watcher, reading, connection)
+                payloads = await watcher.take(reading)
                 watcher.handed_over(reading)
                 for save in reading.savers.values():
                     await save()
                 reading.savers.clear()
-                if events:
+                if payloads:
                     (FOLDER / TOO_EARLY_FILE).touch()
                     await asyncio.sleep(TOO_EARLY_PAUSE)
-                for event in events:
-                    yield event
+                for payload in payloads:
+                    yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
                 (FOLDER / TOO_EARLY_FILE).unlink(missing_ok=True)
+        finally:
+            watcher.close()

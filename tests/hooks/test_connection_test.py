@@ -107,11 +107,11 @@ def test_only_some_unknown_extras_are_named_and_none_can_forge_a_line() -> None:
 @pytest.mark.parametrize(
     ("host", "text"),
     [
-        ("http:/custody.example.com", "must begin with https:// (or http://), with two slashes"),
-        ("https:custody.example.com", "must begin with https:// (or http://), with two slashes"),
-        ("https://a..b", "names a host that cannot exist"),
-        ("https://" + "a" * 64 + ".example.com", "names a host that cannot exist"),
-        ("https://" + "a." * 150 + "com", "names a host that cannot exist"),
+        ("http:/custody.example.com", "must begin with https:// (or http:// for a service on this machine)"),
+        ("https:custody.example.com", "must begin with https:// (or http:// for a service on this machine)"),
+        ("https://a..b", "names no host, or a host that cannot exist"),
+        ("https://" + "a" * 64 + ".example.com", "names no host, or a host that cannot exist"),
+        ("https://" + "a." * 150 + "com", "names no host, or a host that cannot exist"),
     ],
 )
 def test_a_base_url_that_leads_nowhere_is_a_wrong_setting(

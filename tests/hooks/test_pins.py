@@ -61,7 +61,7 @@ def test_all_that_a_connection_can_say(monkeypatch: pytest.MonkeyPatch, keys: An
 
 def test_keys_are_no_secrets_and_no_unknown_extras(monkeypatch: pytest.MonkeyPatch, task_log: TaskLog) -> None:
     masked: list[str] = []
-    monkeypatch.setattr("airflow_custody.hooks.custody.mask", masked.append)
+    monkeypatch.setattr("airflow_custody.hooks._connection.mask", masked.append)
     extra = {**pinned(1), "networks": "mainnet", "rules_not_before": 1767225600, "zone": "x"}
     pins_of(define(monkeypatch, {**BASE, "extra": extra}))
     log = task_log.text

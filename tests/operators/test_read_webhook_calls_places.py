@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from datetime import datetime, timedelta, timezone
+import json
+from datetime import timedelta
 from typing import Any
-from unittest import mock
 
 import pytest
 from airflow_runs import failing_at_once
 from connections import connection_json
-from journal_service import Service
+from journal_service import journal_service
 from task_log import TaskLog
 from webhook_reads import TYPE, Reader, StateStore, write_calls
 
-from airflow_custody.client import CustodyClient, CustodyError
-from airflow_custody.client.webhooks import reading
-from airflow_custody.client.webhooks.journal import CallCursor
-from airflow_custody.client.webhooks.results import NewCalls
+from airflow_custody.client import CustodyError
+from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
 from airflow_custody.operators._call_place import STORE_KEY
 from airflow_custody.sandbox import Sandbox
 
@@ -30,42 +27,6 @@ def webhook(sandbox: Sandbox) -> str:
     return str(sandbox.control.add_webhook(type=TYPE)["id"])
 
 
-DAY = 86_400.0
-
-
-class Clock:
-    """
-    The clock of the machine on which the task runs; the service shows the same time.
-
-    :ivar ahead: by how many seconds it is ahead of the real one.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ahead = 0.0
-        keywords = reading.JournalReader.__init__.__kwdefaults__
-        monkeypatch.setitem(keywords, "now", lambda: time.time() + self.ahead)  # type: ignore[arg-type]
-        fetch_page = reading.JournalReader._fetch_page
-
-        def fetch_now(reader: reading.JournalReader, order: reading.Order, name: str | None) -> Any:
-            page = fetch_page(reader, order, name)
-            reader._ahead = 0.0
-            return page
-
-        monkeypatch.setattr(reading.JournalReader, "_fetch_page", fetch_now)
-
-    def now(self) -> datetime:
-        return datetime.now(timezone.utc) + timedelta(seconds=self.ahead)
-
-    def iso(self, seconds: float) -> str:
-        """Return a time so many seconds from now."""
-        return (self.now() + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
-
-
-def read_at(reader: Reader) -> int:
-    """Return when the cursor in the last event was read."""
-    return CallCursor.from_json(reader.events[-1].extra["cursor"]).read_at or 0
-
-
 # --- the state store ----------------------------------------------------------------------------------------------
 
 
@@ -75,7 +36,7 @@ def test_a_reading_without_calls_is_kept_in_the_store(sandbox: Sandbox, webhook:
     write_calls(sandbox, webhook, 1)
     assert reader.ids() == ["1"]
     # Not beyond what is emitted for certain.
-    assert CallCursor.from_json(store.get(STORE_KEY)["cursor"]).newest is None
+    assert CallCursor.from_json(store.get(STORE_KEY)["cursor"]) == BEGINNING
     write_calls(sandbox, webhook, 2, 3)
     assert reader.ids() is None
     kept = store.get(STORE_KEY)["cursor"]
@@ -95,7 +56,7 @@ def test_the_cursor_of_a_later_event_wins(sandbox: Sandbox, webhook: str) -> Non
     write_calls(sandbox, webhook, 2)
     assert reader.ids() == ["2"]
     kept, emitted = (CallCursor.from_json(each["cursor"]) for each in (store.get(STORE_KEY), reader.events[-1].extra))
-    assert (kept.newest or 0) < (emitted.newest or 0)
+    assert kept.at < emitted.at
     assert reader.ids() is None
 
 
@@ -122,7 +83,7 @@ def test_trouble_with_the_store_does_no_harm_where_an_event_has_the_place(
     assert reader.ids() is None
     write_calls(sandbox, webhook, 2)
     assert reader.ids() == ["2"]
-    assert "cannot be read (BrokenPipeError): its last event will do" in task_log.text
+    assert "cannot be read (BrokenPipeError('away')): its last event will do" in task_log.text
     store.failure = None
     store.set(STORE_KEY, {**reader.events[-1].extra, "cursor": {"version": 99}})
     assert reader.ids() is None
@@ -137,15 +98,25 @@ def test_where_nothing_else_has_the_place_a_broken_store_is_retried(sandbox: San
     assert sandbox.control.request_log() == []
 
 
-def test_without_a_store_an_event_of_each_day_keeps_the_cursor_young(sandbox: Sandbox, webhook: str) -> None:
-    reader = Reader(start="beginning")
+@pytest.mark.parametrize("has_store", [True, False])
+def test_what_the_filters_leave_out_makes_no_event_unless_only_that_can_keep_the_place(
+    sandbox: Sandbox, webhook: str, has_store: bool
+) -> None:
+    reader = Reader(StateStore() if has_store else None, start="beginning", event_ids=["event-1"], max_calls=3)
     write_calls(sandbox, webhook, 1)
-    reader.run()
+    assert reader.ids() == ["1"]
+    for number in (2, 3):
+        write_calls(sandbox, webhook, number)
+        assert reader.ids() is None
     reader.events[-1].timestamp -= timedelta(days=1)
-    assert reader.ids() == []
+    assert reader.ids() == (None if has_store else [])
     assert reader.ids() is None
-    reader.store = StateStore()
+    write_calls(sandbox, webhook, 4, 5, 6, 7)
+    assert reader.ids() == (None if has_store else [])
+    assert reader.ids() is None
+    # A quiet journal needs no event, however old the last one is.
     reader.events[-1].timestamp -= timedelta(days=1)
+    reader.run()
     assert reader.ids() is None
 
 
@@ -192,15 +163,14 @@ def test_where_the_last_event_is_gone_its_calls_come_again(
     assert reader.ids() is None
     reader.events.clear()
     write_calls(sandbox, webhook, 3)
-    with failing_at_once("its state store has one of other filters"):
-        reader.run(statuses=["success"])
-    assert reader.run()["calls"][-1]["id"] == "3"
+    assert reader.run(statuses=["success"])["calls"][-1]["id"] == "3"
 
 
 def test_an_event_that_is_made_by_hand_has_no_place(sandbox: Sandbox, webhook: str) -> None:
-    reader = Reader()
+    reader = Reader(start="beginning")
+    write_calls(sandbox, webhook, 0)
     reader.run()
-    forged = {**reader.events[-1].extra, "cursor": {"version": 1, "floor": 253402300799000000, "recent": {}}}
+    forged = {**reader.events[-1].extra, "cursor": {"version": 2, "at": "9999-12-31T00:00:00Z", "seen": {}}}
     reader.add_event(forged, task_id=None)
     write_calls(sandbox, webhook, 1)
     assert reader.ids() == ["1"]
@@ -230,124 +200,40 @@ def test_a_journal_under_another_base_url_is_gone_on_with(
     assert "localhost" not in str(extra)
 
 
-@pytest.mark.parametrize("numbers", [[], [-9], [-9, 5]], ids=str)
-def test_another_journal_is_a_gap(
-    sandbox: Sandbox, webhook: str, monkeypatch: pytest.MonkeyPatch, task_log: TaskLog, numbers: list[int]
+@pytest.mark.parametrize("has_store", [True, False])
+@pytest.mark.parametrize("trouble", ["emptied", "moved"])
+def test_after_a_gap_that_is_accepted_once_the_task_works_again(
+    sandbox: Sandbox, webhook: str, monkeypatch: pytest.MonkeyPatch, has_store: bool, trouble: str
 ) -> None:
-    store = StateStore()
-    reader = Reader(store, start="beginning")
+    reader = Reader(StateStore() if has_store else None, start="beginning")
     write_calls(sandbox, webhook, -9999, 1)
     reader.run()
     with Sandbox() as other:
-        # One that is older than all that is known proves nothing of another journal.
-        write_calls(other, webhook, *(number * 1000 for number in numbers))
-        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(other))
-        for _ in range(2):
-            with failing_at_once(
-                "the connection has another base URL now, and the last known call is not listed there"
-            ):
-                reader.run()
-        # It is said until an event is stored that says it.
-        for emit in (False, True):
-            extra = reader.run(on_gap="continue", emit=emit)
-            assert "the connection has another base URL now" in extra["gap"]
-        assert "Webhook calls may be lost: the connection has another base URL now" in task_log.text
-        write_calls(other, webhook, 9000)
-        assert reader.ids() == ["9000"]
-
-
-@pytest.mark.parametrize("with_store", [True, False])
-def test_another_journal_is_a_gap_also_if_no_call_was_known(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, with_store: bool
-) -> None:
-    reader = Reader(StateStore() if with_store else None)
-    assert reader.ids() == []
-    with Sandbox() as other:
-        write_calls(other, str(other.control.add_webhook(type=TYPE)["id"]), 1, 2)
-        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(other))
-        with failing_at_once("calls of the former one that were not read are lost"):
-            reader.run()
-        assert reader.ids(on_gap="continue") == ["1", "2"]
-        assert reader.ids() is None
-
-
-@pytest.mark.parametrize("with_store", [True, False])
-@pytest.mark.parametrize("trouble", ["emptied", "moved"])
-def test_after_a_gap_that_is_accepted_once_the_task_works_again(
-    sandbox: Sandbox, webhook: str, monkeypatch: pytest.MonkeyPatch, with_store: bool, trouble: str
-) -> None:
-    clock = Clock(monkeypatch)
-    reader = Reader(StateStore() if with_store else None, start="beginning")
-    write_calls(sandbox, webhook, 1, 2)
-    reader.run()
-    assert reader.ids() is None
-    with Sandbox() as other:
         if trouble == "moved":
+            write_calls(other, webhook, -9999, 5)
             monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(other))
         else:
             sandbox.control.reset()
-        clock.ahead += 400 * DAY
         for _ in range(2):
-            with failing_at_once("webhook calls may be lost"):
+            with failing_at_once("webhook calls may be lost: the newest call that was known is not listed any more"):
                 reader.run()
-        assert reader.run(on_gap="continue")["gap"]
-        for on_gap in ("fail", "fail", "continue", "continue", "fail"):
-            clock.ahead += 60
-            assert reader.run(on_gap=on_gap) is None
-        webhook_id = str((other if trouble == "moved" else sandbox).control.add_webhook(type=TYPE)["id"])
-        write_calls(other if trouble == "moved" else sandbox, webhook_id, 9000)
+        # It is said until an event is stored that says it.
+        for emit in (False, True):
+            assert "may have been removed" in reader.run(on_gap="continue", emit=emit)["gap"]
+        for _ in range(2):
+            assert reader.run() is None
+        write_calls(other if trouble == "moved" else sandbox, webhook, 9000)
         extra = reader.run()
         assert ([each["id"] for each in extra["calls"]], extra["gap"]) == (["9000"], "")
 
 
-def test_each_gap_of_a_journal_that_keeps_too_little_is_said(
-    sandbox: Sandbox, webhook: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock(monkeypatch)
-    for store in (None, StateStore()):
-        reader = Reader(store, start="beginning", on_gap="continue")
-        write_calls(sandbox, webhook, 0, createdAt=clock.iso(-1800))
-        assert reader.ids() == ["0"]
-        # What it writes is gone after an hour.
-        sandbox.control.reset()
-        for _ in range(3):
-            clock.ahead += DAY
-            extra = reader.run()
-            assert (extra["count"], "may have been removed" in extra["gap"]) == (0, True)
-
-
-def test_what_max_calls_held_back_and_is_removed_is_said(
-    sandbox: Sandbox, webhook: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock(monkeypatch)
-    for number in range(60):
-        write_calls(sandbox, webhook, number, createdAt=clock.iso(-3600 * (60 - number)))
+def test_what_max_calls_held_back_and_is_removed_is_said(sandbox: Sandbox, webhook: str) -> None:
     reader = Reader(StateStore(), start="beginning", max_calls=10)
+    write_calls(sandbox, webhook, *range(60))
     assert reader.ids() == list(map(str, range(10)))
-    sandbox.control.reset()
-    for number in range(20, 60):
-        write_calls(sandbox, webhook, number, createdAt=clock.iso(-3600 * (60 - number)))
-    clock.ahead += 20 * 3600
+    sandbox.control.configure(calls={"max_number": 40})
     with failing_at_once("may have been removed before they were read"):
         reader.run()
-
-
-def test_without_a_store_a_gap_that_is_accepted_is_not_said_again_while_the_task_runs_often(
-    sandbox: Sandbox, webhook: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock(monkeypatch)
-    reader = Reader(start="beginning")
-    write_calls(sandbox, webhook, 1, createdAt=clock.iso(-30))
-    reader.run()
-    sandbox.control.reset()
-    assert reader.run(on_gap="continue")["gap"]
-    for _ in range(20):
-        clock.ahead += 60
-        # An event is as old as the cursor in it.
-        age = clock.now().timestamp() - read_at(reader)
-        reader.events[-1].timestamp = datetime.now(timezone.utc) - timedelta(seconds=age)
-        extra = reader.run()
-        assert extra is None or (extra["count"], extra["gap"]) == (0, "")
 
 
 def test_another_task_with_other_filters_is_a_gap_and_changed_filters_are_not(
@@ -358,8 +244,8 @@ def test_another_task_with_other_filters_is_a_gap_and_changed_filters_are_not(
     assert reader.ids(event_ids=["event-2"]) == ["2"]
     assert reader.ids() is None
     assert "The filters were changed." in task_log.text
-    reader.events[-1].source_task_id = "another"
-    with failing_at_once("task 'another' of DAG 'dag' emits events of the same asset with other filters"):
+    reader.events[-1].extra["task"] = ["dag", "another"]
+    with failing_at_once("reads calls for the same asset with other filters"):
         reader.run()
     write_calls(sandbox, webhook, 3)
     extra = reader.run(on_gap="continue")
@@ -375,10 +261,10 @@ def test_a_place_that_is_shared_with_another_task_is_warned_of(
     reader.run()
     reader.run()
     assert "was emitted by" not in task_log.text
-    reader.events[-1].source_dag_id = "copied"
+    reader.events[-1].extra["task"] = ["copied", "task"]
     write_calls(sandbox, webhook, 2)
     assert reader.ids() == ["2"]
-    warning = f"The last event of the asset {reader.asset.uri!r} was emitted by task 'task' of DAG 'copied'"
+    warning = f"The last event of the asset {reader.asset.uri!r} was emitted by task ['copied', 'task']"
     assert task_log.text.count(warning) == 1
     assert "asset of its own (asset=...)" in task_log.text
     # Its own event is the last one now.
@@ -387,22 +273,26 @@ def test_a_place_that_is_shared_with_another_task_is_warned_of(
 
 
 @pytest.mark.parametrize("has_store", [True, False])
-def test_a_clock_that_was_set_back_and_put_right_hides_no_call(sandbox: Sandbox, has_store: bool) -> None:
+def test_a_clock_that_was_set_back_is_a_gap_and_hides_no_call(monkeypatch: pytest.MonkeyPatch, has_store: bool) -> None:
     """The event's place is from before; what is written meanwhile is found only from a later one."""
-    service = Service(-7200.0)
-    service.service_clock = 0.0
-    reader = Reader(StateStore() if has_store else None)
-    with mock.patch.object(CustodyClient, "read_webhook_calls", lambda client, after, **_: _read_from(service, after)):
+    with journal_service() as service:
+        host = service.client.settings.base_url
+        extra = {"conn_type": "custody", "host": host, "password": "token"}
+        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(extra))
+        service.clock = 10_000
+        service.write(9_000, 9_999)
+        reader = Reader(StateStore() if has_store else None)
         assert reader.ids() == []
-        service.add(service.now)
-        assert reader.ids() == [service.calls[-1].id]
-        for seconds in (60, 120):
-            service.clock, service.service_clock = seconds, seconds - 3600
-            assert not reader.ids()
-        service.add(service.now)
-        service.clock = service.service_clock = 180
-        assert reader.ids() == [service.calls[-1].id]
-
-
-def _read_from(service: Service, after: CallCursor | None) -> NewCalls:
-    return NewCalls((), service.reader.read_position()) if after is None else service.read(after)
+        service.clock -= 3600
+        with failing_at_once("the service's clock was set back"):
+            reader.run()
+        # What it now dates in the future comes again.
+        assert reader.ids(on_gap="continue") == ["1"]
+        for _ in range(3):
+            service.clock += 100
+            sent = service.write(service.clock)
+            assert reader.ids() == sent
+        # It is put right.
+        service.clock = 10_100
+        sent = service.write(service.clock)
+        assert reader.ids() == sent

@@ -252,7 +252,7 @@ def test_what_store_secret_raises_does_not_show_the_secret(sandbox: Sandbox, tas
         raise RuntimeError(f"cannot store {secret}")
 
     with pytest.raises(CustodyError, match=r"store_secret failed \(RuntimeError\)") as caught:
-        create(secret_conn_id=None, store_secret=store)
+        create(store_secret=store)
     shown = f"{caught.value!r} {caught.value.__context__!r} {caught.value.__cause__!r} {task_log.text}"
     assert given[0] not in shown
     assert sandbox.control.webhooks()[0]["id"] in str(caught.value)

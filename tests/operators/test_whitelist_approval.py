@@ -1,3 +1,5 @@
+"""The operators that sign and reject: what they are given, later tries, and what a run makes of it."""
+
 from __future__ import annotations
 
 import hashlib
@@ -6,20 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, redacted, run_dag
+from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
 from connections import connection_json
-from cryptography.hazmat.primitives.asymmetric import ec
-from people import Person, pem_of
+from people import Person
 from task_log import TaskLog
 
 from airflow_custody.client import (
+    CustodyClient,
     CustodyConflictError,
     CustodyConnectionError,
     CustodyOutcomeUnknownError,
     CustodyResponseError,
     CustodyServerError,
+    WhitelistRequest,
 )
+from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.whitelist import models
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_approval import (
     CustodyApproveWhitelistRequestsOperator,
@@ -30,7 +36,7 @@ from airflow_custody.sandbox import Sandbox
 from airflow_custody.signers import ConnectionSigner
 
 ADDRESS = "0x" + "ab" * 20
-FIELDS = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
+FIELDS: dict[str, Any] = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
 
 
 @pytest.fixture
@@ -81,35 +87,23 @@ def test_approves_one_by_the_description_of_its_task(sandbox: Sandbox, ann: Pers
     assert ann.pem.splitlines()[1] not in log
 
 
-def test_approves_many(ann: Person) -> None:
-    pushed = [create(), create(label="b")]
-    assert approve([each["id"] for each in pushed], pushed) == 2
-
-
 @pytest.mark.parametrize("by_hand", [FIELDS, {**FIELDS, "currency": "ETH"}, [FIELDS]], ids=str)
 def test_one_request_may_be_described_by_hand(ann: Person, by_hand: Any) -> None:
     assert approve(create()["id"], by_hand) == 1
 
 
-@pytest.mark.parametrize(
-    "expected",
-    [
-        {},
-        [],
-        "",
-        "None",
-        [None],
-        {"id": "9"},
-        {**FIELDS, "label": "Other"},
-        {**FIELDS, "signature": "x"},
-        [{"id": "3711", **FIELDS}, {"id": "3711", **FIELDS}],
-        {"id": "9999", **FIELDS},
-    ],
-    ids=str,
-)
-def test_a_description_of_another_request_signs_nothing(sandbox: Sandbox, ann: Person, expected: Any) -> None:
-    with pytest.raises(CustodyFailException):
-        approve(create()["id"], expected)
+PUSHED = {"id": "3711", **FIELDS}
+ODD: list[Any] = [5, 1.5, True, b"x", object(), {1: 2}, [[]], [{}], [b""], {"a"}, "{}", "", "None", {}, [], [None]]
+ODD += [{**PUSHED, "linked_wallet_ids": value} for value in (None, "None", "null", [None], ["1", "None"])]
+IDS: list[Any] = [None, 1.5, True, "x", -1, "9" * 20, 10**5000, [], {}, "9999"]
+ODD += [{**PUSHED, "id": number} for number in IDS]
+ODD += [{"id": "9"}, {**FIELDS, "label": "Other"}, {**FIELDS, "signature": "x"}, [PUSHED, PUSHED], [FIELDS, FIELDS]]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_an_odd_description_or_one_of_another_request_signs_nothing(sandbox: Sandbox, ann: Person, odd: Any) -> None:
+    with failing_at_once("expected|is missing|not a field|not what was asked for"):
+        approve(create()["id"], odd)
     assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
 
 
@@ -162,32 +156,6 @@ def test_a_none_that_a_person_wrote_in_partial_is_explicit(sandbox: Sandbox, ann
     assert run_dag(dag).states == {("a", 0): "success"}
 
 
-@pytest.mark.parametrize("value", [None, "None", "null", [None], ["1", "None"]])
-def test_a_field_of_the_description_without_a_value_signs_nothing(sandbox: Sandbox, ann: Person, value: Any) -> None:
-    pushed = create(linked_wallet_ids=["1"])
-    with failing_at_once(r"expected\['linked_wallet_ids'\]"):
-        approve(pushed["id"], {**pushed, "linked_wallet_ids": value})
-    assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
-
-
-@pytest.mark.parametrize("number", [None, 1.5, True, "x", -1, "9" * 20, 10**5000, [], {}], ids=lambda x: str(type(x)))
-def test_a_description_with_an_odd_id_signs_nothing(sandbox: Sandbox, ann: Person, number: Any) -> None:
-    pushed = create()
-    with failing_at_once("id"):
-        approve(pushed["id"], [{**pushed, "id": number}])
-    assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
-
-
-@pytest.mark.parametrize(
-    "odd", [5, 1.5, True, b"x", pytest.param(object(), id="object"), {1: 2}, [[]], [{}], [b""], {"a"}, "{}"], ids=repr
-)
-def test_an_odd_description_signs_nothing(sandbox: Sandbox, ann: Person, odd: Any) -> None:
-    pushed = create()
-    with failing_at_once("'expected'|label is missing|not a field"):
-        approve(pushed["id"], odd)
-    assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
-
-
 def test_expected_is_required() -> None:
     with pytest.raises(Exception, match="expected"):
         CustodyApproveWhitelistRequestsOperator(task_id="a", request_ids="1", signer=ConnectionSigner("k"))  # type: ignore[call-arg]
@@ -197,18 +165,11 @@ def test_a_later_try_accepts_what_an_earlier_try_signed(ann: Person) -> None:
     pushed = create()
     approve(pushed["id"], pushed)
     assert approve(pushed["id"], pushed, ti=FakeTaskInstance(try_number=2)) == 1
-    with failing_at_once(r"label \(.*\); it was signed before all the same"):
+    with failing_at_once(r"label \(.*\); it is signed all the same"):
         approve(pushed["id"], {**pushed, "label": "Other"}, ti=FakeTaskInstance(try_number=2))
     with failing_at_once("not pending this user's approval") as caught:
         approve(pushed["id"], pushed)
     assert isinstance(caught.value.error, CustodyConflictError)
-
-
-def test_a_lost_approval_that_was_not_carried_out_is_left_to_retries(sandbox: Sandbox, ann: Person) -> None:
-    pushed = create()
-    sandbox.control.add_fault("drop", method="POST")
-    with pytest.raises(CustodyOutcomeUnknownError, match="Trying again is safe"):
-        approve(pushed["id"], pushed)
 
 
 @pytest.mark.parametrize(
@@ -255,10 +216,9 @@ def test_reject(sandbox: Sandbox, ann: Person, task_log: TaskLog) -> None:
     assert reject(numbers) == numbers
     assert {request["status"] for request in sandbox.control.whitelist_requests()} == {"rejected"}
     assert "rejected already" not in task_log.text
-    with failing_at_once("no longer pending"):
-        reject(numbers)
-    assert reject(numbers, try_number=2) == numbers
-    assert "rejected already" in task_log.text
+    # Whoever has rejected them.
+    assert reject(numbers) == numbers
+    assert "rejected already, by an earlier try or by somebody else" in task_log.text
 
 
 TWO_OF_A_GROUP = [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}]
@@ -301,21 +261,14 @@ def test_a_gateway_that_refuses_proves_no_rejection(sandbox: Sandbox, ann: Perso
     assert sandbox.control.whitelist_requests()[0]["status"] == "pending"
 
 
-@pytest.mark.parametrize("try_number", [1, 2])
-@pytest.mark.parametrize("status", [401, 403, 404, 405, 409])
+@pytest.mark.parametrize("status", [401, 403, 405, 409])
 def test_a_rejection_that_a_gateway_refuses_is_looked_into(
-    sandbox: Sandbox, ann: Person, status: int, try_number: int, task_log: TaskLog
+    sandbox: Sandbox, ann: Person, status: int, task_log: TaskLog
 ) -> None:
     number = create()["id"]
     sandbox.control.add_fault("html", method="POST", status=status, work=True)
-    assert reject(number, try_number=try_number) == [number]
+    assert reject(number) == [number]
     assert sandbox.control.whitelist_requests()[0]["status"] == "rejected"
-
-
-@pytest.mark.parametrize("status", [401, 403, 405, 409])
-def test_a_rejection_that_a_gateway_refuses_is_not_reported_as_not_done(
-    sandbox: Sandbox, ann: Person, status: int, task_log: TaskLog
-) -> None:
     number = create()["id"]
     sandbox.control.add_fault("html", method="POST", status=status, work=True)
     # Nobody can tell.
@@ -328,12 +281,13 @@ def test_a_rejection_that_a_gateway_refuses_is_not_reported_as_not_done(
 def test_a_refusal_that_cannot_be_looked_into_stays_a_refusal(sandbox: Sandbox, ann: Person) -> None:
     number = create()["id"]
     reject(number)
-    sandbox.control.add_fault("status", method="GET", status=404)
-    with failing_at_once("no longer pending"):
-        reject(number, try_number=2)
+    for status in (403, 404):
+        sandbox.control.add_fault("status", method="GET", status=status)
+        with failing_at_once("no longer pending"):
+            reject(number)
     sandbox.control.add_fault("status", method="GET", status=503)
     with pytest.raises(CustodyServerError):
-        reject(number, try_number=2)
+        reject(number)
 
 
 def test_a_rejection_whose_response_was_lost_is_found_by_the_next_try(sandbox: Sandbox, ann: Person) -> None:
@@ -352,7 +306,7 @@ def test_fields_are_accepted_by_name(sandbox: Sandbox, ann: Person, accepted: An
     text = json.dumps({**shown, "linkedInternalAddresses": []})
     hash_ = hashlib.sha256(text.encode()).hexdigest()
     sandbox.control.set_whitelist_metadata(pushed["id"], payloadAsString=text, hash=hash_)
-    for none in ((), [], None, ["memo"]):
+    for none in ((), [], ["memo"]):
         with failing_at_once(r"tnParticipantID \(not asked for\)"):
             approve(pushed["id"], pushed, accept_fields=none)
     for bad in ([""], [None], [7], ""):
@@ -361,25 +315,6 @@ def test_fields_are_accepted_by_name(sandbox: Sandbox, ann: Person, accepted: An
     assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
     assert "accept_fields" in CustodyApproveWhitelistRequestsOperator.template_fields
     assert approve(pushed["id"], pushed, accept_fields=accepted) == 1
-
-
-def test_a_later_try_does_not_accept_a_signature_over_another_hash(sandbox: Sandbox, ann: Person) -> None:
-    pushed = create()
-    approve(pushed["id"], pushed)
-    sandbox.control.change_whitelist_request(pushed["id"], label="Other")
-    later = FakeTaskInstance(try_number=2)
-    with failing_at_once("covers another hash"):
-        approve(pushed["id"], {**pushed, "label": "Other"}, ti=later)
-    with failing_at_once("covers another hash"):
-        approve(pushed["id"], None, ti=later)
-
-
-def test_an_approval_of_which_the_service_took_less_fails_and_names_it(sandbox: Sandbox, ann: Person) -> None:
-    pushed = [create(), create(label="b")]
-    sandbox.control.configure(max_signatures=1)
-    with failing_at_once(pushed[1]["id"]) as caught:
-        approve([each["id"] for each in pushed], pushed)
-    assert isinstance(caught.value.error, CustodyOutcomeUnknownError)
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -438,16 +373,161 @@ def test_the_repr_of_a_signer_holds_only_its_name(ann: Person) -> None:
     assert repr(PemSigner(lambda: ann.pem, name="n")) == "PemSigner('n')"
 
 
-def test_a_key_from_a_connection_is_masked_line_by_line(ann: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    password = "correct-horse"
-    # Airflow 2.11.0 also masks single letters, and one that another test has registered would be found first.
-    pem = next(
-        pem
-        for pem in (pem_of(ec.generate_private_key(ec.SECP256R1()), password) for _ in range(100))
-        if all(redacted(line)[:1] != "*" for line in pem.splitlines())
-    )
-    key = {"conn_type": "generic", "password": password, "extra": {"private_key": pem}}
-    monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps(key))
-    assert len(ConnectionSigner("signing_key").sign(b"message")) == 64
-    for secret in [password, *pem.splitlines()[1:-1]]:
-        assert redacted(f"it is {secret}!") == "it is ***!"
+# --- any number of them ------------------------------------------------------------------------------------
+
+APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
+REJECT = {"method": "POST", "path": "/whitelists/addresses/reject"}
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a batch hold two requests."""
+    monkeypatch.setattr(models, "MAX_PAGE_SIZE", 2)
+
+
+def create_many(sandbox: Sandbox, number: int) -> list[dict[str, Any]]:
+    """Create requests, and return them as an apply task pushes them."""
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        rows: list[dict[str, Any]] = [{**FIELDS, "label": f"L{each}"} for each in range(number)]
+        return [{"id": client.create_whitelist_request(WhitelistRequest(**row)), **row} for row in rows]
+
+
+def statuses(sandbox: Sandbox) -> list[str]:
+    return [request["status"] for request in sandbox.control.whitelist_requests()]
+
+
+def ids_of(made: list[dict[str, Any]]) -> list[str]:
+    return [each["id"] for each in made]
+
+
+def test_one_that_differs_in_the_last_batch_signs_nothing(sandbox: Sandbox, ann: Person, task_log: TaskLog) -> None:
+    made = create_many(sandbox, 101)
+    with failing_at_once(f"'expected' does not say what {made[100]['id']} must ask for"):
+        approve(ids_of(made), made[:100])
+    with failing_at_once(r"is not what was asked for: label \(.*\); nothing was signed"):
+        approve(ids_of(made), [*made[:100], {**made[100], "label": "Other"}])
+    assert "This was batch 2 of 2: 1 request" in task_log.text
+    assert statuses(sandbox) == ["pending"] * 101
+    assert approve(ids_of(made), made) == 101
+    assert statuses(sandbox) == ["APPROVED"] * 101
+    assert [len(call["body"]["ids"]) for call in sandbox.control.request_log(**APPROVE)] == [100, 1]
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_later_try_goes_on(sandbox: Sandbox, ann: Person) -> None:
+    made = create_many(sandbox, 5)
+    sandbox.control.add_fault("drop", **APPROVE, skip=1)
+    with pytest.raises(CustodyOutcomeUnknownError, match=r"2 of 5 requests are signed already.*Trying again is safe"):
+        approve(ids_of(made), made)
+    assert statuses(sandbox) == ["APPROVED"] * 2 + ["pending"] * 3
+    with failing_at_once("not pending this user's approval"):
+        approve(ids_of(made), made)
+    assert approve(ids_of(made), made, FakeTaskInstance(try_number=2)) == 5
+    assert statuses(sandbox) == ["APPROVED"] * 5
+    assert len(sandbox.control.request_log(**APPROVE)) == 4
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_rejecting_goes_on_too(sandbox: Sandbox, ann: Person) -> None:
+    ids = ids_of(create_many(sandbox, 5))
+    sandbox.control.add_fault("drop", **REJECT, skip=1, work=True)
+    with pytest.raises(CustodyConnectionError, match=r"batch 2 of 3.*2 of 5 requests are rejected already"):
+        reject(ids)
+    assert statuses(sandbox) == ["rejected"] * 4 + ["pending"]
+    assert reject(ids, try_number=2) == ids
+    assert statuses(sandbox) == ["rejected"] * 5
+    sandbox.control.add_fault("status", **REJECT, status=503)
+    with pytest.raises(CustodyServerError, match="0 of 5 requests are rejected already"):
+        reject(ids, try_number=3)
+
+
+@pytest.mark.parametrize("empty", [[], (), set(), iter(())], ids=lambda each: type(each).__name__)
+def test_nothing_to_do_fails_or_skips_as_one_says(sandbox: Sandbox, ann: Person, empty: Any) -> None:
+    with pytest.raises(AirflowSkipException, match="request_ids is an empty list"):
+        approve(empty, [], skip_if_empty=True)
+    with pytest.raises(AirflowSkipException, match="request_ids is an empty list"):
+        reject(empty, skip_if_empty=True)
+    with failing_at_once("request_ids is an empty list: there are no ids") as caught:
+        approve(empty, None)
+    assert "skip_if_empty=True" in str(caught.value.error)
+    with failing_at_once("request_ids is an empty list"):
+        reject(empty)
+    # What is no list is not empty.
+    odd: list[Any] = [None, "", "None", {}, [None]]
+    for bad in odd:
+        with failing_at_once("request_ids"):
+            approve(bad, None, skip_if_empty=True)
+    for make in (lambda: approve([], None, skip_if_empty="no"), lambda: reject([], skip_if_empty=None)):
+        with pytest.raises(ValueError, match="skip_if_empty must be True or False"):
+            make()
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.usefixtures("airflow_db", "small_batches")
+def test_in_a_run_from_mapped_tasks_and_with_nothing_to_do(sandbox: Sandbox, ann: Person) -> None:
+    from airflow.providers.common.compat.sdk import task
+
+    @task
+    def nothing() -> list[str]:
+        return []
+
+    with new_dag() as dag:
+        made: Any = (
+            CustodyCreateWhitelistRequestOperator.partial(
+                task_id="create", address=FIELDS["address"], blockchain=FIELDS["blockchain"]
+            )
+            .expand(label=["a", "b", "c"])
+            .output
+        )
+        signer = ConnectionSigner("signing_key")
+        CustodyApproveWhitelistRequestsOperator(
+            task_id="approve", request_ids=made, expected=made["request"], signer=signer
+        )
+        none: Any = nothing()
+        CustodyApproveWhitelistRequestsOperator(
+            task_id="none", request_ids=none, expected=none, signer=signer, skip_if_empty=True
+        )
+    run = run_dag(dag)
+    assert (run.state_of("approve"), run.state_of("none")) == ("success", "skipped")
+    assert run.xcom("approve") == 3
+    assert len(sandbox.control.request_log(**APPROVE)) == 2
+
+
+# --- with pinned keys --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("is_shown", [True, False], ids=["rules shown", "rules not shown"])
+def test_with_pinned_keys_two_sign_in_a_run_and_nobody_after_a_forged_signature(
+    sandbox: Sandbox, ann: Person, monkeypatch: pytest.MonkeyPatch, task_log: TaskLog, is_shown: bool
+) -> None:
+    sandbox.control.configure(rules_on_pending=is_shown)
+    bob = Person(sandbox, "bob", "approvers")
+    sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
+    for person in (ann, bob):
+        connection = json.loads(connection_json(sandbox, **sandbox.control.pins())) | {"password": person.token}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{person.name.upper()}", json.dumps(connection))
+
+    def operator(person: Person, request_ids: Any, expected: Any) -> CustodyApproveWhitelistRequestsOperator:
+        return CustodyApproveWhitelistRequestsOperator(
+            task_id=person.name,
+            request_ids=request_ids,
+            expected=expected,
+            custody_conn_id=person.name,
+            signer=PemSigner(lambda: person.pem, name="key"),
+        )
+
+    with new_dag() as dag:
+        made: Any = CustodyCreateWhitelistRequestOperator(task_id="create", **FIELDS).output
+        operator(ann, made, made["request"]) >> operator(bob, made, made["request"])
+    assert run_dag(dag).states == {("create", -1): "success", ("ann", -1): "success", ("bob", -1): "success"}
+    assert "Verified signatures that it has: none; " in task_log.text
+    assert f"Verified signatures that it has: {ann.external_id}; rules " in task_log.text
+    number = create()["id"]
+    entry = {"signature": {"userId": bob.external_id, "signature": "A" * 86 + "=="}, "hashes": ["0" * 64]}
+    sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": [entry]})
+    sandbox.control.clear_request_log()
+    with failing_at_once("; nothing was signed") as caught:
+        execute(lambda: operator(ann, number, FIELDS), ti=FakeTaskInstance())
+    assert isinstance(caught.value.error, CustodyVerificationError)
+    assert sandbox.control.request_log(**APPROVE) == []

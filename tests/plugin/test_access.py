@@ -68,14 +68,6 @@ def test_one_connection_has_one_id(pages: Pages, sandbox: Sandbox, monkeypatch: 
             session.query(Connection).filter(Connection.conn_id == "Bank_pw").delete()
 
 
-def test_a_casing_of_other_letters(pages: Pages, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Airflow finds both in the variable.
-    monkeypatch.setenv("AIRFLOW_CONN_STRASSE", connection_json(sandbox))
-    monkeypatch.setenv("AIRFLOW__CUSTODY__PAGE_CONNECTIONS", "stra\u00dfe")
-    assert pages.get("/custody/connections/stra%C3%9Fe").status_code == 404
-    assert pages.get("/custody/connections/strasse").status_code == 200
-
-
 def test_what_is_not_listed_is_not_looked_up(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.models.connection import Connection
 

@@ -97,12 +97,6 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
             "Whitelisting request 1 (in effect): not verified",
         ),
         (
-            replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD"), RequestRow("2", "odd")), 2))),
-            "warning",
-            "The status of 2 whitelisting requests is not known ('WEIRD', 'odd'): whether they are in effect is not "
-            "known",
-        ),
-        (
             replace(GOOD, unknown=Section(RequestsView((RequestRow("1", "WEIRD", trust="unverified"),), 1))),
             "bad",
             "Whitelisting request 1 (status not known): not verified",
@@ -167,10 +161,3 @@ def test_green_means_that_something_is_right() -> None:
     unpinned = replace(GOOD, recent=Section(RequestsView((row("not checked"),), 1)))
     assert card(unpinned).level_of("recent") is None
     assert card(None, awaited_for=0.0).level_of("health") is None
-
-
-def test_the_requests_that_are_not_verified() -> None:
-    rows = tuple(RequestRow(str(each), "approved", trust="unverified") for each in range(5))
-    well = (RequestRow("9", "approved", trust="verified"),)
-    found = card(replace(GOOD, recent=Section(RequestsView((*rows, *well), 6))))
-    assert [each.request_ids for each in found.findings[:5]] == [(str(each),) for each in range(5)]

@@ -93,23 +93,6 @@ def test_from_each_task_to_its_request(ann: Person) -> None:
 
 
 @with_pages
-def test_of_mapped_tasks_and_of_those_that_take_all_of_their_requests(ann: Person) -> None:
-    with new_dag() as dag:
-        many: Any = CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH").expand_kwargs(
-            [{"label": "a", "address": address(1)}, {"label": "b", "address": address(2)}]
-        )
-        CustodyRejectWhitelistRequestsOperator(task_id="reject", request_ids=many.output, comment="c")
-    run = run_dag(dag)
-    assert run.state == "success", run.states
-    links = [
-        run._instances["create", index].xcom_pull(task_ids="create", key=KEY, map_indexes=index) for index in (0, 1)
-    ]
-    ids = [str(run.xcom("create", index)) for index in (0, 1)]
-    assert links == [f"{PAGE}/{each}" for each in ids]
-    assert link_of(run, "reject") == f"{PAGE}?ids={','.join(sorted(ids, key=int))}"
-
-
-@with_pages
 def test_a_task_that_fails_leads_to_the_requests_that_it_knows_of(ann: Person) -> None:
     with new_dag() as dag:
         made: Any = create().output
@@ -165,11 +148,6 @@ def link(operator: object) -> str:
 def test_where_airflow_is(base_url: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", base_url)
     assert link(Ended("a/b#c")) == expected
-
-
-@pytest.mark.parametrize("operator", [Ended(ids=()), Ended(None), Ended("{{ params.conn }}"), Ended(".."), object()])
-def test_what_is_not_known_has_no_link(operator: object) -> None:
-    assert link(operator) == ""
 
 
 @with_pages

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import threading
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,16 +64,6 @@ def test_every_route_asks_airflow_who_it_is(pages: Pages) -> None:
     for route in routes:
         assert get_user in [each.call for each in route.dependant.dependencies]
         assert route.methods == {"GET"}
-
-
-def test_the_cookie_of_airflows_pages(pages: Pages, connection: str) -> None:
-    token = pages._token("olga")
-    assert pages._client.get("/custody/", headers={"Cookie": f"_token={token}"}).status_code == 200
-    for cookie in ("_token=nonsense", f"_token={token[:-5]}AAAAA"):
-        refused = pages._client.get("/custody/", headers={"Cookie": cookie})
-        assert refused.status_code in (401, 403)
-        assert "Sign in" in refused.text
-        assert "custody_default" not in refused.text
 
 
 @pytest.mark.parametrize(
@@ -149,13 +135,6 @@ def test_shows_a_service(pages: Pages, connection: str, sandbox: Sandbox) -> Non
     assert "vault" in one, "all checks, also the healthy ones"
 
 
-def test_a_service_that_is_well(pages: Pages, connection: str) -> None:
-    text = text_of(pages.get("/custody/"))
-    assert "Healthy The service is healthy: 9 of 9 checks are healthy" in text
-    assert "No whitelisting request is pending." in text
-    assert "Trouble" not in text
-
-
 def test_verified_where_keys_are_pinned(pages: Pages, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox.control.add_whitelist_requests([row(1)], signed=True)
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
@@ -177,13 +156,6 @@ def test_what_other_people_wrote_is_text(pages: Pages, connection: str, sandbox:
         assert not tags & {"script", "style", "iframe", "img", "form", "object"}
         assert not re.findall(r"<[^>]*\s(?:style|on[a-z]+)=", page.text)
         assert not re.findall(r'href="(?!/)', page.text)
-
-
-def test_many_pending(pages: Pages, connection: str, sandbox: Sandbox) -> None:
-    sandbox.control.add_whitelist_requests([row(number) for number in range(1, 231)], status="pending")
-    page = pages.get("/custody/connections/custody_default")
-    assert page.text.count("/requests/") == 200
-    assert "200 of 230 are shown" in text_of(page)
 
 
 def test_no_connections(pages: Pages) -> None:
@@ -269,48 +241,12 @@ def test_no_word_of_a_foreign_host_is_shown(
         assert "[custody/" in page.text or "no whitelisting request with this id" in page.text, path
 
 
-def test_nor_of_what_speaks_another_protocol(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    def greet() -> None:
-        with suppress(OSError):
-            while True:
-                peer, _ = listener.accept()
-                with peer:
-                    peer.sendall(f"SSH-2.0-{_WORD}\r\n".encode())
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        greeter = threading.Thread(target=greet, daemon=True)
-        greeter.start()
-        host = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        monkeypatch.setenv("AIRFLOW_CONN_SSH", json.dumps({"conn_type": "custody", "host": host, "password": "secret"}))
-        for path in ("", *(f"connections/ssh/requests{end}" for end in _REQUESTS)):
-            page = pages.get(f"/custody/{path}")
-            assert _WORD not in page.text
-            assert "[custody/" in page.text
-        listener.shutdown(socket.SHUT_RDWR)
-    greeter.join(120)
-
-
-@pytest.mark.parametrize("kind", ["html", "truncate_body", "empty", "drop"])
-def test_a_service_that_answers_nonsense(pages: Pages, connection: str, sandbox: Sandbox, kind: str) -> None:
-    sandbox.control.add_fault(kind, times=None)
-    page = pages.get("/custody/")
-    assert page.status_code == 200
-    assert "Trouble Nothing of the service can be read" in text_of(page)
-
-
-def test_a_service_that_half_answers(pages: Pages, connection: str, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", path="/whitelists/addresses", status=500, times=None)
-    text = text_of(pages.get("/custody/"))
-    assert "Attention Whitelisting requests: " in text
-    assert "9 of 9 healthy" in text
-    assert "No webhook is configured." in text
-
-
 def test_requests_whose_status_is_not_known(pages: Pages, connection: str, sandbox: Sandbox) -> None:
     (identifier, _) = sandbox.control.add_whitelist_requests([row(1), row(2)])
     sandbox.control.set_whitelist_status(identifier, "<b>odd</b>")
     page = pages.get("/custody/")
-    assert "Attention The status of 1 whitelisting request is not known ('<b>odd</b>')" in text_of(page)
+    says = "(status not known): Its status, '<b>odd</b>', and where it is listed do not say whether it is in effect."
+    assert f"Attention Whitelisting request {identifier} {says}" in text_of(page)
     assert "Status not known These requests are not pending" in text_of(page)
     assert f"{identifier} <b>odd</b>" in text_of(page)
     assert "<b>odd" not in page.text
@@ -372,23 +308,3 @@ def test_connections_that_are_named(pages: Pages, sandbox: Sandbox, monkeypatch:
     assert "the backend's secret" not in page.text
     assert pages.get("/custody/connections/custody_gone").status_code == 200
     assert pages.get("/custody/connections/not_named").status_code == 404
-
-
-def test_an_id_is_text_too(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__CUSTODY__PAGE_CONNECTIONS", '"><script>alert(1)</script>')
-    assert "<script" not in pages.get("/custody/").text
-    page = pages.get("/custody/connections/%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E")
-    assert page.status_code == 200
-    assert "<script" not in page.text
-
-
-def test_what_is_styled_is_there() -> None:
-    """A class that no rule knows is a misspelt one."""
-    import airflow_custody.plugin
-
-    folder = Path(airflow_custody.plugin.__file__).parent
-    style = (folder / "static" / "custody.css").read_text()
-    for template in (folder / "templates").glob("*.html"):
-        for names in re.findall(r'class="([a-z ]+)"', template.read_text()):
-            for name in names.split():
-                assert f".{name}" in style, f"{template.name}: {name}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +16,7 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.errors import CustodyConnectionError, CustodyServerError
+from airflow_custody.client.errors import CustodyConnectionError
 from airflow_custody.plugin import readings as module
 from airflow_custody.plugin.readings import (
     HUNG_AFTER,
@@ -97,16 +96,6 @@ def values(found: list[Reading[Any]]) -> list[Any]:
     return [each.value for each in found]
 
 
-def test_two_people_at_once_read_once(readings: Readings, hanging: Callable[[], Service]) -> None:
-    service = hanging()
-    with ThreadPoolExecutor(2) as pool:
-        people = [pool.submit(readings.get, question(service)) for _ in range(2)]
-        service.wait_until_read()
-        service.gate.set()
-        assert [values(each.result(PATIENCE)) for each in people] == [[1], [1]]
-    assert service.reads == 1
-
-
 def test_read_again_only_after_a_while(readings: Readings, clock: Clock) -> None:
     service = Service()
     for now, expected in ((1000.0, 1), (999.9 + LIFETIME, 1), (1000.0 + LIFETIME, 2)):
@@ -128,12 +117,6 @@ def test_the_latest_is_shown_while_a_service_hangs(
     (reading,) = readings.get(question(service))
     assert (reading.value, reading.read_at, reading.awaited_for) == (1, before.read_at, 50)
     assert service.reads == 1
-
-
-def test_of_what_was_never_read_nothing_is_known(
-    readings: Readings, hanging: Callable[[], Service], at_once: None
-) -> None:
-    assert readings.get(question(hanging())) == [Reading(awaited_for=0.0)]
 
 
 def test_who_responds_does_not_wait_for_who_hangs(
@@ -230,33 +213,6 @@ def test_old_readings_are_forgotten(readings: Readings, monkeypatch: pytest.Monk
     assert [each.subject for each in readings._latest] == [2, 3, 4]
 
 
-class PanicError(BaseException):
-    """As libraries raise that are written in Rust."""
-
-
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        (
-            CustodyServerError("away for maintenance", operation="list", status=503),
-            "list failed: the service failed (status 503).",
-        ),
-        (RuntimeError("secret"), "The log of the API server says what."),
-        (PanicError(), "The log of the API server says what."),
-    ],
-)
-def test_an_error_is_a_reading(readings: Readings, clock: Clock, error: BaseException, says: str) -> None:
-    def fails(client: CustodyClient) -> None:
-        raise error
-
-    (reading,) = readings.get(question(fails))
-    assert says in reading.problem
-    assert "maintenance" not in reading.problem
-    assert "secret" not in reading.problem
-    clock.now += LIFETIME
-    assert values(readings.get(question(Service()))) == [1]
-
-
 def test_the_latest_is_shown_although_later_reads_bring_nothing(
     readings: Readings, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,15 +258,3 @@ def test_a_row_that_the_database_finds_by_another_casing(readings: Readings, mon
     service = Service()
     assert "not defined" in readings.get(question(service, "x"))[0].problem
     assert service.reads == 0
-
-
-def test_a_page_is_no_task_that_can_wait(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
-    def settings(client: CustodyClient) -> tuple[float, int]:
-        return client.settings.timeout, client.settings.max_retries
-
-    connection = {"conn_type": "custody", "host": "https://a.example.com", "password": "a-secret"}
-    for letter, timeout in (("X", 600), ("Y", 2)):
-        patient = {**connection, "extra": {"timeout": timeout, "max_retries": 9}}
-        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{letter}", json.dumps(patient))
-    found = readings.get(*(question(settings, each) for each in "xy"))
-    assert values(found) == [(10.0, 0), (2.0, 0)]

@@ -65,9 +65,8 @@ def test_many_characters_that_cannot_be_seen() -> None:
         ("\U000e0041", "U+E0041</span>"),
         (
             "e\u0301\u0323\u0308\u0301\u0301",
-            'e\u0301\u0323\u0308<span class="hidden" title="cannot be seen">U+0301 U+0301</span>',
+            'e\u0301\u0323\u0308<span class="hidden" title="cannot be seen">U+0301</span>',
         ),
-        ("\u0301e", "U+0301</span>e"),
         ("x" * 400, f"{'x' * 300}…</bdi>"),
     ],
 )
@@ -126,12 +125,11 @@ def test_a_segment_of_a_path() -> None:
     ("text", "shown"),
     [
         ("7919 ", "7919[U+0020]"),
-        ("  79 19", "[U+0020 U+0020]79 19"),
+        ("  79 19", "[U+0020][U+0020]79 19"),
         (" ", "[U+0020]"),
         ("Treasury  cold", "Treasury  cold"),
         ("Treasury\ufe01 cold", "Treasury[U+FE01] cold"),
-        ("\u0301 a ", "[U+0301] a[U+0020]"),
-        ("e\U000e0100 ", "e[U+E0100 U+0020]"),
+        ("e\U000e0100 ", "e[U+E0100][U+0020]"),
     ],
 )
 def test_no_two_texts_look_alike_by_what_is_blank(text: str, shown: str) -> None:

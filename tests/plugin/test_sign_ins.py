@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,9 +14,7 @@ from clocks import Clock
 if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
-from statsd_server import metrics_on
 
-from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
 from airflow_custody.hooks import _sign_ins
 from airflow_custody.hooks._sign_ins import SignIns
 from airflow_custody.overview import read_overview, read_request
@@ -91,29 +88,6 @@ def test_what_does_not_refuse_the_password_is_forgotten_when_the_connection_chan
     assert sign_ins(sandbox) == 2
 
 
-def test_a_right_password_is_sent_once(ask: Ask, sandbox: Sandbox) -> None:
-    for number in (1, "overview", 2, "overview", 3):
-        ask(PASSWORD, number)
-    assert sign_ins(sandbox) == 1
-    sandbox.control.revoke_tokens("77")
-    assert ask(PASSWORD).value.health.value.healthy
-    assert sign_ins(sandbox) == 2
-
-
-def test_pauses_outlive_a_reading(ask: Ask, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", status=500, path="/authentication/token", times=None)
-    for number in range(5):
-        ask(PASSWORD, number)
-    assert sign_ins(sandbox) == 2
-
-
-def test_a_page_is_no_work_of_dags(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    with metrics_on(monkeypatch) as statsd:
-        assert ask(PASSWORD).value.health.value.healthy
-        ask(PASSWORD, 1)
-        assert statsd.received() == []
-
-
 def test_triggers_that_come_and_go(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_custody.client.errors import CustodyAuthenticationError
     from airflow_custody.triggers._base import _Connection
@@ -133,46 +107,8 @@ def test_triggers_that_come_and_go(sandbox: Sandbox, monkeypatch: pytest.MonkeyP
 # --- what is kept ----------------------------------------------------------------------------------------------
 
 
-def made(secret: str = "s" * 8) -> PasswordSignIn:
-    return PasswordSignIn("joe", secret)
-
-
 def test_those_at_once_send_what_is_refused_once(ask: Ask, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(6) as pool:
         found = [*pool.map(lambda number: ask("wrong", conn_id=f"custody_{number}"), range(6))]
     assert all("not sent again" in each.value.health.problem for each in found)
     assert sign_ins(sandbox) == 1
-
-
-def test_only_what_signs_in_is_kept() -> None:
-    kept = SignIns()
-    for each in (BearerToken("t" * 8), ApiKey("k", "ab" * 8)):
-        assert kept.of("c", "x", each, 0) is each
-        assert kept.of("c", "x", made(), 0) is not each
-        kept = SignIns()
-
-
-def test_a_changed_connection_is_forgotten_also_for_what_needs_no_sign_in() -> None:
-    kept, first, token = SignIns(), made(), BearerToken("t" * 8)
-    assert kept.of("c", 1, first, 0) is kept.of("c", 1, made(), 0) is first
-    assert kept.of("c", 2, token, 0) is token
-    assert kept.of("c", 1, made(), 0) is not first
-
-
-def test_threads_get_the_same() -> None:
-    kept, start = SignIns(), threading.Barrier(8)
-
-    def get(_: int) -> object:
-        start.wait(600)
-        return kept.of("c", 1, made(), 0)
-
-    with ThreadPoolExecutor(8) as pool:
-        assert len(set(map(id, pool.map(get, range(8))))) == 1
-
-
-def test_each_client_hides_what_it_knows_once() -> None:
-    auth = made()
-    for _ in range(3):
-        auth.hide("proxy-password")
-    assert len(auth._secrets) == 2
-    assert "proxy-password" not in auth.redact("see proxy-password")

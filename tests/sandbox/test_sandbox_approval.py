@@ -124,31 +124,3 @@ def test_a_deleted_request_is_gone(api: Api) -> None:
     assert listed(api, includeForApproval=True) == []
     assert api.get(f"{PATH}/{number}").status_code == 404
     assert api.post(f"{PATH}/delete", {"id": number, "comment": "x"}).status_code == 404
-
-
-@pytest.mark.parametrize(
-    "metadata", [{"hash": "0" * 64}, {"payloadAsString": None}, {"payloadAsString": "{}"}], ids=str
-)
-def test_metadata_can_be_replaced(sandbox: Sandbox, api: Api, metadata: dict[str, Any]) -> None:
-    number = create(api)
-    good = api.get(f"{PATH}/{number}").json()["result"]["metadata"]
-    sandbox.control.set_whitelist_metadata(number, **metadata)
-    found = api.get(f"{PATH}/{number}").json()["result"]["metadata"]
-    assert found == {key: value for key, value in {**good, **metadata}.items() if value is not None}
-
-
-def test_an_envelope_can_be_changed(sandbox: Sandbox, api: Api) -> None:
-    number = create(api)
-    good = api.get(f"{PATH}/{number}").json()["result"]
-    sandbox.control.set_whitelist_envelope(number, action="delete", tenantId=None)
-    found = api.get(f"{PATH}/{number}").json()["result"]
-    assert found == {**{name: value for name, value in good.items() if name != "tenantId"}, "action": "delete"}
-
-
-def test_status_words_can_be_chosen(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.configure(status_words={"pending": "NEW", "APPROVED": "active"})
-    ann = Person(sandbox, api, "ann", "approvers")
-    one, two = create(api), create(api, "b")
-    ann.approve(one)
-    assert [api.get(f"{PATH}/{number}").json()["result"]["status"] for number in (one, two)] == ["active", "NEW"]
-    assert listed(api) == [one]

@@ -9,8 +9,7 @@ import pytest
 import requests
 from sandbox_api import Api, Refused
 
-from airflow_custody.sandbox import Sandbox, SandboxControl, SandboxError, fingerprint
-from airflow_custody.sandbox.request_log import RequestLog
+from airflow_custody.sandbox import Sandbox, fingerprint
 
 
 def test_about(sandbox: Sandbox) -> None:
@@ -96,32 +95,6 @@ def test_the_request_log_shows_no_secret(api: Api, sandbox: Sandbox, fault: dict
     assert log[2]["body"] == {"type": "t", "url": "https://x", "secret": "***"}
 
 
-def test_a_deeply_nested_body_is_logged(api: Api, sandbox: Sandbox) -> None:
-    for depth in (300, 500, 900):
-        api.call("POST", "/nothing", data=b"[" * depth + b"]" * depth)
-    assert len(sandbox.control.request_log()) == 3
-
-
-def test_calls_without_a_response_are_logged(api: Api, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault(delay=3600)
-    with pytest.raises(requests.Timeout):
-        api.get("/health", timeout=1)
-    assert sandbox.control.request_log()[-1]["status"] is None
-
-
-def test_the_request_log_is_bounded(api: Api, sandbox: Sandbox) -> None:
-    api.call("POST", "/nothing", data=b"x" * 200_000)
-    api.call("POST", "/nothing", data=b"[" * 60_000)
-    assert [len(one["body"]) for one in sandbox.control.request_log()] == [65_536, 60_000]
-    log = RequestLog(list)
-    scope = {"method": "GET", "query_string": b"", "headers": [(b"a", b"1"), (b"A", b"2")]}
-    for number in range(20_005):
-        log.add({**scope, "path": f"/{number}"}, b"")
-    assert len(log.request_log()) == 20_000
-    assert log.request_log()[0]["path"] == "/5"
-    assert log.request_log()[0]["headers"] == {"a": "1, 2"}
-
-
 def test_reset(api: Api, sandbox: Sandbox, refused: Refused) -> None:
     control = sandbox.control
     other = control.add_token(roles=["TPUser"])
@@ -155,44 +128,3 @@ def test_reset(api: Api, sandbox: Sandbox, refused: Refused) -> None:
 )
 def test_bad_calls(sandbox: Sandbox, refused: Refused, name: str, body: bytes) -> None:
     refused(requests.post(f"{sandbox.url}/sandbox/{name}", data=body, timeout=10), 400)
-
-
-@pytest.mark.parametrize("name", ["nothing", "close", "url", "_session", "__init__"])
-def test_no_other_name_is_a_route(sandbox: Sandbox, refused: Refused, name: str) -> None:
-    refused(requests.post(f"{sandbox.url}/sandbox/{name}", timeout=10), 404)
-
-
-def test_what_takes_no_body_can_be_read_in_a_browser(api: Api, sandbox: Sandbox) -> None:
-    api.get("/health")
-    api.get("/users/me")
-    url = f"{sandbox.url}/sandbox/request_log?path=/health"
-    assert [each["path"] for each in requests.get(url, timeout=10).json()["result"]] == ["/api/rest/v1/health"]
-
-
-def test_settings_that_are_not_given_stay(sandbox: Sandbox) -> None:
-    row = {"blockchain": "ETH", "label": "Treasury", "address": "0x" + "A" * 40}
-    sandbox.control.configure(label_length=3)
-    sandbox.control.configure(address_form="lower")
-    sandbox.control.add_whitelist_requests([row])
-    (found,) = sandbox.control.whitelist_requests()
-    assert (found["label"], found["address"]) == ("Tre", "0x" + "a" * 40)
-
-
-def test_without_a_sandbox(sandbox: Sandbox) -> None:
-    with pytest.raises(SandboxError, match="no response"):
-        SandboxControl("http://127.0.0.1:1").about()
-    control = SandboxControl(sandbox.url + "/api/rest/v1/")
-    with pytest.raises(SandboxError, match="Not Found"):
-        control.about()
-    sandbox.control.add_fault(kind="html")
-    with pytest.raises(SandboxError, match="not a response"):
-        control.about()
-    control.close()
-
-
-def test_a_second_control(sandbox: Sandbox) -> None:
-    control = SandboxControl(sandbox.url)
-    assert control.add_webhook() in [
-        {name: value for name, value in webhook.items() if name != "tenantId"} for webhook in sandbox.control.webhooks()
-    ]
-    control.close()

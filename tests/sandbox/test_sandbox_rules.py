@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any
 
-import pytest
-from sandbox_api import Api, Refused
+from sandbox_api import Api
 from sandbox_approvers import PATH, TWO_GROUPS, Person, create
 from sandbox_wire import decode, fields_of, is_signed
 
-from airflow_custody.sandbox import Sandbox, SandboxError
+from airflow_custody.sandbox import Sandbox
 
 
 def in_force(api: Api) -> dict[str, Any]:
@@ -61,28 +59,6 @@ def test_the_container_has_users_groups_and_rules(sandbox: Sandbox, api: Api) ->
     assert [fields_of(each) for each in branch[1]] == [{1: [b"operations"], 2: [1]}, {1: [b"risk"], 2: [1]}]
 
 
-def test_pending_requests_show_the_rules_in_force_and_others_those_they_were_signed_under(
-    sandbox: Sandbox, api: Api
-) -> None:
-    ann = Person(sandbox, api, "ann", "approvers")
-    effective, pending, forged, rejected = (create(api, letter) for letter in "abcd")
-    ann.approve(effective)
-    sandbox.control.set_whitelist_status(forged, "APPROVED")
-    sandbox.control.set_whitelist_status(rejected, "rejected")
-    before = in_force(api)["rulesContainer"]
-    Person(sandbox, api, "bob", "approvers")
-    after = in_force(api)["rulesContainer"]
-    assert before != after
-    assert [get(api, each)["rulesContainer"] for each in (effective, pending, forged, rejected)] == [
-        before,
-        after,
-        before,
-        before,
-    ]
-    sandbox.control.set_whitelist_status(effective, "pending")
-    assert get(api, effective)["rulesContainer"] == after
-
-
 def test_a_listing_shows_each_container_once_if_asked(sandbox: Sandbox, api: Api) -> None:
     sandbox.control.sign_whitelist_requests([create(api)])
     Person(sandbox, api, "ann")
@@ -104,37 +80,3 @@ def test_a_listing_shows_each_container_once_if_asked(sandbox: Sandbox, api: Api
     assert empty == {}
     sandbox.control.configure(listings={"whitelist": {"ignored": ["rulesContainerNormalized"]}})
     assert api.get(PATH, params={"rulesContainerNormalized": True, **query}).json() == plain
-
-
-def test_super_administrators_can_be_more_and_stay_when_the_sandbox_is_reset(sandbox: Sandbox, api: Api) -> None:
-    before, rules = sandbox.control.pins(), in_force(api)
-    sandbox.control.configure(superadmins=3, superadmin_minimum=1)
-    pins = sandbox.control.pins()
-    assert pins["superadmin_minimum"] == 1
-    assert len(set(pins["superadmin_keys"])) == 3
-    assert pins["superadmin_keys"][:2] == before["superadmin_keys"]
-    assert len(in_force(api)["rulesSignatures"]) == 3
-    assert json.loads(sandbox.connection(pins=True)) == {**json.loads(sandbox.connection()), "extra": pins}
-    sandbox.control.reset()
-    assert sandbox.control.pins() == before
-    assert [each["userId"] for each in in_force(api)["rulesSignatures"]] == [
-        each["userId"] for each in rules["rulesSignatures"]
-    ]
-    sandbox.control.configure(superadmins=3, superadmin_minimum=3)
-    assert sandbox.control.pins()["superadmin_keys"] == pins["superadmin_keys"]
-    for number, minimum in ((2, 3), (1, 0), (0, 0)):
-        with pytest.raises(SandboxError, match=r"minimum|number"):
-            sandbox.control.configure(superadmins=number, superadmin_minimum=minimum)
-
-
-def test_super_administrators_are_kept_in_the_state(sandbox: Sandbox, tmp_path: Any) -> None:
-    found = []
-    for _ in range(2):
-        with Sandbox(state=tmp_path / "state") as other:
-            found.append(other.control.pins())
-    assert found[0] == found[1] != sandbox.control.pins()
-
-
-def test_who_may_read_the_rules(sandbox: Sandbox, api: Api, refused: Refused) -> None:
-    assert api.get("/rules", token=sandbox.control.add_token(roles=[])).status_code == 200
-    refused(api.get("/rules", token="unknown"), 401)

@@ -43,32 +43,12 @@ def test_a_password_gives_a_token_that_expires_and_can_be_revoked(sandbox: Sandb
         assert api.get("/users/me", token=revoked).status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("changes", "status"),
-    [
-        ({"password": "wrong"}, 401),
-        ({"username": "bob"}, 401),
-        ({"username": None}, 400),
-        ({"username": None, "email": "ann"}, 200),
-        ({"password": None}, 400),
-    ],
-)
-def test_other_ways_to_sign_in(sandbox: Sandbox, api: Api, changes: dict[str, Any], status: int) -> None:
-    user(sandbox)
-    assert sign_in(api, **changes).status_code == status
-
-
 def test_a_one_time_code_is_required(sandbox: Sandbox, api: Api) -> None:
     user(sandbox, totp=True)
     response = sign_in(api)
     assert response.status_code == 401
     assert "one-time code" in response.json()["message"]
     assert sign_in(api, totp="123456").status_code == 200
-
-
-def test_a_user_without_a_password_cannot_sign_in(sandbox: Sandbox, api: Api) -> None:
-    user(sandbox, password=None)
-    assert sign_in(api, password="").status_code == 401
 
 
 # --- API keys ----------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from airflow.triggers.base import TriggerEvent
 from airflow_runs import AIRFLOW
 
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers import _watcher
-from airflow_custody.triggers._journal import JournalPoll
+from airflow_custody.triggers import _calls
+from airflow_custody.triggers._calls import JournalProducer
 from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 
 if AIRFLOW < (3, 3):
@@ -165,25 +165,27 @@ def test_a_watcher_that_fails_keeps_its_cursor_and_the_others_go_on(sandbox: San
 def test_a_watcher_that_ends_between_two_events_keeps_its_cursor(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_watcher, "MAX_CALLS_PER_EVENT", 1)
+    monkeypatch.setattr(_calls, "MAX_CALLS_PER_EVENT", 1)
     add_call(sandbox, "a")
     add_call(sandbox, "b")
 
     async def scenario() -> None:
-        readings = JournalPoll("custody_default", 0.05).readings()
-        reading = await anext(readings)
+        readings = JournalProducer("custody_default", 0.05).open_stream()
+        given: list[Any] = []
 
         async def stream() -> AsyncIterator[Any]:
-            yield reading
+            for _ in range(2):
+                given.append((await anext(readings))[0])
+                yield given[-1]
             await asyncio.sleep(60)
 
         trigger = CustodyWebhookCallTrigger(start="beginning")
         trigger.asset_state_store = Store()  # type: ignore[assignment]
         events = cast(AsyncGenerator[TriggerEvent, None], trigger.filter_shared_stream(stream()))
         assert [ids_of((await anext(events)).payload) for _ in range(2)] == [["a"], ["b"]]
-        assert reading.savers == {}
+        assert given[-1].savers == {}
         last = asyncio.ensure_future(anext(events))
-        await until(lambda: reading.savers)
+        await until(lambda: given[-1].savers)
         last.cancel()
         await asyncio.gather(last, return_exceptions=True)
         await cast(AsyncGenerator[Any, None], readings).aclose()

@@ -77,14 +77,14 @@ def test_a_task_that_defers_to_it_fails(sandbox: Sandbox) -> None:
     assert sandbox.control.request_log() == []
 
 
-def test_without_a_state_store_it_waits_and_says_so(sandbox: Sandbox, task_log: TaskLog) -> None:
+def test_without_a_shared_stream_it_waits_and_says_so(sandbox: Sandbox, task_log: TaskLog) -> None:
     async def scenario() -> None:
         events = cast(AsyncGenerator[TriggerEvent, None], CustodyWebhookCallTrigger().run())
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(anext(events), 0.3)
 
     asyncio.run(scenario())
-    assert "gives it no state store" in task_log.text
+    assert "cannot say that it has stored an event" in task_log.text
     assert "CustodyReadWebhookCallsOperator" in task_log.text
     assert sandbox.control.request_log() == []
 

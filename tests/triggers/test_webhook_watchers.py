@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import AsyncGenerator
-from datetime import datetime, timedelta, timezone
-from typing import Any, NoReturn, cast
+from datetime import datetime, timezone
+from typing import Any, NoReturn
 
 import pytest
-from airflow.triggers.base import TriggerEvent
 from airflow_runs import AIRFLOW
 from connections import connection_json
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyServerError
-from airflow_custody.client.http.observation import parse_date
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers import _journal, _watcher
-from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
+from airflow_custody.triggers import _calls
 
 if AIRFLOW < (3, 3):
     pytest.skip("Airflow cannot acknowledge events", allow_module_level=True)
 
-from watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, ids_of, next_polls, run, until
+from watcher_runs import HOOK, OTHER_HOOK, Store, Triggerer, add_call, ids_of, run, until
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -68,7 +62,7 @@ class TestEvents:
         run(scenario)
 
     def test_a_backlog_is_read_in_bounded_portions(self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_journal, "MAX_CALLS_PER_POLL", 10)
+        monkeypatch.setattr(_calls, "MAX_CALLS_PER_READING", 10)
         for number in range(35):
             add_call(sandbox, str(number))
 
@@ -83,8 +77,8 @@ class TestEvents:
         run(scenario)
 
     def test_many_events_come_at_several_polls(self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_watcher, "MAX_EVENTS_PER_POLL", 2)
-        monkeypatch.setattr(_watcher, "MAX_CALLS_PER_EVENT", 3)
+        monkeypatch.setattr(_calls, "MAX_EVENTS_PER_POLL", 2)
+        monkeypatch.setattr(_calls, "MAX_CALLS_PER_EVENT", 3)
         for number in range(20):
             add_call(sandbox, str(number), HOOK if number % 2 else OTHER_HOOK)
         store = Store()
@@ -150,70 +144,6 @@ class TestEvents:
 
         run(scenario)
 
-    @pytest.mark.parametrize("every", [3600.0, 0.0])
-    def test_a_gap_that_only_time_rules_out_is_said_from_time_to_time(
-        self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, every: float
-    ) -> None:
-        monkeypatch.setattr("airflow_custody.triggers._watcher.GAP_REPEATED_EVERY", every)
-        now = datetime.now(timezone.utc)
-        clock = {"back": timedelta()}
-        monkeypatch.setattr(
-            "airflow_custody.client.http.transport.parse_date",
-            lambda header: (date := parse_date(header)) and date - clock["back"],
-        )
-        add_call(sandbox, "a", createdAt=(now - timedelta(minutes=1)).isoformat())
-        store = Store()
-
-        async def scenario() -> None:
-            triggerer = Triggerer()
-            triggerer.start(1, store)
-            await until(lambda: store.values)
-            clock["back"] = timedelta(days=1)
-            await until(lambda: triggerer.persisted)
-            await next_polls(sandbox, 5)
-            gaps = [payload["gap"] for _, payload in triggerer.persisted]
-            assert all("clock" in gap for gap in gaps)
-            assert (len(gaps) == 1) is (every > 0)
-            await triggerer.kill()
-
-        run(scenario)
-
-    def test_a_gap_whose_event_was_not_made_is_said_with_the_next(
-        self, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        now = datetime.now(timezone.utc)
-        clock = {"back": timedelta()}
-        monkeypatch.setattr(
-            "airflow_custody.client.http.transport.parse_date",
-            lambda header: (date := parse_date(header)) and date - clock["back"],
-        )
-        known = {"createdAt": (now - timedelta(minutes=1)).isoformat()}
-        add_call(sandbox, "b", createdAt=(now - timedelta(days=1)).isoformat())
-        add_call(sandbox, "a", **known)
-        store = Store()
-
-        async def scenario() -> None:
-            triggerer = Triggerer()
-            triggerer.start(1, store, webhook_types=["requestStatus.updated"])
-            await until(lambda: store.values)
-            # What may have been written since the clock was set back is not read, as its type cannot be; it is removed.
-            sandbox.control.add_fault(path="/webhooks/calls", times=None)
-            sandbox.control.add_fault("status", method="GET", path="/webhooks", status=500, times=None)
-            clock["back"] = timedelta(days=1)
-            await until(
-                lambda: [each for each in sandbox.control.request_log(path="/webhooks") if each["status"] == 500]
-            )
-            assert not triggerer.persisted
-            sandbox.control.reset()
-            add_call(sandbox, "a", **known)
-            await until(lambda: triggerer.persisted)
-            assert "clock was set back" in triggerer.persisted[0][1]["gap"]
-            await next_polls(sandbox, 5)
-            assert len(triggerer.persisted) == 1
-            await triggerer.kill()
-
-        run(scenario)
-
 
 class TestFilters:
     def test_by_type_status_and_event(self, sandbox: Sandbox) -> None:
@@ -275,24 +205,6 @@ class TestFilters:
 
         run(scenario)
 
-    def test_webhooks_that_may_not_write_are_reported_once(self, sandbox: Sandbox, task_log: TaskLog) -> None:
-        sandbox.control.add_webhook(id=HOOK, status="disabled")
-        sandbox.control.add_webhook(id=OTHER_HOOK, timeout_until="2126-01-01T00:00:00Z")
-
-        async def scenario() -> None:
-            triggerer, stores = Triggerer(), [Store("1"), Store("2")]
-            triggerer.start(1, stores[0])
-            triggerer.start(2, stores[1], webhook_types=["currencyStatus.updated"])
-            await until(lambda: all(store.values for store in stores))
-            await next_polls(sandbox, 3)
-            await triggerer.kill()
-
-        run(scenario)
-        text = task_log.text
-        assert text.count("is not known") == 1
-        assert f"{HOOK} (requestStatus.updated) is disabled; {OTHER_HOOK}" in text
-        assert "until 2126-01-01 00:00:00 UTC" in text
-
 
 class TestTrouble:
     @pytest.mark.parametrize("fault", [{"kind": "status", "status": 401}, {"kind": "drop"}, {"kind": "html"}], ids=repr)
@@ -312,69 +224,17 @@ class TestTrouble:
         assert text.count("cannot be read; it is tried again") == 3
         assert sandbox.token not in text
 
-    def test_a_reading_that_hangs_holds_up_nobody_for_longer_than_a_poll(
-        self, sandbox: Sandbox, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        released = threading.Event()
-        find = _watcher.CallWatcher._find
-
-        def hangs(self: Any, connection: Any, reading: Any, cursor: Any, shared: Any) -> Any:
-            if self._start == "beginning":
-                released.wait(600)
-            return find(self, connection, reading, cursor, shared)
-
-        monkeypatch.setattr(_watcher.CallWatcher, "_find", hangs)
-
-        async def scenario() -> None:
-            triggerer, quick, slow = Triggerer(), Store("quick"), Store("slow")
-            triggerer.start(1, quick)
-            triggerer.start(2, slow, start="beginning")
-            await until(lambda: quick.values)
-            try:
-                add_call(sandbox, "a")
-                await until(lambda: quick.known == {"a"})
-                assert triggerer.ids(2) == []
-                assert "takes long" in task_log.text
-            finally:
-                released.set()
-            await until(lambda: triggerer.ids(2) == ["a"])
-            await triggerer.kill()
-
-        run(scenario)
-
     def test_a_poll_that_raises_does_not_end_the_watchers(
         self, sandbox: Sandbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(_journal, "service_of", None)
-
         async def scenario() -> None:
             triggerer, store = Triggerer(), Store()
+            monkeypatch.delenv("AIRFLOW_CONN_CUSTODY_DEFAULT")
             triggerer.start(1, store)
             await until(lambda: "cannot be read" in caplog.text)
-            monkeypatch.undo()
             monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox))
             await until(lambda: store.values)
             assert triggerer.failures == []
             await triggerer.kill()
-
-        run(scenario)
-
-
-class TestWithoutAcknowledgement:
-    def test_fires_and_saves_at_the_next_poll(self, sandbox: Sandbox) -> None:
-        add_call(sandbox, "a")
-
-        async def scenario() -> None:
-            store = Store()
-            trigger = CustodyWebhookCallTrigger(start="beginning", poke_interval=0.05)
-            trigger.asset_state_store = store  # type: ignore[assignment]
-            events = cast(AsyncGenerator[TriggerEvent, None], trigger.run())
-            assert ids_of((await anext(events)).payload) == ["a"]
-            assert store.values == {}
-            following = asyncio.ensure_future(anext(events))
-            await until(lambda: store.known == {"a"})
-            add_call(sandbox, "b")
-            assert ids_of((await following).payload) == ["b"]
-            await events.aclose()
 
         run(scenario)

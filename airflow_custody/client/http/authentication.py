@@ -24,6 +24,8 @@ class Authentication(AuthBase):
 
     #: Advice to the user when the service does not accept the credentials.
     advice = ""
+    #: Whether the credentials of a request are only good for a moment, because they sign the time.
+    signs_time = False
 
     def __init__(self, *, source: str) -> None:
         self.source = source

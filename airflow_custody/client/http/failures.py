@@ -2,55 +2,39 @@
 
 from __future__ import annotations
 
+import http.client
+import re
 import ssl
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_custody.client.error_codes import ErrorCode
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyConnectionError, CustodyError
-from airflow_custody.client.http.authentication import Authentication
-from airflow_custody.client.http.connections import (
-    MAX_LOST_CONNECTIONS,
-    ConnectionLostError,
-    Sending,
-    is_closed,
-    is_network_error,
-    is_not_tls,
-    is_timeout,
-    is_tls,
-    is_tls_record,
-    is_unconnected,
-    system_text,
+import requests
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import ProxyError as UrllibProxyError
+from urllib3.exceptions import TimeoutError as UrllibTimeoutError
+
+from airflow_custody.client.errors import (
+    CustodyConfigurationError,
+    CustodyConnectionError,
+    CustodyError,
 )
+from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
-from airflow_custody.client.http.peers import certificate_advice, is_not_http, refusal_of, speaks_http, speaks_tls
 from airflow_custody.client.settings import ClientSettings, Proxy
 
-# Seconds to find out whether a server that cannot be talked to speaks TLS.
-_PROBE_TIMEOUT = 5.0
-
-
-@dataclass(frozen=True)
-class _Peer:
-    """
-    The other end of a connection: the service, or a proxy that has not connected us to it yet.
-
-    :param url: its URL, which may contain a password.
-    :param what: its kind, for messages.
-    :param name: its name in messages, with its host.
-    :param place: name of the setting with its URL, in messages.
-    """
-
-    url: str = field(repr=False)
-    what: str
-    name: str
-    place: str
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of its URL."""
-        return urlsplit(self.url).scheme
+NETWORK_ERRORS = (requests.RequestException, HTTPError, OSError, http.client.HTTPException)
+# Reasons of OpenSSL for a first record that is not TLS.
+_NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
+_NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
+_OPENSSL_NOISE = re.compile(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$")
+# The beginnings of what a server sends, as http.client quotes them.
+_HTTP, _TLS = "HTTP/", ("\x15\x03", "\x16\x03")
+# Codes of OpenSSL (X509_V_ERR_...).
+_NOT_YET_VALID = 9
+_EXPIRED = 10
+_OTHER_HOST = (62, 64)
+_UNKNOWN_CA = (2, 7, 18, 19, 20, 21, 27)
 
 
 class Failures:
@@ -63,185 +47,172 @@ class Failures:
     """
 
     def __init__(self, settings: ClientSettings, auth: Authentication, proxy: Proxy | None) -> None:
-        self.settings = settings
-        self.auth = auth
-        host = urlsplit(settings.base_url).netloc
-        self._service = _Peer(settings.base_url, "the service", host, settings.base_url_text)
-        self._proxy = _Peer(proxy.url, "the proxy", f"the proxy {proxy.address}", proxy.place) if proxy else None
-        # Whether the server may still turn out to speak TLS where the base URL says plain HTTP.
-        self._maybe_tls = self._service.scheme == "http" and not proxy
+        self._settings = settings
+        self._auth = auth
+        self._proxy = proxy
+        self._host = urlsplit(settings.base_url).netloc
 
-    def has_plain_http(self) -> None:
-        """Note that the server has understood a request in plain HTTP, if that is what the base URL says."""
-        self._maybe_tls = False
-
-    def explain_bad_request(self, error: CustodyError) -> None:
-        """Advise https:// in the error of a status 400 that is not the service's, if the server speaks TLS there."""
-        if self._speaks_tls():
-            error.advice, error.code = _other_scheme("https", self._service.place), "unreachable"
-
-    def explain(self, operation: Operation, chain: list[BaseException], sending: Sending) -> CustodyError:
+    def explain(
+        self, operation: Operation, chain: list[BaseException], timeout: float, *, sent: bool | None
+    ) -> CustodyError:
         """
         Turn what requests raised into an error of ours, without a reference to the request.
 
         :param operation: the operation that was called.
-        :param chain: the exceptions.
-        :param sending: the state of the request.
+        :param chain: the exceptions; empty: something came before the request was sent.
+        :param timeout: seconds that the exchange had.
+        :param sent: whether the body was read; None: there is none, and what was raised is all that is known.
         """
-        peer = self._service if self._proxy is None or sending.tunnelled else self._proxy
-        cause = self._cause(operation, chain)
-        if mistake := self._wrong_protocol(operation, chain, sending, peer):
-            return mistake
-        if sending.sent:
-            return self._unanswered(operation, chain, sending, cause)
-        if isinstance(chain[0], ConnectionLostError):
-            return operation.failed(
-                CustodyConnectionError,
-                f"{self._service.name}, or a proxy, closed the connection or sent something before the request was "
-                f"sent, {MAX_LOST_CONNECTIONS} times in a row; nothing was sent",
-                code="no-response",
-                nothing_sent=True,
-            )
-        if not is_network_error(chain):
+        is_network = not chain or any(isinstance(each, NETWORK_ERRORS) for each in chain)
+        if sent is None:
+            sent = is_network and not any(map(_is_before_sending, chain))
+        if not is_network and not sent:
             return operation.failed(
                 CustodyConfigurationError,
-                f"the request cannot be sent with these settings: {cause}; nothing was sent",
+                f"the request cannot be sent with these settings: {type(chain[-1]).__name__}; nothing was sent",
                 code="setting-wrong",
+                nothing_sent=True,
             )
-        if any(isinstance(each, ssl.SSLCertVerificationError) for each in chain):
-            return operation.failed(
-                CustodyConnectionError,
-                f"TLS: the certificate of {peer.name} was not accepted: {cause}; nothing was sent",
-                code="tls-failed",
-                retryable=False,
-                advice=certificate_advice(chain, peer.place, self.settings.verify, self.settings.name("verify")),
-            )
-        return self._unreached(operation, chain, sending, peer, cause)
+        message, facts = self._describe(operation, chain, timeout, sent=sent)
+        if not sent:
+            return operation.failed(CustodyConnectionError, f"{message}; nothing was sent", nothing_sent=True, **facts)
+        return operation.unanswered(message, **facts)
 
-    def _unreached(
-        self, operation: Operation, chain: list[BaseException], sending: Sending, peer: _Peer, cause: str
-    ) -> CustodyError:
-        """Return the error for a request that was not sent, because there was no connection to send it on."""
-        what = "TLS: " if is_tls(chain) else ""
-        code: ErrorCode = "tls-failed" if is_tls(chain) else "unreachable"
-        name, through, advice = peer.name, "", f"Check {peer.place}, and that {peer.what} is up."
-        # A proxy that was not reached, or not within TLS, was not asked for the service.
-        if self._proxy and (peer is self._service or not (is_tls(chain) or is_unconnected(chain))):
-            name, through = self._service.name, f" through {self._proxy.name}"
-            advice = f"Check {self._proxy.place}, and that the proxy allows this host."
-        return operation.failed(
-            CustodyConnectionError,
-            f"{what}{name} cannot be reached{through}: {cause}; nothing was sent",
-            code="unreachable" if sending.refused_by_proxy else code,
-            advice=self._refusal_advice(chain, peer) or advice,
-        )
-
-    def _unanswered(
-        self, operation: Operation, chain: list[BaseException], sending: Sending, cause: str
-    ) -> CustodyError:
-        """Return the error for a request that was sent."""
-        host = self._service.name
+    def _describe(
+        self, operation: Operation, chain: list[BaseException], timeout: float, *, sent: bool
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the message and the facts of the error."""
+        lines = [str(each.args[0]) for each in chain if type(each) is http.client.BadStatusLine]
+        foreign = next((each for each in lines if not each.startswith(_HTTP) and not _HTTP.startswith(each)), None)
+        tls = [each for each in chain if isinstance(each, ssl.SSLError)]
+        cause = self._cause(operation, chain)
+        # What is no HTTP comes from what was spoken to first.
+        at_proxy = self._proxy if foreign is not None or _is_proxys(chain) else None
+        url, place, what, name = self._settings.base_url, self._settings.base_url_text, "the service", self._host
+        if at_proxy:
+            url, place, what = at_proxy.url, at_proxy.place, "the proxy"
+            name = f"the proxy {at_proxy.address}"
+        check = f"Check {place}, and that {what} is up."
+        if any(isinstance(each, ssl.SSLCertVerificationError) for each in tls):
+            advice = _certificate_advice(chain, place, self._settings)
+            facts = {"code": "tls-failed", "retryable": False, "advice": advice}
+            return f"TLS: the certificate of {name} was not accepted: {cause}", facts
+        if any(each.reason in _NOT_TLS for each in tls):
+            facts = {"code": "unreachable", "retryable": False, "advice": _other_scheme("http", place)}
+            return f"{name} does not speak TLS on this port", facts
+        if foreign is not None and foreign.startswith(_TLS) and url.startswith("http:"):
+            facts = {"code": "unreachable", "retryable": False, "advice": _other_scheme("https", place)}
+            return f"{name} speaks TLS on this port", facts
+        if foreign is not None:
+            facts = {
+                "code": "response-unusable",
+                "retryable": False,
+                "advice": f"Another program is there: check {place}.",
+            }
+            return f"{name} sent something that is not HTTP", facts
+        if tls:
+            facts = {"code": "tls-failed", "advice": self._tls_advice(tls, check, proxy=at_proxy)}
+            return f"TLS: {name} cannot be reached: {cause}", facts
+        if at_proxy and is_proxy_refusal(chain):
+            advice = f"Check {place}, and that the proxy allows this host."
+            return f"{self._host} cannot be reached through {name}: {cause}", {"code": "unreachable", "advice": advice}
+        if not sent:
+            return f"{name} cannot be reached: {cause}", {"code": "unreachable", "advice": check}
         if is_timeout(chain):
-            hint = f"If the service is only slow, raise {self.settings.name('timeout')}."
-            return operation.unanswered(
-                f"no complete response from {host} within {sending.timeout:g} s",
-                "no-response",
-                advice=hint if sending.timeout >= self.settings.timeout else None,
-            )
-        message = (
-            f"{host} closed the connection without a response"
-            if is_closed(chain)
-            else f"the connection to {host} broke before the response was there: {cause}"
-        )
-        if sending.first_bytes:
-            return operation.unanswered(message, "no-response")
-        if self._speaks_tls():
-            # The port may know both protocols, so this does not prove that nothing was done.
-            return operation.unanswered(
-                message, "unreachable", retryable=False, advice=_other_scheme("https", self._service.place)
-            )
-        advice = self._refusal_advice(chain, self._service)
-        is_first = self._service.scheme == "https" and not sending.reused
-        if advice is None and is_first and self.settings.client_cert is None:
-            # TLS 1.3 asks for a certificate so late.
-            advice = self._certificate_hint(self._service)
-        return operation.unanswered(message, "no-response", advice=advice)
+            hint = f"If the service is only slow, raise {self._settings.name('timeout')}."
+            facts = {"code": "no-response", "advice": hint if timeout >= self._settings.timeout else None}
+            return f"no complete response from {self._host} within {timeout:g} s", facts
+        if any(isinstance(each, http.client.RemoteDisconnected) for each in chain):
+            hint = "If it asks for a client certificate, give its path in " + self._settings.name("client_cert") + "."
+            if url.startswith("http:"):
+                hint = f"If it speaks TLS: {_other_scheme('https', place)}"
+            facts = {"code": "no-response", "advice": None if self._settings.client_cert else hint}
+            return f"{self._host} closed the connection without a response", facts
+        message = f"the connection to {self._host} broke before the response was there: {cause}"
+        return message, {"code": "no-response"}
 
-    def _refusal_advice(self, chain: list[BaseException], peer: _Peer) -> str | None:
-        """Return what to do if a peer has refused TLS; None if it has not, or its reason leads to nothing."""
-        refusal = refusal_of(chain)
-        if refusal == "certificate":
-            return self._certificate_hint(peer)
-        if refusal == "handshake":
-            return f"{self._certificate_hint(peer)} Or no TLS version or cipher is common to it and this machine."
-        if refusal == "version":
-            return f"No TLS version or cipher is common to {peer.what} and this machine: have it accept TLS 1.2 or 1.3."
-        if refusal == "host":
-            return f"It may not serve this host name: check {peer.place}, and that {peer.what} is up."
-        return None
-
-    def _certificate_hint(self, peer: _Peer) -> str:
-        place = self.settings.name("client_cert")
-        if peer is self._proxy:
-            return "If it asks for a client certificate, use another proxy: only the service is given one."
-        if self.settings.client_cert is None:
-            return f"If it asks for a client certificate, give its path in {place}."
-        return f"It may not accept the certificate in {place}."
+    def _tls_advice(self, errors: list[ssl.SSLError], check: str, *, proxy: Proxy | None) -> str:
+        """Return what to do about TLS that was refused: often it is for want of a client certificate."""
+        place = self._settings.name("client_cert")
+        hint = f"If it asks for a client certificate, give its path in {place}."
+        if proxy:
+            hint = "If it asks for a client certificate, use another proxy: only the service is given one."
+        elif self._settings.client_cert is not None:
+            hint = f"It may not accept the certificate in {place}."
+        reasons = " ".join(str(each.reason) for each in errors)
+        if "CERTIFICATE" in reasons or re.search("ALERT_(UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)", reasons):
+            return hint
+        return f"{check} {hint}" if any(isinstance(each, ssl.SSLEOFError) for each in errors) else check
 
     def _cause(self, operation: Operation, chain: list[BaseException]) -> str:
-        """Return the reason for a failure, for people."""
-        if text := system_text(chain):
-            return self.auth.redact(text, 160)
-        if operation.confidential or not is_network_error(chain):
-            # Other texts may quote the peer, or the request.
+        """Return the reason for a failure, for people: the operating system's own words, if it has any."""
+        if not chain:
+            return "something came before the request was sent"
+        for each in chain:
+            if isinstance(each, ssl.SSLCertVerificationError):
+                return self._auth.redact(str(each.verify_message).rstrip("."), 160)
+            if isinstance(each, OSError) and each.strerror and not isinstance(each, requests.RequestException):
+                # OpenSSL puts its name for the error before the words, and Python its own source after them.
+                return self._auth.redact(_OPENSSL_NOISE.sub("", each.strerror), 160)
+        if operation.confidential:
+            # Other texts may quote the peer.
             return type(chain[-1]).__name__
-        return self.auth.redact(str(chain[-1]) or type(chain[-1]).__name__, 160)
+        return self._auth.redact(str(chain[-1]) or type(chain[-1]).__name__, 160)
 
-    def _wrong_protocol(
-        self, operation: Operation, chain: list[BaseException], sending: Sending, peer: _Peer
-    ) -> CustodyError | None:
-        """Return the error for a peer that speaks another protocol than its URL says; None if it is none of that."""
-        unsent = "; nothing was sent"
-        code: ErrorCode = "response-unusable"
-        advice = f"Another program is there: check {peer.place}."
-        if not sending.sent and is_not_tls(chain):
-            what = f"does not speak TLS on this port{unsent}"
-            if self._proxy and peer is self._service:
-                # It cannot be asked what it speaks.
-                code = "unreachable"
-                advice = f"Check {peer.place}: the port speaks plain HTTP, or is another program's."
-            elif self._asks(speaks_http, peer):
-                code, advice = "unreachable", _other_scheme("http", peer.place)
-        elif peer.scheme == "http" and is_tls_record(sending.first_bytes):
-            what = f"speaks TLS on this port{', and did not understand the request' if sending.sent else unsent}"
-            code, advice = "unreachable", _other_scheme("https", peer.place)
-        elif not sending.reused and is_not_http(chain, sending.first_bytes):
-            what = "sent something that is not HTTP"
-            if sending.sent:
-                return operation.not_understood(f"{peer.name} {what}", code, advice=advice)
-            what += unsent
-        else:
-            return None
-        return operation.failed(
-            CustodyConnectionError,
-            f"{peer.name} {what}",
-            code=code,
-            retryable=False,
-            nothing_sent=not sending.sent,
-            advice=advice,
-        )
 
-    def _speaks_tls(self) -> bool:
-        """Tell whether the base URL should say ``https://``; the server is asked at most once."""
-        ask, self._maybe_tls = self._maybe_tls, False
-        return ask and self._asks(speaks_tls, self._service)
+def exception_chain(exception: BaseException, without: BaseException | None = None) -> Iterator[BaseException]:
+    """Yield an exception and all that it wraps: requests and urllib3 nest them in three different ways."""
+    seen = {id(without)}
+    pending: list[object] = [exception]
+    while pending:
+        each = pending.pop(0)
+        if isinstance(each, BaseException) and id(each) not in seen:
+            seen.add(id(each))
+            yield each
+            pending += [each.__cause__, each.__context__, getattr(each, "reason", None), *each.args]
 
-    def _asks(self, speaks: Callable[[str, int, float], bool], peer: _Peer) -> bool:
-        url = urlsplit(peer.url)
-        port = url.port or (443 if peer.scheme == "https" else 80)
-        return speaks(str(url.hostname), port, min(self.settings.timeout, _PROBE_TIMEOUT))
+
+def _is_proxys(chain: Iterable[BaseException]) -> bool:
+    return any(isinstance(each, (requests.exceptions.ProxyError, UrllibProxyError)) for each in chain)
+
+
+def is_proxy_refusal(chain: Iterable[BaseException]) -> bool:
+    """Tell whether a proxy was reached, and did not connect us to the service."""
+    not_reached = (ConnectTimeoutError, NewConnectionError, ssl.SSLError, TimeoutError)
+    chain = list(chain)
+    return _is_proxys(chain) and not any(isinstance(each, not_reached) for each in chain)
+
+
+def _is_before_sending(exception: BaseException) -> bool:
+    """Tell whether an exception says that there was no connection to send anything on, whatever else it says."""
+    is_no_tls = isinstance(exception, ssl.SSLError) and exception.reason in _NOT_TLS
+    return is_no_tls or _is_proxys([exception]) or isinstance(exception, _NOT_CONNECTED)
+
+
+def is_timeout(chain: Iterable[BaseException]) -> bool:
+    """Tell whether these exceptions are about a time-out."""
+    return any(isinstance(each, (TimeoutError, requests.Timeout, UrllibTimeoutError)) for each in chain)
 
 
 def _other_scheme(scheme: str, place: str) -> str:
     other = "http" if scheme == "https" else "https"
     return f"Begin {place} with {scheme}://, or give the port that speaks {other.upper()}."
+
+
+def _certificate_advice(chain: Iterable[BaseException], url_text: str, settings: ClientSettings) -> str:
+    """Return what to do about a certificate that was not accepted."""
+    codes = {each.verify_code for each in chain if isinstance(each, ssl.SSLCertVerificationError)}
+    bundle = settings.name("verify") if settings.verify is not True else None
+    # OpenSSL verifies the CA's certificate as it does the peer's, and Python does not say which one it was.
+    replaced = "Have the certificate replaced" + (f", or that of its CA in {bundle}" if bundle else "")
+    if _EXPIRED in codes:
+        return f"{replaced}, unless this machine's clock is wrong."
+    if _NOT_YET_VALID in codes:
+        return "Set this machine's clock; if it is right, the certificate was made for a later time."
+    if codes.intersection(_OTHER_HOST):
+        return f"The certificate is for another host, or has no subject alternative name: check {url_text}."
+    if not codes.intersection(_UNKNOWN_CA):
+        return f"{replaced}."
+    if bundle:
+        return f"Its CA is not in {bundle}, or an intermediate certificate is missing: have the server send it."
+    return f"If its CA is private, give its bundle in {settings.name('verify')}."

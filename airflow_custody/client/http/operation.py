@@ -108,8 +108,15 @@ class Operation:
         """Return the error for a 2xx whose body is not what this operation returns."""
         return self._after_sending(CustodyResponseError, message, code, facts)
 
+    def refused_by_status(self, error_type: type[CustodyError], message: str, **facts: Any) -> CustodyError:
+        """Return the error for a 4xx: of a gateway, it does not prove that nothing was done."""
+        code: ErrorCode | None = "request-refused" if error_type is CustodyRequestError else None
+        if facts["from_service"]:
+            return self.failed(error_type, message, code=code, **facts)
+        return self._after_sending(error_type, message, code, facts)
+
     def _after_sending(
-        self, error_type: type[CustodyError], message: str, code: ErrorCode, facts: dict[str, Any]
+        self, error_type: type[CustodyError], message: str, code: ErrorCode | None, facts: dict[str, Any]
     ) -> CustodyError:
         if self.is_repeatable:
             return self.failed(error_type, message, code=code, **facts)

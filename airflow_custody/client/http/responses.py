@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
@@ -27,7 +26,6 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.authentication import Authentication
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.wire import TypedDict
 
 if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
@@ -50,15 +48,7 @@ _GATEWAY = "A gateway in between may have sent this response."
 _ONE_TEXT = re.compile(rb'\s*\{\s*"(?:detail|error)"\s*:\s*"[^"\\]*"\s*\}\s*')
 # Without "<" in the tag: a body of nothing but its beginnings would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
-_EMPTY_OBJECT = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
-
-
-class _ErrorFields(TypedDict, total=False):
-    message: Any
-    error: Any
-    error_code: Any
-    code: Any
-    success: Any
+_NO_JSON = object()
 
 
 @dataclass(frozen=True)
@@ -90,29 +80,24 @@ class Response:
         return self.status in (404, 405) and (self.is_page or _ONE_TEXT.fullmatch(self.body) is not None)
 
     @cached_property
-    def error_fields(self) -> _ErrorFields:
-        """
-        The error fields of a JSON object; empty for any other body.
-
-        Nothing else becomes Python objects: of a listing of many rows, that would cost more than reading it.
-        """
+    def data(self) -> Any:
+        """The body as JSON data; a value of its own if it is not JSON, or nested too deeply."""
         try:
-            return cast("_ErrorFields", _adapter(_ErrorFields).validate_json(self.body))
-        except ValidationError:
-            return {}
+            return from_json(self.body, allow_inf_nan=False)
+        except ValueError:
+            return _NO_JSON
 
     @property
     def is_service_error(self) -> bool:
         """
         Whether the body is an error body of the service: flat, or of the RPC form.
 
-        Beside its ``message`` it has ``error``, or a number ``code``; a gateway's has neither.
+        Both have a number ``code`` beside the ``message``; a gateway's has none. A redirect is never the service's.
         """
-        data = self.error_fields
-        if not isinstance(data.get("message"), str):
+        data = self.data
+        if self.status < 400 or not isinstance(data, dict):
             return False
-        error, code = data.get("error"), data.get("code")
-        return (isinstance(error, str) and bool(error)) or (isinstance(code, int) and not isinstance(code, bool))
+        return isinstance(data.get("message"), str) and type(data.get("code")) is int
 
     @property
     def says_error(self) -> bool:
@@ -122,7 +107,9 @@ class Response:
         It has an ``error`` or an ``error_code`` that is not empty, a ``code`` other than 0 beside a ``message``, or a
         ``success`` that is false.
         """
-        data = self.error_fields
+        data = self.data
+        if not isinstance(data, dict):
+            return False
         has_code = "message" in data and data.get("code") not in (None, False, "", "0", 0)
         return has_code or bool(data.get("error") or data.get("error_code")) or data.get("success") is False
 
@@ -144,19 +131,12 @@ class Reply(Generic[T]):
     @property
     def says_nothing(self) -> bool:
         """Whether there is no body, or ``{}``: the service leaves out what is empty."""
-        return not self.response.body.strip() or self._is_empty_object
+        return not self.response.body.strip() or self.json == {}
 
     @property
-    def _is_empty_object(self) -> bool:
-        return _EMPTY_OBJECT.fullmatch(self.response.body) is not None
-
-    @cached_property
     def json(self) -> Any:
         """The whole body as JSON; None if it is not JSON, or nested too deeply."""
-        try:
-            return _adapter(Any).validate_json(self.response.body)
-        except ValidationError:
-            return None
+        return None if self.response.data is _NO_JSON else self.response.data
 
     @property
     def is_error(self) -> bool:
@@ -175,7 +155,7 @@ class Reply(Generic[T]):
 
         :raises CustodyError: if it has none of them.
         """
-        if not cast("dict[str, Any]", self.body).keys() & set(keys) and not self._is_empty_object:
+        if not cast("dict[str, Any]", self.body).keys() & set(keys) and self.json != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
 
     def require_unique_keys(self) -> None:
@@ -186,18 +166,13 @@ class Reply(Generic[T]):
 
         :raises CustodyError: if a key does.
         """
-        if why := _key_fault(self.response.body):
-            raise self.unexpected(why)
-
-
-def _key_fault(body: bytes) -> str:
-    """Return in words which fault the keys of a body have; empty: none."""
-    try:
-        # Numbers are left as text: only the keys count.
-        json.loads(body, object_pairs_hook=_refuse_repeated, parse_int=str, parse_float=str)
-    except ValueError as error:
-        return str(error)
-    return ""
+        try:
+            # Numbers are left as text: only the keys count.
+            json.loads(self.response.body, object_pairs_hook=_refuse_repeated, parse_int=str, parse_float=str)
+            return
+        except ValueError as error:
+            why = str(error)
+        raise self.unexpected(why)
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
@@ -229,16 +204,16 @@ def read_reply(
             status=response.status,
             error_code=code,
         )
+    if response.data is _NO_JSON:
+        why = "its body is empty" if not response.body else "its body is not JSON"
+        raise _not_this_service(operation, response, auth, settings, why)
     try:
-        return Reply(operation, response, auth, settings, _adapter(shape).validate_json(response.body))
+        return Reply(operation, response, auth, settings, _adapter(shape).validate_python(response.data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        why = "its body is empty" if not response.body else "its body is not JSON"
-    else:
-        place = ".".join(str(part) for part in first["loc"]) or "the body"
-        # A place may be a key of the body, and a confidential operation quotes none.
-        why = "its body has another shape" if operation.confidential else auth.redact(f"{place}: {first['msg']}", 160)
+    place = ".".join(str(part) for part in first["loc"]) or "the body"
+    # A place may be a key of the body, and a confidential operation quotes none.
+    why = "its body has another shape" if operation.confidential else auth.redact(f"{place}: {first['msg']}", 160)
     raise _not_this_service(operation, response, auth, settings, why)
 
 
@@ -252,67 +227,70 @@ def _error_of_status(
 ) -> CustodyError:
     """Return the error that a status other than 2xx stands for."""
     text, code = _error_text(operation, response, auth)
+    own = response.is_service_error
     facts: dict[str, Any] = {
         "status": response.status,
         "error_code": code,
         "retry_after": response.retry_after,
-        "from_service": response.is_service_error,
+        "from_service": own,
     }
     if response.status < 400:
         target = f" to {auth.redact(response.location)}" if response.location and not operation.confidential else ""
+        is_redirect = response.status >= 300
         return operation.failed(
             CustodyResponseError,
-            f"the service redirects{target}; redirects are not followed",
+            f"the service redirects{target}; redirects are not followed"
+            if is_redirect
+            else f"it is no response: {text}",
             code="response-unusable",
             **facts,
             advice="The base URL must be the service's own.",
         )
-    if response.status >= 500:
-        error = operation.broken(text, "service-failed", **facts)
-    elif response.status == _REQUEST_TIMEOUT:
-        error = operation.unanswered(text, "no-response", **facts)
-    else:
-        advice = operation.hints.get(response.status)
-        if response.status == 401:
-            advice = auth.advice
-        elif response.status == 403 and operation.roles:
-            facts["required_roles"] = operation.roles
-            plural = "s" if len(operation.roles) > 1 else ""
-            advice = f"{settings.user_text} needs the role{plural} {' and '.join(operation.roles)}."
-        elif response.retry_after is not None:
-            advice = f"The service asks to wait {response.retry_after:g} s."
-        error_type = _ERROR_TYPES.get(response.status)
-        error = operation.failed(
-            error_type or CustodyRequestError,
-            text,
-            code=None if error_type else "request-refused",
-            **facts,
-            advice=advice,
-        )
+    error = _typed_error(operation, response, auth, settings, text, facts)
     hints = [error.advice]
-    is_other_program = response.is_unknown_route and not error.from_service
-    is_refusal_of_gateway = response.status == 403 and response.is_page and not error.from_service
-    if is_other_program:
-        error.code = "response-unusable"
-        hints = [_other_program(response, settings), None if operation.documented else _MAYBE_NOT_OFFERED]
-    elif is_refusal_of_gateway:
-        # The service sends no pages, so this says nothing of roles.
-        error.code, error.required_roles = "response-unusable", ()
-        hints = [f"The page is a gateway's: have it let this call through, or check {settings.base_url_text}."]
-    elif error.not_offered and not operation.documented and not error.required_roles:
-        # If a role is missing, the service offers it.
-        is_own = response.status == 404 and operation.names_objects and error.from_service
-        hints.append(_NO_SUCH_OBJECT if is_own else _MAYBE_NOT_OFFERED)
-        if not is_own and not isinstance(error, CustodyOutcomeUnknownError):
-            error.code = "not-offered"
-    if (
-        not error.from_service
-        and (response.status == 401 or error.not_offered)
-        and not (is_other_program or is_refusal_of_gateway)
-    ):
+    if not own and response.is_unknown_route:
+        hints.append(_other_program(response, settings))
+    elif not own and response.status == 403 and response.is_page:
+        hints.append(f"The page is a gateway's: have it let this call through, or check {settings.base_url_text}.")
+    elif not own and (response.status == 401 or error.not_offered):
         hints.append(_GATEWAY)
+    is_foreign = not own and (response.is_unknown_route or (response.status == 403 and response.is_page))
+    code_of_hint: Any = "response-unusable" if is_foreign else None
+    if error.not_offered and not operation.documented and not error.required_roles:
+        # If a role is missing, the service offers it.
+        is_about_object = response.status == 404 and operation.names_objects and own
+        hints.append(_NO_SUCH_OBJECT if is_about_object else _MAYBE_NOT_OFFERED)
+        code_of_hint = code_of_hint or (None if is_about_object else "not-offered")
+    if code_of_hint and not isinstance(error, CustodyOutcomeUnknownError):
+        error.code = code_of_hint
     error.advice = " ".join(filter(None, hints)) or None
     return error
+
+
+def _typed_error(
+    operation: Operation,
+    response: Response,
+    auth: Authentication,
+    settings: ClientSettings,
+    text: str,
+    facts: dict[str, Any],
+) -> CustodyError:
+    """Return the error that a status from 400 on stands for, with what its status alone advises."""
+    if response.status >= 500:
+        return operation.broken(text, "service-failed", **facts)
+    if response.status == _REQUEST_TIMEOUT:
+        return operation.unanswered(text, "no-response", **facts)
+    advice = operation.hints.get(response.status)
+    if response.status == 401:
+        advice = auth.advice
+    elif response.status == 403 and operation.roles:
+        facts["required_roles"] = operation.roles
+        plural = "s" if len(operation.roles) > 1 else ""
+        advice = f"{settings.user_text} needs the role{plural} {' and '.join(operation.roles)}."
+    elif response.retry_after is not None:
+        advice = f"The service asks to wait {response.retry_after:g} s."
+    error_type = _ERROR_TYPES.get(response.status)
+    return operation.refused_by_status(error_type or CustodyRequestError, text, advice=advice, **facts)
 
 
 def _not_this_service(
@@ -346,7 +324,8 @@ def _describe_body(operation: Operation, response: Response, auth: Authenticatio
     if operation.confidential:
         return f"{size}, not shown, as a secret may be in it"
     content_type = auth.redact(response.content_type, 80) or "not given"
-    text = _text(response.body)
+    # All of it: a secret must not be cut before it is redacted.
+    text = response.body.decode("utf-8", "replace")
     if response.is_page:
         # What is a secret as a whole may be none in pieces.
         title = _TITLE.search(auth.redact(text, len(text)))
@@ -365,7 +344,7 @@ def _error_text(operation: Operation, response: Response, auth: Authentication) 
     """
     if operation.confidential:
         return f"the response is an error ({_describe_body(operation, response, auth)})", None
-    data = response.error_fields
+    data = response.data if isinstance(response.data, dict) else {}
     texts = [text for text in (data.get("error"), data.get("message")) if isinstance(text, str) and text]
     if len(texts) > 1 and _letters(texts[1]).startswith(_letters(texts[0])):
         # "PermissionDenied: permission denied: ..."
@@ -379,41 +358,5 @@ def _error_text(operation: Operation, response: Response, auth: Authentication) 
     return f"{reason}; the response has no body", None
 
 
-def ends_early(raw: Any) -> bool:
-    """
-    Tell whether a compressed body that was read to its end lacks its own end, for which urllib3 does not look.
-
-    Only of gzip and deflate it is known. A body without a single byte is complete, whatever its header says.
-
-    :param raw: urllib3's response.
-    """
-    decoder = getattr(raw, "_decoder", None)
-    # Anything may follow the first member of gzip.
-    is_first = not getattr(decoder, "_state", 0)
-    stream = getattr(decoder, "_obj", None)
-    return is_first and getattr(stream, "eof", True) is False and not _is_unused(stream)
-
-
-def _is_unused(stream: Any) -> bool:
-    """Tell whether nothing was fed to a zlib stream: only then a whole body, fed to its copy, ends it."""
-    if not hasattr(stream, "copy"):
-        # One of zstd, which urllib3 finds incomplete by itself.
-        return False
-    for nothing in (gzip.compress(b""), zlib.compress(b"")):
-        copy = stream.copy()
-        try:
-            copy.decompress(nothing)
-        except zlib.error:
-            continue
-        if copy.eof:
-            return True
-    return False
-
-
 def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text[:200])).casefold()
-
-
-def _text(body: bytes) -> str:
-    # All of it: a secret must not be cut before it is redacted.
-    return body.decode("utf-8", "replace")

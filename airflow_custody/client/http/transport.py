@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import ssl
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, TypeVar, overload
 from urllib.parse import unquote
 
 import requests
+from requests.adapters import HTTPAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
+from urllib3.connection import HTTPConnection
+from urllib3.util.ssl_ import create_urllib3_context
 
 from airflow_custody import __version__
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.http.authentication import Authentication
-from airflow_custody.client.http.connections import (
-    MAX_LOST_CONNECTIONS,
+from airflow_custody.client.http.failures import (
     NETWORK_ERRORS,
-    Adapter,
-    BeforeSendError,
-    ConnectionLostError,
-    Sending,
+    Failures,
     exception_chain,
+    is_proxy_refusal,
     is_timeout,
-    is_unconnected,
-    track,
 )
-from airflow_custody.client.http.failures import Failures
-from airflow_custody.client.http.observation import Exchange, Observer, observing, parse_date
+from airflow_custody.client.http.observation import Observation, Observer, parse_date
 from airflow_custody.client.http.operation import API_ROOT, Operation
-from airflow_custody.client.http.peers import is_not_http
-from airflow_custody.client.http.responses import Reply, Response, ends_early, read_reply
+from airflow_custody.client.http.responses import Reply, Response, read_reply
 from airflow_custody.client.http.retries import (
     MAX_RETRY_AFTER,
     RETRIED_STATUSES,
@@ -42,19 +44,20 @@ from airflow_custody.client.http.retries import (
     parse_retry_after,
 )
 from airflow_custody.client.settings import ClientSettings
-from airflow_custody.client.text import count
+from airflow_custody.client.text import count, sanitize
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
 
-_CHUNK = 256 * 1024
-_BAD_REQUEST = 400
-# Seconds for which a connection is taken to be open: far below the idle time after which servers close one.
-_REUSE_WITHIN = 1.0
+_PIECE = 256 * 1024
 # Connections that are kept: one for each thread that a caller may have.
 _MAX_CONNECTIONS = 32
+# Seconds between what must be true when a request leaves (it is recorded, its signature is new) and its leaving.
+_FENCE = 5.0
+_MAX_LATE = 3
+_GZIP = 31
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,109 @@ class _Failure:
     may_retry: bool
 
 
+class _NotSentError(Exception):
+    """
+    Ends a request whose body was not read. It is no OSError: urllib3 swallows some of them, and wraps all others.
+
+    :param raised: what ``before_send`` raised; None: the request left too late.
+    """
+
+    def __init__(self, raised: BaseException | None) -> None:
+        super().__init__()
+        self.raised = raised
+
+
+class _Body:
+    """
+    The body of one request, which nothing can be done without: its first read tells that it is about to leave.
+
+    The connection stands then, and the headers have left.
+
+    :param data: the body.
+    :param before_send: called by the first read.
+    :param signed_at: time of the signature in the headers, by :func:`_clocks`; None: there is none.
+    """
+
+    def __init__(
+        self, data: bytes, before_send: Callable[[], None] | None, signed_at: tuple[float, float] | None
+    ) -> None:
+        self._data = BytesIO(data)
+        self._before_send = before_send
+        self._signed_at = signed_at
+        self.was_read = False
+
+    def read(self, size: int) -> bytes:
+        if not self.was_read:
+            started = self._signed_at or _clocks()
+            raised: BaseException | None = None
+            try:
+                if self._before_send is not None:
+                    self._before_send()
+            except BaseException as exception:
+                raised = exception
+            if raised is not None or max(now - then for then, now in zip(started, _clocks(), strict=True)) > _FENCE:
+                raise _NotSentError(raised)
+            self.was_read = True
+        return self._data.read(size)
+
+
+def _clocks() -> tuple[float, float]:
+    """Return the time by two clocks: one stands still while a machine sleeps, the other may be set back."""
+    return time.monotonic(), time.time()
+
+
+class _Adapter(HTTPAdapter):
+    """
+    The adapter of requests, with the TLS of the settings for all its connections: what they are is not looked up again.
+
+    Loading the CA bundle is most of what a new connection would cost.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        options = [*HTTPConnection.default_socket_options]
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # What this process has given up, or left behind when it died, is not delivered later.
+            options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(settings.timeout * 1000))))
+        self._options: dict[str, Any] = {"socket_options": options}
+        proxy = settings.proxy_in_use
+        if settings.base_url.startswith("https:"):
+            self._options["ssl_context"] = _tls_context(settings)
+        self._proxy_context = None
+        if proxy and proxy.url.lower().startswith("https:"):
+            # Only the service is given the client certificate.
+            self._proxy_context = _tls_context(settings, with_certificate=False)
+        # It makes no retries: which are safe is decided here, and logged in our own words.
+        super().__init__(pool_maxsize=_MAX_CONNECTIONS)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
+        super().init_poolmanager(connections, maxsize, block, **kwargs, **self._options)
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        return super().proxy_manager_for(proxy, **kwargs, **self._options, proxy_ssl_context=self._proxy_context)
+
+    def get_connection_with_tls_context(self, request: Any, verify: Any, proxies: Any = None, cert: Any = None) -> Any:
+        proxy = select_proxy(request.url, proxies)
+        manager = self.proxy_manager_for(proxy) if proxy else self.poolmanager
+        return manager.connection_from_url(request.url)
+
+    def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
+        """Leave the connection as it is: its context has the settings already."""
+
+
+def _tls_context(settings: ClientSettings, *, with_certificate: bool = True) -> ssl.SSLContext:
+    context = create_urllib3_context()
+    if settings.verify is False:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        bundle = DEFAULT_CA_BUNDLE_PATH if settings.verify is True else settings.verify
+        context.load_verify_locations(**{"capath" if os.path.isdir(bundle) else "cafile": bundle})
+    if settings.client_cert and with_certificate:
+        paths = [settings.client_cert] if isinstance(settings.client_cert, str) else settings.client_cert
+        context.load_cert_chain(*paths)
+    return context
+
+
 class _Session(requests.Session):
     """A session that follows no redirect, nor takes one apart: its target may be unreadable."""
 
@@ -77,16 +183,32 @@ class _Session(requests.Session):
         return None
 
 
-def _new_session(user_agent: str | None) -> _Session:
+def _new_session(settings: ClientSettings) -> _Session:
     session = _Session()
     # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
     session.trust_env = False
-    name = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", user_agent]))
-    session.headers.update({"Accept": "application/json", "User-Agent": name})
-    # The adapter makes no retries: which are safe is decided here, and logged in our own words.
-    session.mount("http://", Adapter(pool_maxsize=_MAX_CONNECTIONS))
-    session.mount("https://", Adapter(pool_maxsize=_MAX_CONNECTIONS))
+    name = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", settings.user_agent]))
+    session.headers.update({"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": name})
+    adapter = _Adapter(settings)
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
     return session
+
+
+# The call that this thread is in: its operation, and the credentials of its client.
+_calling: ContextVar[tuple[Operation, Authentication] | None] = ContextVar("_calling", default=None)
+
+
+def _redact_warning(record: logging.LogRecord) -> bool:
+    """Redact what urllib3 logs of a call: it quotes headers that it cannot read."""
+    if (call := _calling.get()) is not None:
+        operation, auth = call
+        text = f"{operation.name}: headers that cannot be read" if operation.confidential else record.getMessage()
+        record.msg, record.args, record.exc_info = auth.redact(text), (), None
+    return True
+
+
+logging.getLogger("urllib3.connection").addFilter(_redact_warning)
 
 
 class Transport:
@@ -114,25 +236,29 @@ class Transport:
             for secret in filter(None, (proxy.url, password, unquote(password), pair)):
                 auth.hide(secret)
         self._failures = Failures(settings, auth, proxy)
-        # Whether the peer has kept the connections open that were used again.
-        self._keeps_open = True
         self._observers: list[Observer] = []
         self._checks: list[Callable[[Operation], None]] = []
-        self._sessions: dict[int, _Session] = {}
+        self._own_session: tuple[int, _Session] | None = None
         auth.bind(self)
 
-    @property
     def _session(self) -> _Session:
-        """The session of this process: of a connection that two share, each would read the other's responses."""
-        process = os.getpid()
-        # What was inherited is kept: its end may reach the other process.
-        if process not in self._sessions:
-            self._sessions.setdefault(process, _new_session(self.settings.user_agent))
-        return self._sessions[process]
+        """Return the session of this process: of a connection that two share, each would read the other's responses."""
+        if self._own_session is not None and self._own_session[0] == os.getpid():
+            return self._own_session[1]
+        try:
+            session = _new_session(self.settings)
+            self._own_session = os.getpid(), session
+            return session
+        except (OSError, ValueError) as exception:
+            why = sanitize(exception, 160)
+        raise CustodyConfigurationError(
+            f"TLS cannot be set up: {why}; nothing was sent", setting="verify", code="setting-wrong"
+        )
 
     def close(self) -> None:
         """Close the pooled connections; a later call opens new ones."""
-        self._session.close()
+        if self._own_session is not None and self._own_session[0] == os.getpid():
+            self._own_session[1].close()
 
     def observe(self, observer: Observer) -> None:
         """Call ``observer`` with what can be seen of each exchange when it has ended."""
@@ -157,7 +283,6 @@ class Transport:
         body: Any = None,
         before_send: Callable[[], None] | None = None,
         authenticate: bool = True,
-        reuse_connection: bool = False,
         only_try: float | None = None,
     ) -> Reply[T]: ...
 
@@ -173,7 +298,6 @@ class Transport:
         body: Any = None,
         before_send: Callable[[], None] | None = None,
         authenticate: bool = True,
-        reuse_connection: bool = False,
         only_try: float | None = None,
     ) -> Reply[Any]:
         """
@@ -183,40 +307,57 @@ class Transport:
         :param shape: the ``TypedDict`` that the response's body must fit; None: the caller judges the body.
         :param query: query parameters; a list becomes the same parameter several times. Default None.
         :param body: JSON data to send; None (default): no body.
-        :param before_send: called on the open connection right before the request's first byte leaves, and again
-            before each further sending, or if the connection is closed meanwhile; what it raises comes out of here
-            unchanged, and nothing was sent. Default None.
+        :param before_send: called for each sending when the connection stands and the body, without which nothing can
+            be done, is about to leave. What it raises comes out of here unchanged, and nothing was done. If it takes
+            longer than five seconds, the request is prepared anew and it is called again, three times in all. Default
+            None.
         :param authenticate: whether to send credentials. Default True.
-        :param reuse_connection: whether a request that must not be sent twice may go out on a connection that had a
-            complete response a moment ago. Default False: it gets a new one.
         :param only_try: seconds for the only try, if that is less than the time-out of the settings; None (default):
             the time-out, and retries as the settings say.
         :return: the reply.
+        :raises CustodyError: ``nothing_sent`` if the body was never read, whatever else went wrong. Otherwise, if the
+            operation may not be repeated, a :class:`CustodyOutcomeUnknownError`; but for the service's own refusal
+            (``from_service``), and a redirect.
         """
         for check in self._checks:
             check(operation)
         request = requests.Request(
             operation.method,
             self.settings.base_url + API_ROOT + operation.path,
-            params=dict(query or {}),
+            params=query,
             json=body,
             headers={"Content-Type": "application/json"},
         )
+        timeout = min(self.settings.timeout, only_try or self.settings.timeout)
         # With only one try, no newer credentials replace those that were refused.
-        retries, renewed = 0, only_try is not None
+        retries, late, renewed = 0, 0, only_try is not None
         while True:
             prepared = self._prepare(operation, request, self.auth if authenticate else None, only_try)
-            with observing(operation.name, prepared, self._observers) as exchange:
-                outcome = self._exchange(operation, prepared, before_send, reuse_connection, exchange, only_try)
-                exchange.is_truncated = isinstance(outcome, Response) and outcome.truncated is not None
-            if isinstance(outcome, Response) and outcome.status == 401 and authenticate and not renewed:
-                renewed = True
-                # Newer credentials are worth another try, if it was refused and not carried out: a gateway's 401 proves
-                # nothing.
-                if self.auth.renew(prepared) and (operation.is_repeatable or outcome.is_service_error):
-                    continue
-            elif isinstance(outcome, Response) and 200 <= outcome.status < 300 and authenticate:
-                self.auth.accepted(prepared)
+            if prepared.body is not None:
+                signed_at = _clocks() if authenticate and self.auth.signs_time else None
+                prepared.body = _Body(prepared.body, before_send, signed_at)  # type: ignore[assignment, arg-type]
+            outcome = self._exchange(operation, prepared, timeout)
+            if outcome is None:
+                late += 1
+                if late == _MAX_LATE:
+                    raise operation.failed(
+                        CustodyError,
+                        f"{late} times it took longer than {_FENCE:g} s from recording or signing the request until it "
+                        "could leave; nothing was sent",
+                        code="task-stopped",
+                        retryable=True,
+                        nothing_sent=True,
+                    )
+                continue
+            if isinstance(outcome, Response) and authenticate:
+                if outcome.status == 401 and not renewed:
+                    renewed = True
+                    # Newer credentials are worth another try, if it was refused and not carried out: a gateway's 401
+                    # proves nothing.
+                    if self.auth.renew(prepared) and (operation.is_repeatable or outcome.is_service_error):
+                        continue
+                elif 200 <= outcome.status < 300:
+                    self.auth.accepted(prepared)
             delay = None if only_try is not None else self._next_delay(operation, outcome, retries)
             if delay is None:
                 break
@@ -227,12 +368,7 @@ class Transport:
             self._sleep(delay)
         if isinstance(outcome, _Failure):
             raise outcome.error
-        try:
-            return read_reply(operation, outcome, shape, self.auth, self.settings)
-        except CustodyError as error:
-            if error.status == _BAD_REQUEST and not error.from_service:
-                self._failures.explain_bad_request(error)
-            raise
+        return read_reply(operation, outcome, shape, self.auth, self.settings)
 
     def _next_delay(self, operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
         """Return the seconds until the next retry; None if there is none."""
@@ -252,7 +388,7 @@ class Transport:
     ) -> requests.PreparedRequest:
         prepared = None
         with suppress(requests.RequestException, ValueError):
-            prepared = self._session.prepare_request(request)
+            prepared = self._session().prepare_request(request)
         if prepared is None:
             # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
             raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="setting-wrong")
@@ -266,70 +402,44 @@ class Transport:
             raise
 
     def _exchange(
-        self,
-        operation: Operation,
-        prepared: requests.PreparedRequest,
-        before_send: Callable[[], None] | None,
-        reuse_connection: bool,
-        exchange: Exchange,
-        only_try: float | None,
-    ) -> Response | _Failure:
-        """Send one request once, and return its response or why there is none."""
+        self, operation: Operation, prepared: requests.PreparedRequest, timeout: float
+    ) -> Response | _Failure | None:
+        """Send one request once. Return its response, or why there is none; None: it was too late to be sent."""
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
         earlier = sys.exc_info()[1]
         started = time.monotonic()
-        timeout = min(self.settings.timeout, only_try or self.settings.timeout)
-        for _ in range(MAX_LOST_CONNECTIONS):
-            # What must not be sent twice does not rely on a connection that the peer may be about to close, or to send
-            # the late response to an earlier request on. Whoever finds out by itself what became of a lost request may
-            # have it rely on one that had a complete response within the last second, on which nothing has come since,
-            # and that is not closed. It is lost if the peer closes just then; after one such loss, or one connection
-            # that ended so soon, all get new ones.
-            sending = Sending(
-                timeout,
-                before_send,
-                fresh=not operation.is_repeatable,
-                reuse_within=_REUSE_WITHIN if reuse_connection and self._keeps_open else 0.0,
-            )
-            chain: list[BaseException] = []
-            try:
-                with track(sending):
-                    received = self._session.send(
-                        prepared,
-                        stream=True,
-                        allow_redirects=False,
-                        timeout=(timeout, timeout),
-                        # Given for each request: a value on the session loses against REQUESTS_CA_BUNDLE.
-                        verify=self.settings.verify,
-                        cert=self.settings.client_cert,
-                        proxies=self._proxies,
-                    )
-            # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
-            except Exception as exception:
-                chain = list(exception_chain(exception, earlier))
-            if chain and sending.fresh and sending.reused:
-                self._keeps_open = False
-            if not chain or not isinstance(chain[0], ConnectionLostError) or is_not_http((), sending.first_bytes):
-                break
-        if chain:
-            if isinstance(stopped := chain[0], BeforeSendError):
-                exchange.is_unsent = True
+        body = prepared.body
+        response: Response | None = None
+        seen: Observation | None = None
+        chain: list[BaseException] = []
+        token = _calling.set((operation, self.auth))
+        try:
+            with self._session().send(
+                prepared, stream=True, allow_redirects=False, timeout=timeout, proxies=self._proxies
+            ) as received:
+                # Before the body is read to its end, which gives the connection back. Any other end closes it.
+                seen = Observation.of(received) if self._observers else None
+                response = self._read(operation, received, timeout)
+        except CustodyError:
+            raise
+        # Also what no library should raise: a UnicodeEncodeError has the whole header in it.
+        except Exception as exception:
+            chain = list(exception_chain(exception, earlier))
+        finally:
+            _calling.reset(token)
+            if self._observers and not (chain and isinstance(chain[0], _NotSentError)):
+                self._tell(operation, seen, is_complete=response is not None and response.truncated is None)
+        if chain and isinstance(stopped := chain[0], _NotSentError):
+            if stopped.raised is not None:
                 raise stopped.raised
-            error = self._failures.explain(operation, chain, sending)
-            # Without a connection nothing can have been sent, whatever it was. A proxy that refuses is not asked again.
-            safe = is_unconnected(chain) or (is_retried(operation) and not sending.refused_by_proxy)
-            return _Failure(error, safe and error.retryable)
-        with received:
-            try:
-                response = self._read(operation, received)
-            except CustodyError:
-                raise
-            except Exception as exception:
-                chain = list(exception_chain(exception, earlier))
-        if chain:
-            raise self._failures.explain(operation, chain, sending)
-        if response.status != _BAD_REQUEST:
-            self._failures.has_plain_http()
+            return None
+        # Without its body, nobody has carried out anything; whatever came is not the response to it.
+        is_unsent = isinstance(body, _Body) and not body.was_read
+        if response is None or is_unsent:
+            error = self._failures.explain(operation, chain, timeout, sent=None if body is None else not is_unsent)
+            safe = error.nothing_sent or is_retried(operation)
+            # A proxy that refuses is not asked again at once: the account there may get locked.
+            return _Failure(error, safe and error.retryable and not is_proxy_refusal(chain))
         log.debug(
             "%s %s: status %s, %s, %.3f s",
             operation.method,
@@ -340,35 +450,59 @@ class Transport:
         )
         return response
 
-    def _read(self, operation: Operation, received: requests.Response) -> Response:
+    def _tell(self, operation: Operation, seen: Observation | None, *, is_complete: bool) -> None:
+        """Tell the observers of an exchange. An observer's error is logged: the outcome must not be lost."""
+        observation = Observation.ended(seen, operation.name, is_complete)
+        for observer in self._observers:
+            try:
+                observer(observation)
+            except Exception as exception:
+                log.warning("%s: an observer failed: %s", operation.name, type(exception).__name__)
+
+    def _read(self, operation: Operation, received: requests.Response, timeout: float) -> Response:
         """Read the body within the bounds of time and size."""
-        chunks: list[bytes] = []
-        size, limit = 0, self.settings.max_response_bytes
-        truncated = None
+        headers, limit = received.headers, self.settings.max_response_bytes
+        deadline = time.monotonic() + timeout
+        body, truncated = bytearray(), None
         try:
-            for chunk in received.iter_content(_CHUNK):
-                size += len(chunk)
-                if size > limit:
-                    raise operation.not_understood(
-                        f"the response is larger than {limit} bytes and was not read to its end",
-                        "response-unusable",
-                        status=received.status_code,
-                    )
-                chunks.append(chunk)
-            if ends_early(received.raw):
-                truncated = "its compressed body ends early"
+            # The end of an interim response (1xx) is not the end of what comes.
+            while received.status_code >= 200 and (piece := received.raw.read1(_PIECE, decode_content=False)):
+                body += piece
+                if len(body) > limit:
+                    break
+                if time.monotonic() > deadline:
+                    raise TimeoutError
         except NETWORK_ERRORS as exception:
             if received.status_code < 400 and is_timeout(exception_chain(exception)):
                 raise
             # An error's status says enough, whatever became of its body.
             truncated = "its body ends early"
+        # http.client takes the end of the stream for the end of the headers.
+        is_framed = received.status_code == 204 or "Content-Length" in headers or "Transfer-Encoding" in headers
+        if not body and not is_framed:
+            truncated = truncated or "its headers end early"
+        if headers.get("Content-Encoding", "").lower() == "gzip" and body and not truncated:
+            unpack = zlib.decompressobj(_GZIP)
+            try:
+                body = bytearray(unpack.decompress(bytes(body), limit + 1))
+            except zlib.error:
+                truncated = "its compressed body is broken"
+            if not unpack.eof and len(body) <= limit:
+                truncated = "its compressed body ends early"
+        if len(body) > limit:
+            raise operation.not_understood(
+                f"the response is larger than {limit} bytes and was not read to its end",
+                "response-unusable",
+                status=received.status_code,
+            )
+        retry_after = headers.get("Retry-After")
         return Response(
             status=received.status_code,
             reason=received.reason or "",
-            content_type=received.headers.get("Content-Type", ""),
-            location=received.headers.get("Location"),
-            retry_after=parse_retry_after(received.headers.get("Retry-After")),
-            body=b"".join(chunks),
+            content_type=headers.get("Content-Type", ""),
+            location=headers.get("Location"),
+            retry_after=parse_retry_after(retry_after) if retry_after else None,
+            body=bytes(body),
             truncated=truncated,
-            date=parse_date(received.headers.get("Date")),
+            date=parse_date(headers.get("Date")),
         )

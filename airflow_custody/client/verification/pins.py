@@ -104,4 +104,4 @@ def _read_names(given: Any) -> tuple[str, ...]:
 
 
 def _wrong(setting: str, why: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting, code="pins-wrong")
+    return CustodyConfigurationError(f"'{setting}' {why}", setting=setting)

@@ -224,6 +224,10 @@ def _parse(text: str) -> dict[str, Any]:
     parsed = decode_strictly(text)
     if not isinstance(parsed, dict):
         raise RefusalError("is not a JSON object")
+    # Fast path for nearly every text: a short one has few keys, one with few brackets is not
+    # deep, and one without escapes has no surrogates.
+    if len(text) <= 1000 and text.count("{") + text.count("[") <= _MAX_DEPTH and "\\" not in text:
+        return parsed
     links = (link for value in parsed.values() if isinstance(value, list) for link in value if isinstance(link, dict))
     if len(parsed) + len({key for link in links for key in link}) > _MAX_KEYS:
         raise RefusalError(f"has more than {_MAX_KEYS} keys")

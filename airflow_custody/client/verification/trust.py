@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import MAX_ID
@@ -131,7 +132,12 @@ def has_status(status: str | None, words: Iterable[str]) -> bool:
     :param status: the status, as sent.
     :param words: the words; compared without case.
     """
-    return ascii_lower(status or "") in {ascii_lower(each) for each in words if each}
+    return bool(status) and ascii_lower(status or "") in _folded(tuple(words))
+
+
+@lru_cache(maxsize=64)
+def _folded(words: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(map(ascii_lower, words))
 
 
 # --- in words ----------------------------------------------------------------------------------------------

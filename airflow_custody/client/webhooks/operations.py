@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from airflow_custody.client.arguments import describe
 from airflow_custody.client.http.listings import CursorPage, listing_changed, read_journal, read_twice, require_ids
-from airflow_custody.client.http.operation import MAX_LISTED_ROWS, MAX_PAGE_SIZE, Operation
+from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import ascii_lower, is_uuid, sanitize
-from airflow_custody.client.webhooks.journal import CallCursor
+from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor, NewCalls, read_new_calls
 from airflow_custody.client.webhooks.models import (
     MAX_SECRET_LENGTH,
     WebhookCall,
@@ -22,8 +21,6 @@ from airflow_custody.client.webhooks.models import (
     WireWebhookCalls,
     WireWebhooks,
 )
-from airflow_custody.client.webhooks.reading import JournalReader
-from airflow_custody.client.webhooks.results import NewCalls
 from airflow_custody.client.webhooks.state import has_status
 
 WebhookStatus = Literal["enabled", "disabled"]
@@ -201,7 +198,6 @@ class WebhookOperations(ServiceOperations):
         webhook_id: str | None = None,
         event_id: str | None = None,
         status: str | None = None,
-        after: CallCursor | None = None,
     ) -> Iterator[WebhookCall]:
         """
         List calls of webhooks, the oldest first, page by page: ``GET /webhooks/calls`` (undocumented).
@@ -210,61 +206,38 @@ class WebhookOperations(ServiceOperations):
         than one page, the first is read again at the end, and must begin with the same call. With ``status``, calls
         come and go anywhere: then all pages are read a second time, as for :meth:`list_webhooks`.
 
-        With ``after``, only new calls are read, as :meth:`read_webhook_calls` does, and as many as that returns
-        at once before the first one is returned. Use that method to learn the next cursor.
-
         :param webhook_id: only those of this webhook. Default: no filter, and so for those below.
         :param event_id: only those of this event.
         :param status: only those with this status.
-        :param after: the cursor after which to read. Default None: there is none.
         :return: the calls, each once. A page is fetched when it is needed.
         :raises CustodyResponseError: if the listing changes while it is read, or its pages do not fit together (it is
             retryable then, and may come after the last call); or if a response cannot be understood or has a call that
             was not asked for.
         """
-        fetch = self._call_pages(webhook_id, event_id, status)
-        if after is not None:
-            more = True
-            while more:
-                new = JournalReader(LIST_WEBHOOK_CALLS, fetch).read_after(after, MAX_LISTED_ROWS)
-                yield from new.calls
-                after, more = new.cursor, new.more
-            return
-        ascending = partial(fetch, "ASC")
+        fetch = self._call_pages("ASC", webhook_id, event_id, status)
         if status is not None:
-            yield from read_twice(LIST_WEBHOOK_CALLS, ascending, lambda call: call.id)
+            yield from read_twice(LIST_WEBHOOK_CALLS, fetch, lambda call: call.id)
         else:
-            yield from read_journal(LIST_WEBHOOK_CALLS, ascending)
+            yield from read_journal(LIST_WEBHOOK_CALLS, fetch)
 
     def read_webhook_calls(
         self,
-        after: CallCursor | None,
+        cursor: CallCursor | None,
         *,
         start: Literal["now", "beginning"] = "now",
         limit: int = DEFAULT_CALL_LIMIT,
     ) -> NewCalls:
         """
-        Read which calls of webhooks are new, without reading all: ``GET /webhooks/calls`` (undocumented).
+        Read which calls of webhooks are new since a cursor: ``GET /webhooks/calls`` (undocumented).
 
-        The newest are read first, until one is older than what the cursor still watches: see :class:`CallCursor` for
-        how late a call may appear and still be found. Every call is returned at least once over a row of readings, if
-        each begins with the cursor of the one before. If more than one page is read, it is read again, to see that
-        nothing was missed.
+        The newest are read first, back to five minutes before the cursor's time. Every call is returned at least once
+        over a row of readings, if each begins with the cursor of the one before, and a call appears no later than five
+        minutes behind one that was created after it.
 
-        A call without a readable time stamp is found where the service lists it among the new ones. One that is dated
-        more than five minutes ahead of both this machine's clock and the service's has none.
+        :attr:`NewCalls.gap` says which calls may be lost: because the newest known call is not listed any more, or the
+        service's clock was set back by more than five minutes, as its responses' ``Date`` shows. It is said once.
 
-        :attr:`NewCalls.gap` says that calls may have been removed before they were read. It is silent only where the
-        newest call that was known is still listed; or where, since the last reading that returned all that was new, no
-        call can have become as old, and the journal not as long, as calls that the last reading found, and the newest
-        one was not removed younger. A gap is not reported again while known calls are listed, or within six
-        minutes. Not seen is that somebody removes new calls and not the known ones. As long as the journal was always
-        empty, the service is taken to keep calls for two days, and a page of them.
-
-        If the service's clock was set back, as its responses' ``Date`` shows, calls are read again from the time of the
-        last reading on, by the clock that it has now: some come twice.
-
-        :param after: the cursor: :attr:`NewCalls.cursor` of the reading before; None: there was none.
+        :param cursor: the cursor: :attr:`NewCalls.cursor` of the reading before; None: there was none.
         :param start: start without a cursor: ``now`` (default) returns no call, and a cursor that knows all
             there are; ``beginning`` returns the oldest.
         :param limit: maximum number of calls to return: the oldest of the new ones. Fewer are returned if they are very
@@ -272,31 +245,28 @@ class WebhookOperations(ServiceOperations):
             10,000.
         :return: the new calls, in the order in which they were created, and the cursor for the next reading.
         :raises CustodyRequestError: if an argument is not what it must be; nothing was sent.
-        :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps; or
-            (retryable) if the listing changes again and again while it is read.
+        :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or one
+            has none that can be read; or (retryable) if the listing changes faster than it can be read.
         """
-        if not (after is None or isinstance(after, CallCursor)):
-            raise LIST_WEBHOOK_CALLS.refused(f"after must be a CallCursor or None, not {describe(after)}")
+        if not (cursor is None or isinstance(cursor, CallCursor)):
+            raise LIST_WEBHOOK_CALLS.refused(f"cursor must be a CallCursor or None, not {describe(cursor)}")
         if start not in ("now", "beginning"):
             raise LIST_WEBHOOK_CALLS.refused(f"start must be 'now' or 'beginning', not {describe(start)}")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise LIST_WEBHOOK_CALLS.refused(f"limit must be a whole number from 1 on, not {describe(limit)}")
-        reader = JournalReader(LIST_WEBHOOK_CALLS, self._call_pages())
-        if after is not None:
-            return reader.read_after(after, limit)
-        if start == "beginning":
-            return reader.read_from_beginning(limit)
-        return NewCalls((), reader.read_position())
+        if cursor is None and start == "beginning":
+            cursor = BEGINNING
+        return read_new_calls(LIST_WEBHOOK_CALLS, self._call_pages("DESC"), cursor, limit)
 
     def _call_pages(
-        self, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
-    ) -> Callable[[str, str | None], CursorPage[WebhookCall]]:
+        self, order: str, webhook_id: str | None = None, event_id: str | None = None, status: str | None = None
+    ) -> Callable[[str | None], CursorPage[WebhookCall]]:
         """Return what fetches the first page of calls in an order (None), or the one after the page with this name."""
-        filters = {"webhookID": webhook_id, "eventID": event_id, "status": status}
+        filters = {"webhookID": webhook_id, "eventID": event_id, "status": status, "sortOrder": order}
         asked_for = {"webhookId": webhook_id, "eventId": event_id, "status": status}
 
-        def fetch(order: str, name: str | None) -> CursorPage[WebhookCall]:
-            query = _cursor_query({**filters, "sortOrder": order}, name)
+        def fetch(name: str | None) -> CursorPage[WebhookCall]:
+            query = _cursor_query(filters, name)
             reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
             _require_rows(reply, "calls")
             rows = reply.body.get("calls") or []

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Literal, NamedTuple
 
-from airflow_custody.client.text import is_decimal, sanitize
+from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
 from airflow_custody.client.whitelist import address_decoders as decoders
-from airflow_custody.client.whitelist.spelling import chain_name, is_main_network
 
 AddressVerdict = Literal["valid", "invalid", "unchecked"]
 Network = Literal["main", "test", "any"]
@@ -45,6 +44,65 @@ class AddressCheck:
     reason: str = ""
 
 
+# --- chains and networks -----------------------------------------------------------------------------------
+
+# Names of the main network, without punctuation and case; they may also follow the name of its chain.
+_MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
+# The names of each chain, without punctuation and case. The first one is used here.
+_CHAINS = (
+    "btc bitcoin xbt",
+    "bch bitcoincash",
+    "ltc litecoin",
+    "doge dogecoin",
+    "eth ethereum",
+    "polygon matic pol",
+    "ftm fantom",
+    "sonic s",
+    "avalanchec avalanche avax avaxc avaxcchain avalanchecchain",
+    "xrp xrpl ripple xrpledger",
+    "xlm stellar",
+    "xtz tezos",
+    "ada cardano",
+    "dot polkadot",
+    "tao bittensor",
+    "algo algorand",
+    "sol solana",
+    "cosmos atom cosmoshub",
+    "near nearprotocol",
+    "icp internetcomputer dfinity",
+    "hedera hbar hederahashgraph",
+    "mina minaprotocol",
+    "filecoin fil",
+    "tron trx",
+)
+#: The name of a chain that is used here, by each of its names.
+CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
+
+
+@lru_cache(maxsize=4096)
+def chain_name(chain: str) -> str:
+    """Return one name for all names of a chain; for an unknown chain, its symbol without case."""
+    return CHAIN_NAMES.get(_letters(chain)) or ascii_lower(chain)
+
+
+@lru_cache(maxsize=4096)
+def network_name(network: str, chain: str) -> str:
+    """Return one name for all names of a chain's network, of which the main network has several."""
+    name, known = _letters(network), chain_name(chain)
+    bare = {name, name.removeprefix(_letters(chain))}
+    bare |= {name.removeprefix(each) for each, other in CHAIN_NAMES.items() if other == known}
+    return "mainnet" if bare.intersection(_MAIN_NETWORKS) else ascii_lower(network)
+
+
+def is_main_network(network: str, chain: str) -> bool:
+    """Tell whether a network is clearly the main one of its chain: it may also be called as the chain is."""
+    return network_name(network, chain) == "mainnet" or chain_name(network) == chain_name(chain)
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, ascii_lower(name)))
+
+
 # --- the table ---------------------------------------------------------------------------------------------
 
 
@@ -56,12 +114,14 @@ class Form(NamedTuple):
     :param decode: its decoder; None: such addresses are unchecked.
     :param networks: the network by the prefix that the decoder returns. An address with another one is another chain's.
     :param fault: why an address that the decoder refuses is invalid.
+    :param canonical: returns the one text that all spellings of an address share. Default None: each is its own.
     """
 
     pattern: str
     decode: decoders.Decoder | None = None
     networks: Mapping[str, Network] = {"": "any"}
     fault: str = "its checksum does not match, or a character or its length is wrong"
+    canonical: Callable[[str], str] | None = None
 
 
 _B58 = "[1-9A-HJ-NP-Za-km-z]"
@@ -72,8 +132,10 @@ _EVM = (
         decoders.eip55,
         fault="the case of its letters is not the one of EIP-55: at least one character is wrong",
     ),
-    # Without 0x; the key of a validator; ICAP.
-    Form("(0X)?[0-9a-fA-F]{40}|0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
+    # Without 0x.
+    Form("(0X)?[0-9a-fA-F]{40}", canonical=lambda address: "0x" + address[-40:].lower()),
+    # The key of a validator; ICAP.
+    Form("0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
 )
 _BITCOIN: Mapping[str, Network] = {"00": "main", "05": "main", "6f": "test", "c4": "test"}
 _DOGECOIN: Mapping[str, Network] = {"1e": "main", "16": "main", "71": "test", "6f": "test", "c4": "test"}
@@ -88,9 +150,9 @@ _SUBSTRATE = (
 #: The forms of each chain, by its name in :func:`chain_name`. The first that matches counts.
 FORMS: Mapping[str, tuple[Form, ...]] = {
     "btc": (
-        Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, {"bc": "main", "tb": "test", "bcrt": "test"}),
+        Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, {"bc": "main", "tb": "test", "bcrt": "test"}, canonical=str.lower),
         # Silent payments.
-        Form("(?i)t?sp1.+"),
+        Form("(?i)t?sp1.+", canonical=str.lower),
         Form(f"{_B58}+", decoders.base58_check, _BITCOIN),
     ),
     "bch": (
@@ -98,12 +160,19 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             "(?i)([a-z]+:)?[02-9ac-hj-np-z]{40,}",
             decoders.cashaddr,
             {"bitcoincash": "main", "bchtest": "test", "bchreg": "test"},
+            # The checksum covers the prefix, so that none is another network's.
+            canonical=lambda address: address.lower().rpartition(":")[2],
         ),
         Form(f"{_B58}+", decoders.base58_check, _BITCOIN),
     ),
     "ltc": (
-        Form("(?i)(ltc|tltc|rltc)1.+", decoders.segwit, {"ltc": "main", "tltc": "test", "rltc": "test"}),
-        Form("(?i)(t?ltcmweb|tmweb)1.+"),
+        Form(
+            "(?i)(ltc|tltc|rltc)1.+",
+            decoders.segwit,
+            {"ltc": "main", "tltc": "test", "rltc": "test"},
+            canonical=str.lower,
+        ),
+        Form("(?i)(t?ltcmweb|tmweb)1.+", canonical=str.lower),
         Form(f"{_B58}+", decoders.base58_check, _LITECOIN),
     ),
     "doge": (Form(f"{_B58}+", decoders.base58_check, _DOGECOIN),),
@@ -142,6 +211,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             "(?i)(addr|stake)(_test)?1.+",
             decoders.shelley,
             {"addr": "main", "stake": "main", "addr_test": "test", "stake_test": "test"},
+            canonical=str.lower,
         ),
         # Pools and representatives; addresses without a checksum.
         Form("(pool|drep)1.+|[0-9a-fA-F]{56,}"),
@@ -154,11 +224,11 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "algo": (Form("[A-Z2-7]{58}", decoders.algorand),),
     # Any 32 bytes: programs have addresses that are no point of the curve.
     "sol": (Form(f"{_B58}{{32,44}}", partial(decoders.base58, size=32)),),
-    "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.cosmos),),
+    "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.cosmos, canonical=str.lower),),
     "icp": (
-        Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer),
+        Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer, canonical=str.lower),
         # With a subaccount (ICRC-1); not in lower case.
-        Form("(?i)([a-z2-7]+-)+[a-z2-7]+[.][0-9a-f]+|([a-z2-7]{5}-)+[a-z2-7]{1,5}"),
+        Form("(?i)([a-z2-7]+-)+[a-z2-7]+[.][0-9a-f]+|([a-z2-7]{5}-)+[a-z2-7]{1,5}", canonical=str.lower),
     ),
     "mina": (Form(f"B62{_B58}+", partial(decoders.base58_check, prefix=3, size=33), {"cb0101": "any"}),),
     "filecoin": (
@@ -166,12 +236,39 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
         # Numbers of accounts, contracts' addresses, test networks, and Ethereum's form.
         Form("f0[0-9]+|f4[0-9]+f[a-z2-7]+|t[0-4].+|0x[0-9a-fA-F]{40}"),
     ),
+    # An account, whose checksum (HIP-15) is another one on each ledger.
+    "hedera": (
+        Form("[0-9]+[.][0-9]+[.][0-9]+(-[A-Za-z]{5})?", canonical=lambda address: address.partition("-")[0]),
+        Form(".+"),
+    ),
     "tron": (
         # Without a checksum.
         Form("(0x)?41[0-9a-fA-F]{40}"),
         Form(f"{_B58}+", decoders.base58_check, {"41": "any", "a0": "test"}),
     ),
 }
+
+
+# --- one address in several spellings -----------------------------------------------------------------------
+
+_HEXADECIMAL = re.compile("0[xX][0-9a-fA-F]+")
+
+
+def canonical_address(address: str, chain: str) -> tuple[str, bool]:
+    """
+    Return the text that all spellings of an address share.
+
+    :param address: the address.
+    :param chain: name of the chain, as :func:`chain_name` returns it.
+    :return: the text; and whether an address that differs from it only in case is another one. That is not known of
+        chains, and of forms, that the table lacks.
+    """
+    if _HEXADECIMAL.fullmatch(address):
+        return address.lower(), True
+    form = next((each for each in FORMS.get(chain, ()) if re.fullmatch(each.pattern, address)), None)
+    if form is None:
+        return address, False
+    return form.canonical(address) if form.canonical else address, bool(form.decode or form.canonical)
 
 
 # --- the check ---------------------------------------------------------------------------------------------
@@ -237,8 +334,7 @@ def _fault(address: str) -> str:
     """Return the fault of an address on any chain; empty if it has none."""
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"
-    for index, each in enumerate(address, 1):
-        # No address has spaces; and letters that look alike are the oldest trick.
-        if not "!" <= each <= "~":
-            return f"its character {index} is U+{ord(each):04X}, which no address has"
+    # No address has spaces; and letters that look alike are the oldest trick.
+    if found := re.search("[^!-~]", address):
+        return f"its character {found.start() + 1} is U+{ord(found[0]):04X}, which no address has"
     return ""

@@ -6,10 +6,10 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
@@ -18,32 +18,36 @@ from airflow_custody.client.errors import (
     CustodyRequestError,
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
+from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.text import as_list, count, sanitize
 from airflow_custody.client.verification.rules_in_force import PendingVerifier, verifier_for
 from airflow_custody.client.verification.trust import NOT_PINNED, REJECTED_STATUSES, has_status
-from airflow_custody.client.whitelist.approval_batch import (
+from airflow_custody.client.whitelist.approval_review import (
     NO_SIGNATURE,
-    NOTHING_OF_BATCH_SIGNED,
-    NOTHING_SIGNED,
+    NOT_LISTED,
     UNIDENTIFIED,
-    ApprovalBatch,
-    failed,
+    ApprovalReview,
+    concluding,
     message_to_sign,
 )
-from airflow_custody.client.whitelist.approval_key import SigningKey, explain_refusal
-from airflow_custody.client.whitelist.batches import BatchProgress, name_some, same_texts
-from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, BatchProgress, name_some, same_texts
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
+from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.signers import Signer
     from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 _POLL_INTERVAL = 1.0
 # Seconds that the listing of what this user may approve may lag behind the others.
 _APPROVAL_LAG = 3.0
+# Seconds after which requests are read again before the signature is sent.
+_SLOW_SIGNER = 5.0
+_NOTHING_SIGNED = "nothing was signed"
+_MAYBE_SIGNED = "The approval may have been taken"
 
 
 class Approver:
@@ -55,28 +59,20 @@ class Approver:
     :param log: the log that says what is signed.
     :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
         right before. Default 30.
-    :param sleep: waits between look-ups; tests turn it. Default: :func:`time.sleep`.
     """
 
-    #: Seconds after which a signer is slow: the requests are then read again before the signature is sent. A test's
-    #: subclass may turn it.
-    slow_signer: ClassVar[float] = 5.0
+    _key: SigningKey
+    _review: ApprovalReview
+    _verifier: PendingVerifier | None
+    _is_later_try: bool
 
     def __init__(
-        self,
-        client: CustodyClient,
-        signer: Signer,
-        *,
-        log: logging.Logger,
-        lookup_wait: float = DEFAULT_LOOKUP_WAIT,
-        sleep: Callable[[float], None] = time.sleep,
+        self, client: CustodyClient, signer: Signer, *, log: logging.Logger, lookup_wait: float = DEFAULT_LOOKUP_WAIT
     ) -> None:
         self._client = client
         self._signer = signer
         self._log = log
         self._lookup_wait = lookup_wait
-        self._sleep = sleep
-        self._verifier: PendingVerifier | None = None
 
     def approve(
         self,
@@ -101,7 +97,8 @@ class Approver:
             the link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving does
             that this package does not know is accepted. Default: none.
         :param earlier_try: whether an earlier try may have sent some of these approvals: then a batch that this user
-            has signed already is no failure, and is left as it is. Default False.
+            has signed already is no failure, and is left as it is, also if its signature appears only now. Default
+            False.
         :return: the number of signatures that the service took or already had.
         :raises CustodyVerificationError: if the client has pins, and a request's rules are not signed as pinned, or a
             signature that it has is not valid.
@@ -112,108 +109,114 @@ class Approver:
             it was not.
         """
         wanted = check_request_ids(ids, limit=None)
-        if not comment.strip():
-            raise _refused("the comment is empty", "parameter-wrong")
-        if expected is not None and (lacking := [each for each in wanted if each not in expected]):
-            raise _refused(f"'expected' does not say what {name_some(lacking)} must ask for", "parameter-wrong")
-        key = SigningKey(self._signer)
-        self._verifier = verifier = verifier_for(self._client, even_unsigned=True)
-        user = self._current_user(key)
-        if verifier is None:
+        with concluding(_NOTHING_SIGNED):
+            if not comment.strip():
+                raise CustodyRequestError("the comment is empty", code="parameter-wrong")
+            if expected is not None and (lacking := [each for each in wanted if each not in expected]):
+                raise CustodyRequestError(
+                    f"'expected' does not say what {name_some(lacking)} must ask for", code="parameter-wrong"
+                )
+        self._is_later_try = earlier_try
+        self._key = SigningKey(self._signer)
+        self._verifier = verifier_for(self._client, even_unsigned=True)
+        self._review = ApprovalReview(
+            expected,
+            frozenset(as_list(accept_fields)),
+            user=self._current_user(),
+            public_key=self._key.public_key,
+            verifier=self._verifier,
+        )
+        if self._verifier is None:
             self._log.info("%s", NOT_PINNED)
-        accepted = frozenset(as_list(accept_fields))
-        batches = [
-            ApprovalBatch(batch, expected, accepted, public_key=key.public_key, user=user, verifier=verifier)
-            for batch in cut_into_batches(wanted)
-        ]
-        progress = BatchProgress("signed", [batch.ids for batch in batches], self._log)
-        to_sign: list[tuple[int, ApprovalBatch, list[str]]] = []
+        batches = cut_into_batches(wanted)
+        progress = BatchProgress("signed", batches, self._log)
+        reviewed: dict[int, dict[str, str]] = {}
         for number, batch in enumerate(batches):
-            if progress.done:
-                batch.nothing_signed = NOTHING_OF_BATCH_SIGNED
             with progress.failing_in(number):
-                hashes = self._review(batch, earlier_try)
-            if hashes is None:
+                pending = self._read(batch, _nothing(progress))
+            if pending is None:
                 progress.done_before(number)
             else:
                 # Of an envelope, its hash is kept: thousands of them may be large.
-                to_sign.append((number, batch, hashes))
-        self._warn_of_same_texts(to_sign)
-        if len(batches) > 1:
-            self._log.info(
-                "Reviewed %s: %s to sign, %d signed before.",
-                count(len(wanted), "request"),
-                count(len(to_sign), "batch", "batches"),
-                len(batches) - len(to_sign),
-            )
-        for number, batch, hashes in to_sign:
-            if progress.done:
-                batch.nothing_signed = NOTHING_OF_BATCH_SIGNED
-            with progress.failing_in(number):
-                self._approve_batch(batch, hashes, comment, key)
-            progress.done_now(number)
-        return progress.done
-
-    def _review(self, approval: ApprovalBatch, earlier_try: bool) -> list[str] | None:
-        """Return the requests' hashes, once all of them are accounted for; None if an earlier try has signed them."""
-        pending = self._wait_until_pending(approval, earlier_try)
-        if pending is None:
-            self._log.info("An earlier try has signed %s.", ", ".join(approval.ids))
-            return None
-        return [approval.review(pending[each]) for each in approval.ids]
-
-    def _warn_of_same_texts(self, reviewed: Iterable[tuple[int, ApprovalBatch, list[str]]]) -> None:
-        hashes_by_id = {
-            each: hash_ for _, batch, found in reviewed for each, hash_ in zip(batch.ids, found, strict=True)
-        }
-        for ids in same_texts(hashes_by_id):
+                reviewed[number] = {each: str(pending[each].hash) for each in batch}
+        for same in same_texts({each: hash_ for hashes in reviewed.values() for each, hash_ in hashes.items()}):
             self._log.warning(
                 "Whitelisting requests %s show the same text: who signs it signs it for each, and one may not exist.",
-                ids,
+                same,
             )
+        for number, hashes in reviewed.items():
+            with progress.failing_in(number):
+                is_signed_now = self._approve_batch(hashes, comment, _nothing(progress))
+            if is_signed_now:
+                progress.done_now(number)
+            else:
+                progress.done_before(number)
+        return progress.done
 
-    def _approve_batch(self, approval: ApprovalBatch, hashes: list[str], comment: str, key: SigningKey) -> None:
-        # Right before the key is used: what is signed is what was there then.
-        pending = self._wait_until_pending(approval, earlier_try=False) or {}
-        self._refuse_changes(approval, pending, hashes, "was read", approval.nothing_signed)
-        for each in approval.ids:
-            self._log.info("%s", approval.describe(pending[each]))
-        signature = self._sign(approval, hashes, key)
-        self._log.info("Approving %s with the key %r.", ", ".join(approval.ids), key.name)
-        sent = threading.Event()
-        try:
-            taken = self._client.approve_whitelist_requests(approval.ids, signature, comment, before_send=sent.set)
-            if taken != len(approval.ids):
-                raise failed(
-                    CustodyOutcomeUnknownError,
-                    f"the service says that it took {count(taken, 'signature')} for "
-                    f"{count(len(approval.ids), 'request')}",
-                    code="outcome-unknown",
-                )
-        except CustodyError as error:
-            # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
-            if not isinstance(error, CustodyOutcomeUnknownError) and (error.from_service or not sent.is_set()):
-                explain_refusal(error, self._client, key, approval.user)
-                raise
-            self._resolve(approval, hashes, error)
-
-    def _current_user(self, key: SigningKey) -> WireUser:
+    def _current_user(self) -> WireUser:
         try:
             return self._client.get_current_user()
         except CustodyError as error:
             if not error.not_offered:
                 raise
             self._log.warning(
-                "The requests' tenant cannot be compared with this user's%s: %s",
-                ""
-                if key.public_key
-                else ", and what becomes of the approval may not be found out if its response is lost",
+                "The requests' tenant cannot be compared with this user's, and a signature whose response is lost is "
+                "found again only by the signer's public key: %s",
                 error,
             )
             return {}
 
-    def _pending(self, approval: ApprovalBatch) -> dict[str, WhitelistEnvelope]:
-        return self._by_id(self._client.find_whitelist_requests_for_approval(ids=approval.ids))
+    def _approve_batch(self, hashes: Mapping[str, str], comment: str, nothing: str) -> bool:
+        """Sign requests and send the signature; False: an earlier try has signed them."""
+        # Right before the key is used: what is signed is what was there then.
+        ids = [*hashes]
+        pending = self._read(ids, nothing, hashes)
+        if pending is None:
+            return False
+        for each in ids:
+            self._log.info("%s", self._review.describe(pending[each]))
+        started = time.monotonic()
+        signature = self._key.sign(message_to_sign(hashes.values()))
+        seconds = time.monotonic() - started
+        if seconds >= _SLOW_SIGNER:
+            self._log.info("The key took %.1f s: reading the requests again.", seconds)
+            if self._read(ids, "a signature was made, and not sent", hashes) is None:
+                return False
+        self._log.info("Approving %s with the key %r.", ", ".join(ids), self._key.name)
+        sent = threading.Event()
+        try:
+            taken = self._client.approve_whitelist_requests(
+                ids, base64.b64encode(signature).decode(), comment, before_send=sent.set
+            )
+            if taken != len(ids):
+                raise CustodyOutcomeUnknownError(
+                    f"the service says that it took {count(taken, 'signature')} for {count(len(ids), 'request')}",
+                    operation=APPROVE_WHITELIST_REQUESTS.name,
+                    code="outcome-unknown",
+                )
+        except CustodyError as error:
+            # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
+            if isinstance(error, CustodyOutcomeUnknownError) or (sent.is_set() and not error.from_service):
+                self._resolve(hashes, error)
+                return True
+            if self._is_later_try and error.from_service:
+                # It may refuse because what the earlier try sent has arrived meanwhile.
+                with suppress(CustodyError):
+                    if self._was_signed(ids):
+                        return False
+            if error.status == 400:
+                user = self._client.settings.user_text
+                error.advice = (
+                    f"If it is about the signature: the key of the signer {sanitize(self._key.name, 120)!r} must be "
+                    f"the one that the service has for {user[0].lower()}{user[1:]}."
+                )
+            raise
+        return True
+
+    # --- what is pending ---------------------------------------------------------------------------------------
+
+    def _for_approval(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
+        return self._by_id(self._client.find_whitelist_requests_for_approval(ids=ids))
 
     def _listed(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
         return self._by_id(self._client.find_whitelist_requests(ids=ids))
@@ -224,187 +227,168 @@ class Approver:
             self._verifier.fetch_for(each.wire for each in found.values())
         return found
 
-    def _refuse_changes(
-        self,
-        approval: ApprovalBatch,
-        now: Mapping[str, WhitelistEnvelope],
-        hashes: Sequence[str],
-        since: str,
-        consequence: str,
-    ) -> None:
-        """Refuse to go on if a request is no longer what it was."""
-        for each, hash_ in zip(approval.ids, hashes, strict=True):
-            if each not in now or approval.review(now[each], consequence=consequence) != hash_:
-                raise failed(
-                    CustodyConflictError,
-                    f"whitelisting request {each} has changed since it {since}; {consequence}",
-                    code="request-differs",
-                )
+    def _read(
+        self, ids: list[str], consequence: str, hashes: Mapping[str, str] | None = None
+    ) -> dict[str, WhitelistEnvelope] | None:
+        """
+        Return requests once all are pending this user's approval and accounted for; None: an earlier try signed them.
 
-    def _sign(self, approval: ApprovalBatch, hashes: Sequence[str], key: SigningKey) -> str:
-        started = time.monotonic()
-        signature = key.sign(message_to_sign(hashes))
-        seconds = time.monotonic() - started
-        if seconds >= self.slow_signer:
-            self._log.info("The key took %.1f s: reading the requests again.", seconds)
-            self._refuse_changes(
-                approval, self._pending(approval), hashes, "was signed", "a signature was made, and not sent"
-            )
-        return base64.b64encode(signature).decode()
+        :param ids: the requests' ids.
+        :param consequence: end of an error's text.
+        :param hashes: the hashes that they had before, which must be the same. Default None: they are read first.
+        """
+        pending = self._wait_until_pending(ids, consequence)
+        if pending is None:
+            self._log.info("An earlier try has signed %s.", ", ".join(ids))
+            return None
+        with concluding(consequence):
+            for each in ids:
+                hash_ = self._review.check(pending[each])
+                self._review.check_status(pending[each])
+                if hashes is not None and hash_ != hashes[each]:
+                    raise CustodyConflictError(
+                        f"whitelisting request {each} has changed since it was read", code="request-differs"
+                    )
+        return pending
 
-    def _wait_until_pending(self, approval: ApprovalBatch, earlier_try: bool) -> dict[str, WhitelistEnvelope] | None:
+    def _wait_until_pending(self, ids: list[str], consequence: str) -> dict[str, WhitelistEnvelope] | None:
         """
         Return the requests once all are pending this user's approval; None if an earlier try has signed them.
 
         Requests that were created right before may not be listed yet, or not everywhere.
         """
-        started = listed_since = time.monotonic()
+        started = time.monotonic()
+        listed_since: dict[str, float] = {}
         while True:
-            pending = self._pending(approval)
-            missing = [each for each in approval.ids if each not in pending]
+            pending = self._for_approval(ids)
+            missing = [each for each in ids if each not in pending]
             if not missing:
                 return pending
-            if earlier_try and self._was_signed_earlier(approval):
+            if self._is_later_try and self._was_signed(ids):
                 return None
-            listed = self._listed(missing)
-            now = time.monotonic()
-            if self._is_decided(approval, listed):
-                raise _not_pending(approval, listed)
-            if len(listed) < len(missing):
-                listed_since = now
-                gone = ", ".join(each for each in missing if each not in listed)
-                if now - started >= self._lookup_wait:
-                    raise failed(
-                        CustodyNotFoundError,
-                        f"there is no whitelisting request {gone}: not listed within {self._lookup_wait:g} s; "
-                        f"{approval.nothing_signed}",
+            listed, now = self._listed(missing), time.monotonic()
+            lag = min(_APPROVAL_LAG, self._lookup_wait)
+            decided = {each: row for each, row in listed.items() if now - listed_since.setdefault(each, now) >= lag}
+            gone = [each for each in missing if each not in listed]
+            if gone and now - started >= self._lookup_wait:
+                for each in gone[:MAX_NAMED_IDS]:
+                    # The listing may leave out what was rejected.
+                    with suppress(CustodyError):
+                        decided[each] = self._client.get_whitelist_request(each)
+            with concluding(consequence):
+                if decided:
+                    raise self._not_pending(decided)
+                if gone and now - started >= self._lookup_wait:
+                    waited = f"not listed within {self._lookup_wait:g} s"
+                    raise CustodyNotFoundError(
+                        f"there is no whitelisting request {name_some(gone)}: {waited}",
                         code="request-rejected",
                     )
+            if gone:
                 left = started + self._lookup_wait - now
-                self._log.info("Not listed yet: %s. Polling for at most %.0f s.", gone, left)
-            else:
-                left = listed_since + min(_APPROVAL_LAG, self._lookup_wait) - now
-                if left <= 0:
-                    raise _not_pending(approval, listed)
-            self._sleep(min(_POLL_INTERVAL, max(0.05, left)))
+                self._log.info("Not listed yet: %s. Polling for at most %.0f s.", name_some(gone), left)
+            time.sleep(min(_POLL_INTERVAL, max(0.05, self._lookup_wait / 4)))
 
-    def _is_decided(self, approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope]) -> bool:
-        """Tell whether waiting is in vain: one is no longer pending, or has this user's signature."""
-        if not listed:
-            return False
-        if approval.has_signed(listed) or any(has_status(each.status, REJECTED_STATUSES) for each in listed.values()):
-            return True
-        return any(True for _ in self._client.find_whitelist_requests(ids=list(listed), include_pending=False))
+    def _not_pending(self, decided: Mapping[str, WhitelistEnvelope]) -> CustodyError:
+        for row in decided.values():
+            self._review.check_status(row)
+        return CustodyConflictError(
+            "not pending this user's approval: "
+            + ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in decided.items()),
+            advice="What was rejected cannot be signed any more: sign the others without it."
+            if any(has_status(each.status, REJECTED_STATUSES) for each in decided.values())
+            else "It is decided, this user has signed, or it is another group's turn: sign with the connection of an "
+            "approver whose turn it is.",
+            code="not-pending",
+        )
 
-    # --- did it arrive? ------------------------------------------------------------------------------------
+    # --- did it arrive? ----------------------------------------------------------------------------------------
 
-    def _was_signed_earlier(self, approval: ApprovalBatch) -> bool:
-        """Tell whether this user's signatures are there; raise if something else was signed, or if nobody can know."""
-        listed = self._listed(approval.ids)
-        if not all(each in listed for each in approval.ids):
-            return False
-        lacking = approval.unsigned(listed)
-        if not lacking:
-            for each in approval.ids:
-                # The signature may be another task's, or a person's, for something else.
-                approval.review(listed[each], consequence="it was signed before all the same")
-            return True
-        if not approval.is_identified(listed):
-            raise failed(
-                CustodyOutcomeUnknownError,
-                f"it cannot be known whether an earlier try has signed {', '.join(approval.ids)}: {UNIDENTIFIED}; "
-                "this try signed nothing",
-                code="outcome-unknown",
-                advice="Look in the service whether this user has signed them.",
-            )
-        if wrong := {each: why for each, why in lacking.items() if why != NO_SIGNATURE}:
-            raise failed(
-                CustodyConflictError,
-                f"this user has signed something else: {_list(wrong)}; this try signed nothing",
+    def _unsigned(self, ids: Sequence[str], hashes: Mapping[str, str] | None = None) -> dict[str, str]:
+        """
+        Return which requests lack this user's signature, and why; what has it is accounted for.
+
+        :param hashes: the hashes that were signed. Default None: whatever they show.
+        """
+        listed = self._listed([*ids])
+        if hashes and (others := [each for each in ids if each in listed and listed[each].hash != hashes[each]]):
+            # An older text may be signed, too.
+            raise CustodyConflictError(
+                f"another text than the one that was signed is shown now for whitelisting request {name_some(others)}",
                 code="request-differs",
             )
-        return False
+        lacking = self._review.unsigned(ids, listed)
+        if not lacking:
+            with concluding("it is signed all the same"):
+                for each in ids:
+                    # The signature may be another task's, or a person's, for something else.
+                    self._review.check(listed[each])
+        return lacking
 
-    def _resolve(self, approval: ApprovalBatch, hashes: Sequence[str], error: CustodyError) -> None:
+    def _was_signed(self, ids: list[str]) -> bool:
+        """Tell whether this user's signatures are there; raise if something else was signed, or if nobody can know."""
+        with concluding("this try did not sign it"):
+            lacking = self._unsigned(ids)
+            if UNIDENTIFIED in lacking.values():
+                raise CustodyOutcomeUnknownError(
+                    f"it cannot be known whether an earlier try has signed {name_some(ids)}: {UNIDENTIFIED}",
+                    code="outcome-unknown",
+                    advice="Look in the service whether this user has signed them.",
+                )
+            if wrong := {each: why for each, why in lacking.items() if why not in (NOT_LISTED, NO_SIGNATURE)}:
+                raise CustodyConflictError(
+                    f"this user has signed something else: {_list(wrong)}", code="request-differs"
+                )
+        return not lacking
+
+    def _resolve(self, hashes: Mapping[str, str], error: CustodyError) -> None:
         """
         Find out what became of an approval whose response was lost, or is not the service's word that all were taken.
 
         :raises CustodyError: the same error, whose advice then says what is known.
         """
         self._log.warning("The outcome is unknown: %s. Asking the service.", error.message.rstrip("."))
-        deadline = time.monotonic() + self._lookup_wait
+        ids, deadline = [*hashes], time.monotonic() + self._lookup_wait
         while True:
-            late = time.monotonic() >= deadline
+            is_late = time.monotonic() >= deadline
             try:
-                listed = self._listed(approval.ids)
-                approval.refuse_other_texts(listed, hashes)
-                lacking = approval.unsigned(listed, consequence="it may have been signed all the same")
+                lacking = self._unsigned(ids, hashes)
                 if not lacking:
-                    for each in approval.ids:
-                        approval.review(listed[each], consequence="it was signed all the same")
                     self._log.info("The service shows the signatures of this user: the approval was taken.")
                     return
-                still_pending = set(self._pending(approval)) == set(approval.ids)
+                still_pending = self._for_approval(ids).keys() == {*ids}
             except CustodyError as failure:
-                if late or not failure.retryable:
-                    raise _unresolved(error, f"It could not be found out: {failure.message.rstrip('.')}.") from failure
+                if is_late or not failure.retryable:
+                    raise _explained(
+                        error, f"{_MAYBE_SIGNED}; it could not be found out: {failure.message}."
+                    ) from failure
             else:
-                if late and still_pending:
-                    raise _not_carried_out(error, self._lookup_wait)
-                if late:
-                    raise _unresolved(
-                        error, f"Look in the service. Without a signature that is certain: {_list(lacking)}."
+                if is_late and still_pending:
+                    words = (
+                        f"It was not carried out: {self._lookup_wait:g} s later the requests are still pending this "
+                        "user's approval. Trying again is safe."
                     )
-            self._sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
+                    raise _explained(error, words, is_safe=True)
+                if is_late:
+                    raise _explained(
+                        error, f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {_list(lacking)}."
+                    )
+            time.sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
 
 
-_NOT_ITS_OWN = "The response is not the service's own"
+def _nothing(progress: BatchProgress) -> str:
+    return "nothing of this batch was signed" if progress.done else _NOTHING_SIGNED
 
 
-def _unresolved(error: CustodyError, advice: str) -> CustodyError:
+def _explained(error: CustodyError, words: str, *, is_safe: bool = False) -> CustodyError:
+    """Return an error whose outcome was looked into. A page of a gateway keeps its type and its hints."""
     if isinstance(error, CustodyOutcomeUnknownError):
-        error.advice = advice
+        error.retryable, error.advice = is_safe, words
     else:
-        error.advice = " ".join(
-            filter(None, [f"{_NOT_ITS_OWN}, so the approval may have been taken.", advice, error.advice])
-        )
-    # Whatever the type says: nobody knows whether the signature is there.
-    error.retryable = False
+        error.retryable = error.retryable and is_safe
+        error.advice = f"{words} {error.advice}" if error.advice else words
     return error
-
-
-def _not_carried_out(error: CustodyError, seconds: float) -> CustodyError:
-    advice = (
-        f"It was not carried out: {seconds:g} s later the requests are still pending this user's approval. Trying "
-        "again is safe."
-    )
-    if isinstance(error, CustodyOutcomeUnknownError):
-        error.retryable = True
-        error.advice = advice
-    else:
-        # Whether trying again helps, the type says.
-        error.advice = " ".join(filter(None, [f"{_NOT_ITS_OWN}.", advice, error.advice]))
-    return error
-
-
-def _not_pending(approval: ApprovalBatch, listed: Mapping[str, WhitelistEnvelope]) -> CustodyError:
-    for row in listed.values():
-        approval.refuse_unsigned(row)
-    words = ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in listed.items())
-    return failed(
-        CustodyConflictError,
-        f"not pending this user's approval: {words}; {approval.nothing_signed}",
-        advice="What was rejected cannot be signed any more: sign the others without it."
-        if any(has_status(each.status, REJECTED_STATUSES) for each in listed.values())
-        else "It is decided, this user has signed, or it is another group's turn: sign with the connection of an "
-        "approver whose turn it is.",
-        code="not-pending",
-    )
 
 
 def _list(reasons: Mapping[str, str]) -> str:
     return ", ".join(f"{each} ({why})" for each, why in reasons.items())
-
-
-def _refused(why: str, code: ErrorCode) -> CustodyError:
-    return failed(CustodyRequestError, f"{why}; {NOTHING_SIGNED}", code=code)

@@ -145,6 +145,11 @@ class WhitelistEnvelope:
         return self.wire.get("status")
 
     @property
+    def text(self) -> str | None:
+        """The text that the hash covers, as sent."""
+        return (self.wire.get("metadata") or {}).get("payloadAsString")
+
+    @property
     def hash(self) -> str | None:
         """The hash that approvers sign."""
         return (self.wire.get("metadata") or {}).get("hash")
@@ -214,12 +219,10 @@ class WhitelistEnvelope:
             in case, or a known key has another case: the service's own reader ignores the case of keys, and takes the
             last.
         """
-        metadata = self.wire.get("metadata") or {}
-        text, hash_ = metadata.get("payloadAsString"), metadata.get("hash")
-        if not text or not hash_:
+        if not self.text or not self.hash:
             raise self._unusable("its payload or its hash is missing")
         try:
-            return read_object(text, hash_)
+            return read_object(self.text, self.hash)
         except RefusalError as error:
             raise self._unusable(f"its payload {error}") from None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.arguments import describe, refuse_missing
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.whitelist.models import WhitelistRequest, check_request_id, fetch_items
-from airflow_custody.client.whitelist.review import compare, envelope_faults
+from airflow_custody.client.whitelist.review import check_asked
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.progress import ListedRequest
@@ -24,46 +24,34 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
     :param consequence: end of an error's text, such as "nothing was signed".
     :raises CustodyRequestError: if it is anything else, or says nothing.
     """
+
+    def refused(why: str, advice: str | None = None) -> CustodyRequestError:
+        return CustodyRequestError(f"'expected' {why}; {consequence}", advice=advice, code="parameter-wrong")
+
     if isinstance(expected, (bytes, bytearray)) or not isinstance(expected, Iterable):
-        raise CustodyRequestError(
-            "'expected' must be what the create task pushed as 'request', or a list of these, not "
-            f"{describe(expected)}; {consequence}",
-            code="parameter-wrong",
-        )
-    descriptions = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
-    if isinstance(expected, str) or not any(descriptions):
-        raise CustodyRequestError(
-            "'expected' does not say what the requests must ask for (did a template render to nothing?); "
-            f"{consequence}",
-            code="parameter-wrong",
-        )
+        raise refused(f"must be what the create task pushed as 'request', or a list of these, not {describe(expected)}")
+    entries = [expected] if isinstance(expected, Mapping) else fetch_items(expected)
+    if isinstance(expected, str) or not any(entries):
+        raise refused("does not say what the requests must ask for (did a template render to nothing?)")
     found: dict[str, WhitelistRequest] = {}
-    for description in descriptions:
-        if not isinstance(description, Mapping) or not all(isinstance(name, str) for name in description):
-            raise CustodyRequestError(
-                f"'expected' must hold what the create task pushed as 'request'; {consequence}", code="parameter-wrong"
-            )
-        fields = dict(description)
+    for entry in entries:
+        if not isinstance(entry, Mapping) or not all(isinstance(name, str) for name in entry):
+            raise refused("must hold what the create task pushed as 'request'")
+        fields = dict(entry)
         for name, value in fields.items():
             refuse_missing(f"expected[{name!r}]", value, advice=". Leave the key out if it is not meant")
-        if "id" in fields:
-            number = check_request_id(fields.pop("id"), "an id in 'expected'")
-        elif len(ids) == len(descriptions) == 1:
-            number = ids[0]
-        else:
-            raise CustodyRequestError(
-                f"an entry of 'expected' does not say which request it is for; {consequence}",
-                advice="With several requests, each entry of the list needs the key 'id'.",
-                code="parameter-wrong",
+        if "id" not in fields and not len(ids) == len(entries) == 1:
+            raise refused(
+                "has an entry that does not say which request it is for",
+                "With several requests, each entry of the list needs the key 'id'.",
             )
+        number = check_request_id(fields.pop("id", ids[0]), "an id in 'expected'")
         if number in found:
-            raise CustodyRequestError(f"'expected' names an id twice; {consequence}", code="parameter-wrong")
+            raise refused("names an id twice")
         try:
             found[number] = WhitelistRequest(**fields)
         except CustodyRequestError as error:
-            raise CustodyRequestError(
-                f"'expected' of {number}: {error.message}; {consequence}", code="parameter-wrong"
-            ) from None
+            raise refused(f"of {number}: {error.message}") from None
     return found
 
 
@@ -85,20 +73,5 @@ def compare_listed(request: WhitelistRequest, listed: ListedRequest, accepted: C
     if envelope is None:
         raise CustodyRequestError("a request that is not listed cannot be compared", code="request-rejected")
     payload = envelope.payload() if listed.verified is None else listed.verified.fields
-    comparison = compare(request, payload, network=envelope.network)
-    faults, accepting = comparison.refusal(accepted)
-    if faults:
-        raise CustodyRequestError(
-            f"whitelisting request {envelope.id} is not what was asked for: {faults}",
-            advice=accepting and f"If it may be so {accepting}",
-            code="request-differs",
-        )
-    if contradictions := envelope_faults(envelope, payload, request, accepted=accepted):
-        raise CustodyRequestError(
-            f"whitelisting request {envelope.id} contradicts itself or what was asked for: {'; '.join(contradictions)}",
-            code="request-differs",
-        )
-    unsigned = list(comparison.outside)
-    if request.visibility_group_id is not None:
-        unsigned.append("visibility_group_id")
-    return tuple(unsigned)
+    unsigned = check_asked(request, envelope, payload, accepted).outside
+    return unsigned if request.visibility_group_id is None else (*unsigned, "visibility_group_id")

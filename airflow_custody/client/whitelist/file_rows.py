@@ -14,8 +14,8 @@ from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.text import ascii_lower, count, is_decimal, sanitize
 from airflow_custody.client.whitelist.file_formats import MAX_VALUE, Faults, Fields, Items, Misread
 from airflow_custody.client.whitelist.file_schema import FIELDS, IDS, LISTS, NOT_DEFAULTS, VERSION
+from airflow_custody.client.whitelist.matching import Destinations, destination
 from airflow_custody.client.whitelist.models import TEMPLATE_HINT, FieldFault, WhitelistRequest, read_request
-from airflow_custody.client.whitelist.spelling import Destinations
 
 #: Maximum number of faults that the text of an error shows.
 MAX_SHOWN = 20
@@ -171,7 +171,8 @@ class Rows(Faults):
         if self._check_addresses:
             self._check_address(place, address, chain, network)
         if is_whole:
-            for first in self._destinations.add(chain, network, address, values.get("memo"), place):
+            first = self._destinations.add(destination(chain, network, address, values.get("memo")), place)
+            if first != place:
                 self.fault(place, f"the same destination as in {self._unit} {first}: remove one of them", "address")
 
     def _check_address(self, place: int, address: str, chain: str, network: str | None) -> None:
@@ -218,6 +219,18 @@ def _faults(name: str, value: Any) -> Iterator[FieldFault]:
 
 def _fault(name: str, value: Any) -> str:
     """Return the fault of a value; empty if it has none."""
+    if isinstance(value, str):
+        if value != value.strip() and value.strip():
+            return "begins or ends with white space: remove it, it is not removed for you"
+        if name in LISTS and re.search(r"[\s,;]", value):
+            return f"{_kind(value)} has a comma, a semicolon or white space in it: it must be one id"
+        if name in _ASCII and not value.isascii():
+            index, letter = next(each for each in enumerate(value, 1) if not each[1].isascii())
+            return (
+                f"its character {index} is U+{ord(letter):04X} {unicodedata.name(letter, '')}, which may look like "
+                "another one: only letters of ASCII are allowed"
+            )
+        return ""
     if value is None:
         return "has no value: leave it out"
     if isinstance(value, Misread):
@@ -227,18 +240,6 @@ def _fault(name: str, value: Any) -> str:
     if isinstance(value, bool) or (isinstance(value, int) and name not in IDS):
         source = json.dumps(value)
         return f'{source} is {"a boolean" if isinstance(value, bool) else "a number"}: quote it: "{source}"'
-    if not isinstance(value, str) or not value.strip():
-        return ""
-    if value != value.strip():
-        return "begins or ends with white space: remove it, it is not removed for you"
-    if name in LISTS and re.search(r"[\s,;]", value):
-        return f"{_kind(value)} has a comma, a semicolon or white space in it: it must be one id"
-    if name in _ASCII and not value.isascii():
-        index, letter = next(each for each in enumerate(value, 1) if not each[1].isascii())
-        return (
-            f"its character {index} is U+{ord(letter):04X} {unicodedata.name(letter, '')}, which may look like another "
-            "one: only letters of ASCII are allowed"
-        )
     return ""
 
 

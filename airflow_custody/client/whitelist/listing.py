@@ -336,7 +336,7 @@ def to_request(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) -> White
     Values that the service fills in, and empty fields, are left out.
 
     :param envelope: the request.
-    :param payload: its payload, as :func:`~airflow_custody.client.whitelist.listed_requests.read_listed` reads it.
+    :param payload: its payload.
     :raises CustodyResponseError: if the payload cannot be asked for: a field is malformed, or has surrounding white
         space.
     """

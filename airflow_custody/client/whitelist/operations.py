@@ -98,7 +98,6 @@ class WhitelistOperations(ServiceOperations):
         request: WhitelistRequest,
         *,
         before_send: Callable[[], None] | None = None,
-        reuse_connection: bool = False,
     ) -> str:
         """
         Create a request to whitelist a destination address: ``POST /whitelists/addresses``.
@@ -107,15 +106,14 @@ class WhitelistOperations(ServiceOperations):
         effect.
 
         :param request: the request.
-        :param before_send: called once the connection is established, right before the first byte of the request
-            leaves, and again before each further sending. What it raises comes out unchanged, and nothing is sent.
-        :param reuse_connection: whether it may go out on a connection that had a complete response within the last
-            second, which over TLS is three times as fast. If the service closes that connection just then, the outcome
-            is unknown, and if it sends a second response to the request before, that one is taken for this one's: only
-            for callers that find out themselves what was created. Default False: each gets a new connection.
+        :param before_send: called for each sending, when the connection stands and the request's body is about to
+            leave, without which nothing is created. What it raises comes out unchanged, and nothing was created. If it
+            takes longer than five seconds, the request is prepared anew and it is called again, three times in all.
+            Default None.
         :return: the request's id, which the signing step needs.
         :raises CustodyOutcomeUnknownError: if the request was sent and its response is missing, truncated,
-            unreadable or a 5xx: it may have been created.
+            unreadable, a 5xx or a refusal that is not the service's own: it may have been created.
+        :raises CustodyResponseError: if it was redirected: it may have been created.
         :raises CustodyError: of another type if it was not created.
         """
         if request.linked_internal_address_ids and request.linked_wallet_ids:
@@ -128,7 +126,6 @@ class WhitelistOperations(ServiceOperations):
             WireCreateResponse,
             body=request.to_wire(),
             before_send=before_send,
-            reuse_connection=reuse_connection,
         )
         identifier = str((reply.body.get("result") or {}).get("id", ""))
         if not is_readable_id(identifier):
@@ -263,14 +260,16 @@ class WhitelistOperations(ServiceOperations):
         """
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
-        They are rejected when the response is empty, or else when each has one of ``rejected_statuses``. Where the
-        service itself says that it does not offer to read them, a response that says nothing of them passes, with a
-        warning in the log.
+        They are rejected when the response is empty, or else when each of them, read by its id, has one of
+        ``rejected_statuses``: also if the service refuses because they are rejected already, then with a warning in the
+        log. Where the service itself says that it does not offer to read them, a response that says nothing of them
+        passes, with a warning, too.
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
         :param rejected_statuses: status words of rejected requests, compared without case. Default: as everywhere.
         :raises CustodyResponseError: if they are not known to be rejected.
+        :raises CustodyError: of another type if the service refuses, and one of them is not rejected.
         """
         numbers = check_request_ids(ids)
         words = as_list(rejected_statuses)
@@ -294,12 +293,25 @@ class WhitelistOperations(ServiceOperations):
                     return f"whitelisting request {number} has status {sanitize(repr(status), 40)}"
             return None
 
-        self._write(
-            REJECT_WHITELIST_REQUESTS,
-            body={"ids": numbers, "comment": comment},
-            shows=shows,
-            read_back=read_back,
-        )
+        body = {"ids": numbers, "comment": comment}
+        try:
+            self._write(REJECT_WHITELIST_REQUESTS, body=body, shows=shows, read_back=read_back)
+        except CustodyError as error:
+            if error.retryable or not error.from_service:
+                raise
+            try:
+                fault = read_back()
+            except CustodyError as failure:
+                if failure.retryable:
+                    raise
+                raise error from failure
+            if fault is not None:
+                raise
+            log.warning(
+                "Refused (%s), but the service shows as rejected already, by an earlier try or by somebody else: %s.",
+                error.message.rstrip("."),
+                ", ".join(numbers),
+            )
 
     def delete_whitelist_request(self, request_id: str, comment: str) -> None:
         """

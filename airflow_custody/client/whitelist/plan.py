@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.text import as_list, count, sanitize
-from airflow_custody.client.whitelist.spelling import is_same_address
+from airflow_custody.client.whitelist.addresses import canonical_address, chain_name
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerificationPins
@@ -88,12 +88,14 @@ class WhitelistPlan:
     :param service: name of the service and the tenant; part of the hash.
     :param name: the file's name. Default empty.
     :param pins: the pins that the rows were verified with; not part of the hash. Default None: nothing was verified.
+    :param ignored: the ids of the requests that cannot be read, and stop no row all the same. Default: none.
     """
 
     rows: Sequence[PlanRow]
     service: str = ""
     name: str = ""
     pins: VerificationPins | None = None
+    ignored: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -107,25 +109,25 @@ class WhitelistPlan:
         return tuple(each.operation for each in self.rows if each.operation)
 
     @cached_property
-    def unverified(self) -> tuple[str, ...]:
+    def observed(self) -> tuple[str, ...]:
         """
-        The requests that do not verify, as text that the plan's hash covers, each once.
+        The requests that do not verify, and those that are ignored, as text that the plan's hash covers, each once.
 
         Whoever approves the plan has seen these and no others: if there are more by then, it is another plan.
         """
-        found = (each for each in self.rows if each.state == "unverified")
-        return tuple(dict.fromkeys(_operation({"unverified": each.request_id, "hash": each.hash}) for each in found))
+        found = [{"unverified": each.request_id, "hash": each.hash} for each in self.rows if each.state == "unverified"]
+        return tuple(dict.fromkeys(map(_operation, [*found, *({"ignored": each} for each in self.ignored)])))
 
     @cached_property
     def plan_hash(self) -> str:
         """
-        SHA-256, in hexadecimal, of what applying does, of where, and of what does not verify.
+        SHA-256, in hexadecimal, of what applying does, of where, and of what does not verify or is ignored.
 
         Pinned keys alone do not change it, unless something that is deleted has a signature that does not cover all of
         it. What was approved is done, and nothing else, whatever applying verifies; and
         a request that verifies at one of the two times only makes another plan.
         """
-        return hash_operations([*self.operations, *self.unverified], self.service)
+        return hash_operations([*self.operations, *self.observed], self.service)
 
     @property
     def has_changes(self) -> bool:
@@ -186,10 +188,15 @@ class PlanLimits:
                 f"{self.max_delete_percent:g}"
             )
         requests = [each.request for each in declared if each.request is not None]
-        labels = {each.label for each in requests}
+        kept = {text for each in requests for text in (each.label, each.address)}
         for each in as_list(self.must_keep):
-            if each not in labels and not any(is_same_address(each, request.address) for request in requests):
+            if each not in kept and not any(_is_address_of(request, each) for request in requests):
                 yield f"must_keep names {sanitize(each, 80)!r}, which the file does not have"
+
+
+def _is_address_of(request: WhitelistRequest, text: str) -> bool:
+    chain = chain_name(request.chain)
+    return canonical_address(text, chain) == canonical_address(request.address, chain)
 
 
 def _is_over(number: int, total: int, percent: float | None) -> bool:
@@ -215,7 +222,7 @@ def hash_operations(operations: Iterable[str], service: str) -> str:
     """
     Return the SHA-256, in hexadecimal, of what is to be done, in whatever order.
 
-    :param operations: the operations, and :attr:`WhitelistPlan.unverified`.
+    :param operations: the operations, and :attr:`WhitelistPlan.observed`.
     :param service: name of the service and the tenant.
     """
     found = hashlib.sha256(_operation({"format": _HASH_FORMAT, "service": service}).encode())

@@ -40,6 +40,7 @@ _MEANINGS = {
     "unreadable": "cannot be read: for a person to decide",
     "unverified": "signatures do not prove what the service says: for a person to decide",
 }
+_IGNORED = "Ignored, although they cannot be read"
 _COLUMNS = ("State", "Chain", "Address", "Memo", "Label", "Other fields", "Request", "Details")
 
 
@@ -51,12 +52,12 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
     Return a plan as plain JSON data.
 
     ``plan_hash``, ``service``, ``file`` (its name), ``pinned`` (how many ``keys`` the rows were verified against, and
-    the ``minimum``; null: nothing was verified), ``counts`` (by state), ``has_changes``, and ``rows``, all of them. A
-    row has ``state``, ``action`` (``create``, ``delete`` or null), ``where`` (its place in the file, or empty), ``id``
-    and ``status`` (of the request at the service, or empty), ``fields`` (the names of those that differ), ``shown``
-    (what the service has in them, as text), ``note``, and ``request``: the fields that are given, by name, of what the
-    file asks for or else of what the service has, or claims to have if the state is ``unverified``; null if that cannot
-    be read.
+    the ``minimum``; null: nothing was verified), ``counts`` (by state), ``has_changes``, ``ignored`` (ids of requests
+    that cannot be read, and stop no row), and ``rows``, all of them. A row has ``state``, ``action`` (``create``,
+    ``delete`` or null), ``where`` (its place in the file, or empty), ``id`` and ``status`` (of the request at the
+    service, or empty), ``fields`` (the names of those that differ), ``shown`` (what the service has in them, as text),
+    ``note``, and ``request``: the fields that are given, by name, of what the file asks for or else of what the service
+    has, or claims to have if the state is ``unverified``; null if that cannot be read.
 
     :param plan: the plan.
     """
@@ -67,6 +68,7 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
         "pinned": plan.pins and {"keys": len(plan.pins.fingerprints), "minimum": plan.pins.superadmin_minimum},
         "counts": dict(plan.counts),
         "has_changes": plan.has_changes,
+        "ignored": list(plan.ignored),
         "rows": [
             {
                 "state": row.state,
@@ -124,7 +126,10 @@ def plan_to_table(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
         ),
         max_width=_MAX_EXACT,
     )
-    return "\n".join([f"{counts}.", signatures_text(plan), *([table] if rows else []), f"Plan hash: {plan.plan_hash}"])
+    ignored = [f"{_IGNORED}: {', '.join(plan.ignored)}"] if plan.ignored else []
+    return "\n".join(
+        [f"{counts}.", signatures_text(plan), *ignored, *([table] if rows else []), f"Plan hash: {plan.plan_hash}"]
+    )
 
 
 def signatures_text(plan: WhitelistPlan) -> str:
@@ -164,6 +169,7 @@ def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
         "",
         signatures_text(plan),
         "",
+        *([f"{_IGNORED}: {_code(', '.join(plan.ignored), _MAX_EXACT)}", ""] if plan.ignored else []),
         f"Plan hash: {_code(plan.plan_hash, _MAX_VALUE)}",
         "",
     ]

@@ -1,54 +1,47 @@
 """
 Planning: the operations after which the service has what a whitelist file says. Pure functions, no I/O.
 
-A row of the file and a request at the service are for the same destination if chain, network, address and memo are the
-same. Spelling that is the service's affair is not compared: the case of a chain's symbol, of hexadecimal and of
-one-case addresses, an address's prefix or checksum, the known names of a chain and of its main network, what the
-service fills in by itself. Everything else is compared strictly. The order of either does not matter.
+A row of the file and a request at the service are for the same destination if they have the same key: see
+:mod:`~airflow_custody.client.whitelist.matching`. Everything else is compared strictly, but for what the service fills
+in by itself. The order of either does not matter.
 
 What may be there already is never created, and what the file may mean is never deleted. What pinned keys do not verify
-takes no row from what they do: it is named, and may be a reason not to create, and nothing else.
+takes no row from what they do: it is named, and may be a reason not to create its own destination, and nothing else.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
-from airflow_custody.client.text import as_list, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
-from airflow_custody.client.whitelist.listed_requests import Claims, read_listed
+from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
+from airflow_custody.client.text import as_list, read_number, sanitize
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState, decide_trust
+from airflow_custody.client.whitelist.addresses import chain_name
+from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, to_request
 from airflow_custody.client.whitelist.matching import (
-    Listed,
-    Match,
-    Unreadable,
-    chain_key,
-    contradictions,
-    id_order,
-    match,
-    match_respelled,
-    normalize,
-    not_covered,
+    Destination,
+    Destinations,
+    compare_spelled,
+    destination_of,
+    differing,
+    read_destination,
     shown_values,
 )
-from airflow_custody.client.whitelist.matching_index import Group, RequestIndex, RowIndex
-from airflow_custody.client.whitelist.plan import PlanRow, State, WhitelistPlan, create_operation
+from airflow_custody.client.whitelist.models import check_request_ids
+from airflow_custody.client.whitelist.plan import Action, PlanRow, State, WhitelistPlan
 from airflow_custody.client.whitelist.progress import status_word
-from airflow_custody.client.whitelist.spelling import Destinations, address_key
+from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, envelope_faults
 
 if TYPE_CHECKING:
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 # The best request at the service for a row comes first.
 _PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
-# With more unreadable requests than this, any row may be one of them.
-_MAX_UNREADABLE_COMPARED = 100
 # So many faults, or chains, are named in a message.
 _MAX_NAMED = 100
 _DRY_RUN = "dry run: nothing is done for this chain"
@@ -77,6 +70,7 @@ def make_plan(
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
     rejected_statuses: Collection[str] = REJECTED_STATUSES,
     accept_fields: str | Collection[str] = (),
+    ignore: str | int | Collection[str | int] = (),
 ) -> WhitelistPlan:
     """
     Compare a whitelist file with what the service lists.
@@ -92,59 +86,109 @@ def make_plan(
     :param rejected_statuses: status words, compared without case, that mean that a request was rejected.
     :param accept_fields: keys of a payload that may have a value although the file says nothing about them; and
         ``envelope.action``, which accepts a word that is not known to mean a creation. Default: none.
+    :param ignore: ids of requests that cannot be read, that a person has looked at, and that therefore stop no row; it
+        becomes part of the plan's hash. An id of a request that can be read changes nothing. Default: none.
     :return: the plan.
     :raises CustodyRequestError: if two rows are for the same destination, or a dry run is for a chain that is nowhere.
     """
-    rows = list(rows)
-    _check_destinations(rows)
-    matcher = _Matcher(listing, effective_statuses, rejected_statuses, frozenset(as_list(accept_fields)))
-    dry = _dry_run(dry_run_chains, rows, matcher)
-    found = [
-        _in_chain(replace(row, action="create") if row.state == "create" else row, dry)
-        for row in matcher.match_all(rows)
-    ]
-    found += [
-        _in_chain(replace(row, action="delete") if prune and may_be_deleted else row, dry)
-        for row, may_be_deleted in matcher.others()
-    ]
-    return WhitelistPlan(found, service, name, listing.pins)
+    declared = [(row, destination_of(row.request)) for row in rows]
+    ignored = check_request_ids(ignore, "ignore", limit=None, merge=True, may_be_empty=True)
+    by_destination = _by_destination(declared)
+    planner = _Planner(listing, effective_statuses, rejected_statuses, as_list(accept_fields), ignored)
+    planner.rows = by_destination
+    planner.dry_run = _dry_run(dry_run_chains, declared, planner.listed)
+    found = [planner.declared(row, destination) for row, destination in declared]
+    found += planner.others(prune=prune)
+    return WhitelistPlan(found, service, name, listing.pins, tuple(planner.ignored))
 
 
-def _in_chain(row: PlanRow, dry_run_chains: Collection[str]) -> PlanRow:
-    if row.action and row.request is not None and chain_key(row.request.chain) in dry_run_chains:
-        return replace(row, action=None, note="; ".join(filter(None, [_DRY_RUN, row.note])))
-    return row
+def _by_destination(declared: Iterable[tuple[DeclaredRow, Destination]]) -> Destinations[str]:
+    """Return the rows' places by their destinations; two rows for the same one are refused."""
+    destinations: Destinations[str] = Destinations()
+    faults = []
+    for row, destination in declared:
+        if (first := destinations.add(destination, row.where)) != row.where:
+            faults.append(f"{first} and {row.where} are for the same destination")
+    if faults:
+        more = [f"and {len(faults) - _MAX_NAMED} more"] if len(faults) > _MAX_NAMED else []
+        raise CustodyRequestError("; ".join([*faults[:_MAX_NAMED], *more]), code="file-wrong")
+    return destinations
 
 
-def _dry_run(names: Collection[str], rows: Iterable[DeclaredRow], matcher: _Matcher) -> set[str]:
-    """Return the keys of chains; one that is nowhere is refused, as it may be a mistyped one."""
-    known = {chain_key(row.request.chain): row.request.chain for row in rows}
-    known = {**matcher.chains(), **known}
-    unknown = [each for each in as_list(names) if chain_key(each) not in known]
+def _dry_run(
+    names: Collection[str], declared: Iterable[tuple[DeclaredRow, Destination]], listed: Iterable[_Listed]
+) -> set[str]:
+    """Return the names of chains; one that is nowhere is refused, as it may be a mistyped one."""
+    chains = {chain_name(each): each for each in as_list(names)}
+    if not chains:
+        return set()
+    known = {each.destination.chain: str(each.payload["currency"]) for each in listed if each.destination}
+    known |= {destination.chain: row.request.chain for row, destination in declared}
+    unknown = [name for chain, name in chains.items() if chain not in known]
     # An unreadable request may be on any chain.
-    if unknown and "" not in known:
+    if unknown and all(each.destination for each in listed):
         there = ", ".join(sorted(sanitize(each, 40) for each in known.values())[:_MAX_NAMED]) or "none"
         raise CustodyRequestError(
             f"dry_run_chains names {', '.join(repr(sanitize(each, 40)) for each in unknown)}, and neither the file nor "
             f"the service has such a chain; there are: {there}",
             code="parameter-wrong",
         )
-    return {chain_key(each) for each in as_list(names)}
+    return {*chains}
 
 
-def _check_destinations(rows: Iterable[DeclaredRow]) -> None:
-    destinations: Destinations[str] = Destinations()
-    faults = []
-    for row in rows:
-        request = row.request
-        for other in destinations.add(request.chain, request.network, request.address, request.memo, row.where):
-            faults.append(f"{other} and {row.where} are for the same destination")
-    if faults:
-        more = [f"and {len(faults) - _MAX_NAMED} more"] if len(faults) > _MAX_NAMED else []
-        raise CustodyRequestError("; ".join([*faults[:_MAX_NAMED], *more]), code="file-wrong")
+@dataclass(eq=False)
+class _Listed:
+    """
+    A request at the service, and what is known of it.
+
+    :param envelope: the request.
+    :param state: ``unchanged`` if it is in effect, ``pending``, ``rejected``; ``differs`` if it is settled and its
+        status word is not known; ``unverified`` if signatures do not prove it, so that all of it is only claimed;
+        ``unreadable``.
+    :param destination: its destination; None if it is unreadable.
+    :param payload: its payload: if signatures prove it, the fields that they cover. Empty if it is unreadable.
+    :param note: why it is unverified or unreadable; or how its status contradicts where it is listed. Empty: nothing.
+    :param omitted: the keys of its payload that the signatures do not cover.
+    :param row: the place in the file of a row that it may be. Empty: there is none.
+    """
+
+    envelope: WhitelistEnvelope
+    state: State
+    destination: Destination | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+    omitted: tuple[str, ...] = ()
+    row: str = ""
 
 
-class _Matcher:
+def _read(
+    envelope: WhitelistEnvelope,
+    listing: Listing,
+    effective_statuses: Collection[str] | None,
+    rejected_statuses: Collection[str],
+) -> _Listed:
+    """Read a request, and verify it if keys are pinned."""
+    if read_number(envelope.id, MAX_ID) is None:
+        note = f"whitelisting request {sanitize(envelope.id, 40)} has an id that is no number"
+        return _Listed(envelope, "unreadable", note=note)
+    try:
+        payload = envelope.payload()
+        destination = read_destination(envelope, payload)
+    except CustodyError as error:
+        return _Listed(envelope, "unreadable", note=error.message)
+    state = listing.state_of(envelope, effective_statuses, rejected_statuses)
+    shown: RequestState = "effective" if state == "unchanged" else "unknown" if state == "differs" else state
+    trust = decide_trust(envelope.wire, shown, listing.verifier)
+    if trust.error is not None:
+        return _Listed(envelope, "unverified", destination, payload, trust.error.reason)
+    if trust.address is not None:
+        # Of what was signed in a legacy form, only what the signatures cover.
+        return _Listed(envelope, state, destination, trust.address.fields, omitted=trust.address.omitted)
+    doubt = listing.doubt(envelope, effective_statuses, rejected_statuses) if state == "pending" else ""
+    return _Listed(envelope, state, destination, payload, doubt)
+
+
+class _Planner:
     """Finds the request at the service for each row of a file."""
 
     def __init__(
@@ -153,257 +197,190 @@ class _Matcher:
         effective_statuses: Collection[str] | None,
         rejected_statuses: Collection[str],
         accepted: Collection[str],
+        ignore: Collection[str],
     ) -> None:
-        self._accepted = accepted
-        self._all: list[Listed] = []
-        self._unreadable: list[Unreadable] = []
-        claims: list[Listed] = []
-        for envelope in sorted(listing.envelopes, key=lambda each: id_order(each.id)):
-            found = read_listed(envelope, listing, effective_statuses, rejected_statuses)
-            if isinstance(found, Unreadable):
-                self._unreadable.append(found)
-            else:
-                (claims if found.state == "unverified" else self._all).append(found)
-        self._unverified, self._claims = claims, Claims(claims)
-        self._index = RequestIndex(sorted(self._all, key=lambda each: each.state == "rejected"))
-        self._labels: Counter[tuple[str, str]] = Counter()
-        self._meant: RowIndex[tuple[DeclaredRow, bool]] = RowIndex()
-
-    def chains(self) -> dict[str, str]:
-        """Return the chains of the requests, by their keys."""
-        return {each.chain: str(each.payload.get("currency")) for each in (*self._all, *self._unverified)} | {
-            each.chain: each.chain for each in self._unreadable
-        }
-
-    def match_all(self, rows: Sequence[DeclaredRow]) -> list[PlanRow]:
-        """Return a row of the plan for each row of the file."""
-        siblings: dict[tuple[str, str, str | None], list[DeclaredRow]] = defaultdict(list)
-        # By what they ask for; one that names its network before one that leaves it to the service.
-        order = sorted(
-            range(len(rows)),
-            key=lambda index: (rows[index].request.network is None, create_operation(rows[index].request)),
-        )
-        for index in order:
-            siblings[_sibling_key(rows[index].request)].append(rows[index])
-        self._labels.update(_label_key(row.request) for row in rows)
-        options = [self._options(row) for row in rows]
-        found: list[Match | None] = [None] * len(rows)
-        # A request that certainly belongs to a row must not be matched with another that it may belong to.
-        passes: list[Callable[[int], Iterable[Match]]] = [
-            lambda index: filter(lambda each: each.is_same, options[index]),
-            lambda index: filter(lambda each: each.is_certain, options[index]),
-            lambda index: chain(options[index], self._without_memo(rows[index])),
+        self.dry_run: Collection[str] = ()
+        self.rows: Destinations[str] = Destinations()
+        self._accepted = frozenset(accepted)
+        self.listed = [
+            _read(each, listing, effective_statuses, rejected_statuses)
+            for each in sorted(listing.envelopes, key=lambda each: id_order(each.id))
         ]
-        for candidates in passes:
-            for index in order:
-                if found[index] is None:
-                    found[index] = _take(rows[index], candidates(index))
-        # Only then is known which requests are no other row's.
-        for index in order:
-            if found[index] is None and (option := self._respelled(rows[index])):
-                found[index] = _take(rows[index], [option])
-                options[index].append(option)
-        for index in order:
-            match_found = found[index]
-            is_sure = match_found is not None and match_found.listed.is_sure
-            self._meant.add(rows[index].request, (rows[index], is_sure), is_sure=is_sure)
-        return [
-            self._declared(row, found[index], options[index], siblings[_sibling_key(row.request)])
-            for index, row in enumerate(rows)
-        ]
+        self.ignored = [each.envelope.id for each in self.listed if not each.destination and each.envelope.id in ignore]
+        self._index: Destinations[_Listed] = Destinations()
+        self._claims: Destinations[_Listed] = Destinations()
+        for each in self.listed:
+            if each.destination:
+                (self._claims if each.state == "unverified" else self._index).add(each.destination, each)
+            elif each.envelope.id not in ignore:
+                self._index.add_unreadable(each.envelope, each)
+        # The requests that are a row's.
+        self._taken: set[_Listed] = set()
 
-    def _meant_by(self, listed: Listed) -> str:
-        """Return where the row is that may mean a request; empty if no row does."""
-        for row, _ in self._meant.same(listed):
-            if match(row.request, listed, self._accepted):
-                return row.where
-        for row, _ in self._meant.alike(listed):
-            if match(row.request, listed, self._accepted) or match_respelled(row.request, listed, self._accepted):
-                return row.where
-        return ""
-
-    def _options(self, row: DeclaredRow) -> list[Match]:
-        """Return the requests that are, or may be, for a row's destination, and have its memo."""
-        found = (match(row.request, each, self._accepted) for each in self._index.exact(row.request))
-        return [each for each in found if each is not None]
-
-    def _without_memo(self, row: DeclaredRow) -> Iterator[Match]:
-        """Yield requests of which the service may have left out the memo: of those that are alike, the first."""
-        if bucket := self._index.without_memo(row.request):
-            for group in (*bucket.labelled(row.request), *bucket.groups(row.request)):
-                if option := self._first(row, group.free(), match):
-                    yield option
-
-    def _respelled(self, row: DeclaredRow) -> Match | None:
-        """Return a request that may be what a row asks for, in a spelling of the service's own; None: there is none."""
-        alike, others = [*self._index.alike(row.request)], [*self._index.respelled(row.request)]
-        # A free one first; or else one whose row is not known.
-        for candidates in (
-            *map(Group.free, (*alike, *others)),
-            *map(Group.unsure_of_network, alike),
-            *map(Group.unsure, others),
-        ):
-            if option := self._first(row, candidates, match_respelled):
-                return option
-        return None
-
-    def _first(
-        self,
-        row: DeclaredRow,
-        candidates: Iterable[Listed],
-        compare: Callable[[WhitelistRequest, Listed, Collection[str]], Match | None],
-    ) -> Match | None:
-        """Return how the first request compares that a row may have, or may mean."""
-        found = (compare(row.request, each, self._accepted) for each in candidates)
-        return next((each for each in found if each and (each.listed.row is None or _is_in_doubt(each))), None)
-
-    def _declared(
-        self, row: DeclaredRow, found: Match | None, options: Sequence[Match], siblings: Sequence[DeclaredRow]
-    ) -> PlanRow:
-        if found is None:
-            return self._missing(row, options, siblings)
-        envelope = found.listed.envelope
-        note = found.note
-        if found.state == "pending" and envelope.status and not note:
-            note = f"asked for already, status {sanitize(envelope.status, 40)}"
-        return PlanRow(
-            found.state,
-            request=row.request,
-            where=row.where,
-            request_id=envelope.id,
-            status=status_word(envelope.status),
-            hash=envelope.hash or "",
-            fields=found.fields,
-            note=note,
-            shown=shown_values(found.listed, found.fields),
-        )
-
-    def _missing(self, row: DeclaredRow, options: Sequence[Match], siblings: Sequence[DeclaredRow]) -> PlanRow:
-        """Return what becomes of a row that no request at the service is left for."""
-        for option in chain(filter(_is_in_doubt, options), self._unsure_without_memo(row)):
-            note = (
-                f"request {option.listed.envelope.id} may be for this row or for {option.listed.row}, so nothing is "
-                "created: write in the file what the service has, the network too"
-            )
-            return PlanRow("differs", request=row.request, where=row.where, fields=option.fields, note=note)
-        if row.request.network is None and len(siblings) > 1:
-            other = next(each.where for each in siblings if each is not row)
-            note = f"the service may take this for the same as {other}, so nothing is created: name the network in both"
+    def declared(self, row: DeclaredRow, destination: Destination) -> PlanRow:
+        """Return what becomes of a row of the file."""
+        same, in_another_case = self._index.same(destination), self._index.in_another_case(destination)
+        claims = [*self._claims.same(destination), *self._claims.in_another_case(destination)]
+        for each in (*same, *in_another_case, *claims):
+            each.row = row.where
+        alive = [each for each in same if each.state != "rejected"]
+        others = [each for each in self.rows.same(destination) if each != row.where]
+        if others and not destination.network:
+            note = f"it may be the same as {others[0]}, so nothing is created: name the network in both"
             return PlanRow("differs", request=row.request, where=row.where, fields=("network",), note=note)
-        has_own_label = self._labels[_label_key(row.request)] == 1
-        if claim := self._claims.find(row.request, self._accepted, has_own_label=has_own_label):
-            claim.row = claim.row or row.where
-            return PlanRow(
-                "unverified",
-                request=row.request,
-                where=row.where,
-                request_id=claim.envelope.id,
-                status=status_word(claim.envelope.status),
-                hash=claim.envelope.hash or "",
-                note=f"{claim.why}. It may be this one: nothing is created",
+        if len({each.destination.network for each in alive if each.destination}) > 1 and not destination.network:
+            note = (
+                f"requests {name_some([each.envelope.id for each in alive])} are on several networks, and each may be "
+                "this one: nothing is created; name the network"
             )
-        hidden = self._may_be(row.request)
-        if hidden:
-            return PlanRow("unreadable", request=row.request, where=row.where, note=hidden.summary())
-        return PlanRow("create", request=row.request, where=row.where)
+            return PlanRow("differs", request=row.request, where=row.where, fields=("network",), note=note)
+        if not same:
+            same = [each for each in in_another_case if each.state != "rejected"]
+        if same:
+            options = [(self._compared(row, destination, each), each) for each in same]
+            found, listed = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
+            self._taken.add(listed)
+            return found
+        if claims:
+            self._taken.add(claims[0])
+            note = f"{claims[0].note}. It may be this one: nothing is created"
+            return self._row(row, claims[0], "unverified", note=note)
+        if unreadable := self._index.unreadable(destination):
+            hidden = sanitize(unreadable[0].envelope.id, 40)
+            note = f"request {hidden} cannot be read, and may be this one: nothing is created"
+            return PlanRow("unreadable", request=row.request, where=row.where, note=note)
+        if others := self.rows.in_another_case(destination):
+            note = f"it differs only in case from {others[0]}, which may be the same: nothing is created"
+            return PlanRow("differs", request=row.request, where=row.where, fields=("address",), note=note)
+        if destination.chain in self.dry_run:
+            return PlanRow("create", request=row.request, where=row.where, note=_DRY_RUN)
+        return PlanRow("create", "create", row.request, row.where)
 
-    def _unsure_without_memo(self, row: DeclaredRow) -> Iterator[Match]:
-        """Yield requests that another row has, and of which the service may have left out this row's memo."""
-        bucket = self._index.without_memo(row.request)
-        for group in bucket.groups(row.request) if bucket else ():
-            if option := self._first(row, group.unsure(), match):
-                yield option
+    def _compared(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
+        """Return what becomes of a row if a request is this row's."""
+        payload, envelope = listed.payload, listed.envelope
+        comparison = compare_spelled(row.request, payload, envelope.network)
+        fields, notes = differing(comparison, payload, self._accepted), []
+        if unknown := [each for each in fields if each in comparison.unaccounted and each not in PAYLOAD_KEYS]:
+            notes.append(f"nobody asked for {name_some(unknown)}: 'accept_fields' accepts what is the service's own")
+        if listed.destination and listed.destination.address != destination.address:
+            notes.append("the address differs only in case, which may be the same on this chain: nothing is created")
+        envelope_fields, faults = self._contradictions(listed, row.request)
+        fields += envelope_fields
+        notes += faults
+        if listed.state == "differs":
+            fields.append("status")
+            notes.append(
+                "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
+            )
+        notes += [listed.note] if listed.note else []
+        filled_in = comparison.filled_in(comparison.unaccounted)
+        if not fields and (filled_in := tuple(each for each in filled_in if "." not in each)):
+            notes.append(f"filled in by the service: {name_some(filled_in)}")
+        notes += _not_covered(listed)
+        state = "differs" if fields and listed.state != "rejected" else listed.state
+        if state == "pending" and envelope.status and not notes:
+            notes.append(f"asked for already, status {sanitize(envelope.status, 40)}")
+        return self._row(row, listed, state, tuple(dict.fromkeys(fields)), "; ".join(notes))
 
-    def _may_be(self, request: WhitelistRequest) -> Unreadable | None:
-        """Return an unreadable request that may be what a row asks for; None if there is none."""
-        if len(self._unreadable) > _MAX_UNREADABLE_COMPARED:
-            return self._unreadable[0]
-        if not self._unreadable:
-            return None
-        known = chain_key(request.chain), address_key(request.address)
-        label = json.dumps(request.label, ensure_ascii=False).casefold()
-        return next((each for each in self._unreadable if each.may_be(*known, label)), None)
+    def _contradictions(self, listed: _Listed, request: WhitelistRequest | None) -> tuple[list[str], list[str]]:
+        """Return where an envelope contradicts its payload or what was asked for, as fields, and in words."""
+        faults = envelope_faults(listed.envelope, listed.payload, request, accepted=self._accepted)
+        if not faults:
+            return [], []
+        certain = envelope_faults(listed.envelope, listed.payload, request, accepted=(ENVELOPE_ACTION,))
+        fields = [*(["envelope"] if certain else []), *([ENVELOPE_ACTION] if len(faults) > len(certain) else [])]
+        return fields, [*faults]
 
-    def others(self) -> Iterator[tuple[PlanRow, bool]]:
-        """Yield a row for each request that is in no file, and whether it may be deleted."""
-        for listed in self._all:
-            if listed.row is not None or listed.state == "rejected":
-                continue
-            notes = [_progress(listed)]
-            notes += [not_covered(listed.omitted)] if listed.omitted else []
-            # A person decides on requests that contradict themselves, are being deleted, or may be meant by the file.
-            fields, faults = contradictions(listed, None, self._accepted)
-            faults += [listed.doubt] if listed.doubt else []
-            meant = self._meant_by(listed)
-            notes += [f"may be for the same destination as {meant}, so it is not deleted"] if meant else []
-            row = _undeclared(listed, "undeclared", [*notes, *faults], fields)
-            yield row, row.request is not None and not faults and not meant
-        for listed in self._unverified:
-            if listed.row is None:
-                meant = self._meant_by(listed)
-                notes = [f"it claims to be for the same destination as {meant}"] if meant else []
-                yield _undeclared(listed, "unverified", [listed.why, *notes]), False
-        for each in self._unreadable:
-            envelope = each.envelope
-            shown = {
+    def _row(
+        self, row: DeclaredRow, listed: _Listed, state: State, fields: tuple[str, ...] = (), note: str = ""
+    ) -> PlanRow:
+        envelope = listed.envelope
+        return PlanRow(
+            state,
+            None,
+            row.request,
+            row.where,
+            envelope.id,
+            status_word(envelope.status),
+            envelope.hash or "",
+            fields,
+            note,
+            shown_values(envelope, listed.payload, fields) if fields else {},
+        )
+
+    def others(self, *, prune: bool) -> list[PlanRow]:
+        """Return a row for each request that is in no file: at last what is not verified, and what cannot be read."""
+        rest = [each for each in self.listed if each not in self._taken and each.state != "rejected"]
+        rest.sort(key=lambda each: (each.state == "unreadable", each.state == "unverified"))
+        return [self._unreadable(each) if each.destination is None else self._undeclared(each, prune) for each in rest]
+
+    def _unreadable(self, listed: _Listed) -> PlanRow:
+        envelope = listed.envelope
+        ignored = "; ignored, so that it stops no row" if envelope.id in self.ignored else ""
+        return PlanRow(
+            "unreadable",
+            request_id=sanitize(envelope.id, 40),
+            status=status_word(envelope.status),
+            note=listed.note + ignored,
+            shown={
                 "blockchain": sanitize(envelope.blockchain or "", 100),
                 "network": sanitize(envelope.network or "", 100),
-            }
-            number, status = sanitize(envelope.id, 40), status_word(envelope.status)
-            yield PlanRow("unreadable", request_id=number, status=status, note=each.why, shown=shown), False
+            },
+        )
+
+    def _undeclared(self, listed: _Listed, prune: bool) -> PlanRow:
+        """Return a row for a request that is in no file; what is not clear is for a person to decide, not to delete."""
+        envelope = listed.envelope
+        request: WhitelistRequest | None = None
+        shown: dict[str, str] = {}
+        fields: list[str] = []
+        faults: list[str] = []
+        if listed.state == "unverified":
+            notes = [
+                listed.note,
+                *([f"it claims to be for the same destination as {listed.row}"] if listed.row else []),
+            ]
+        else:
+            fields, faults = self._contradictions(listed, None)
+            faults += [listed.note] if listed.note else []
+            faults += [f"may be for the same destination as {listed.row}, so it is not deleted"] if listed.row else []
+            notes = [_progress(listed), *_not_covered(listed), *faults]
+        try:
+            request = to_request(envelope, listed.payload)
+        except CustodyResponseError as error:
+            notes.append(error.message)
+            shown = shown_values(envelope, listed.payload, ("blockchain", "network", "address", "memo", "label"))
+        action: Action | None = "delete" if prune and request and not faults and listed.state != "unverified" else None
+        if action and listed.destination and listed.destination.chain in self.dry_run:
+            action, notes = None, [_DRY_RUN, *notes]
+        return PlanRow(
+            "unverified" if listed.state == "unverified" else "undeclared",
+            action,
+            request,
+            "",
+            envelope.id,
+            status_word(envelope.status),
+            envelope.hash or "",
+            tuple(fields),
+            "; ".join(notes),
+            shown,
+        )
 
 
-def _progress(listed: Listed) -> str:
+def id_order(identifier: str) -> tuple[bool, int, str]:
+    """Return what ids are ordered by."""
+    number = read_number(identifier, MAX_ID)
+    return (number is None, number or 0, identifier)
+
+
+def _not_covered(listed: _Listed) -> list[str]:
+    """Return, in words, what the signatures do not cover of a payload."""
+    return [f"signed in a legacy form, which does not cover {', '.join(listed.omitted)}"] if listed.omitted else []
+
+
+def _progress(listed: _Listed) -> str:
     """Describe the state of a request that is to be deleted."""
     if listed.state == "differs":
         return f"its status is {status_word(listed.envelope.status) or 'empty'}: whether it is in effect is not known"
     return "pending approval" if listed.state == "pending" else "in effect"
-
-
-def _undeclared(listed: Listed, state: State, notes: Sequence[str], fields: Sequence[str] = ()) -> PlanRow:
-    """Return a row of the plan for a request that is in no file."""
-    envelope = listed.envelope
-    request, shown = None, {}
-    try:
-        request = to_request(envelope, listed.payload)
-    except CustodyResponseError as error:
-        notes = [*notes, error.message]
-        shown = shown_values(listed, ("blockchain", "network", "address", "memo", "label"))
-    return PlanRow(
-        state,
-        request=request,
-        request_id=envelope.id,
-        status=status_word(envelope.status),
-        hash=envelope.hash or "",
-        fields=tuple(fields),
-        note="; ".join(notes),
-        shown=shown,
-    )
-
-
-def _take(row: DeclaredRow, options: Iterable[Match]) -> Match | None:
-    """Return the best of the requests that no other row has, and mark it as this row's."""
-    free = [each for each in options if each.listed.row is None]
-    best = min(
-        free, key=lambda each: (_PREFERENCE.index(each.state), len(each.fields), each.listed.order), default=None
-    )
-    if best is not None:
-        best.listed.row, best.listed.is_sure = row.where, best.is_certain
-        best.listed.has_sure_network = best.is_certain and best.has_network
-    return best
-
-
-def _is_in_doubt(option: Match) -> bool:
-    """Tell whether a request that another row has may be this row's all the same."""
-    # One without a memo is not the same as one with a memo; but the network may be the service's affair, and so may be
-    # how everything is spelled.
-    return "memo" not in option.fields or not option.listed.is_sure
-
-
-def _label_key(request: WhitelistRequest) -> tuple[str, str]:
-    return normalize(request.label), chain_key(request.chain)
-
-
-def _sibling_key(request: WhitelistRequest) -> tuple[str, str, str | None]:
-    """Return what rows for the same destination have in common, whatever their network is."""
-    return chain_key(request.chain), address_key(request.address), request.memo

@@ -14,13 +14,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from airflow_custody.client.errors import CustodyError
-from airflow_custody.client.text import ascii_lower, is_decimal, sanitize
+from airflow_custody.client.errors import CustodyError, CustodyRequestError
+from airflow_custody.client.text import ascii_lower, escape, is_decimal, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
-from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some
-from airflow_custody.client.whitelist.value_texts import differing_values
+from airflow_custody.client.whitelist.batches import name_some
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
@@ -35,6 +35,9 @@ NOT_COMPARED: Mapping[str, str] = {
 }
 #: Accepted by this name: a word of the envelope's ``action`` that is not known.
 ENVELOPE_ACTION = "envelope.action"
+# Characters of a value in a message: people compare an address whole.
+_MAX_VALUE = 120
+_MAX_LINKS = 5
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Finding:
         if self.unasked:
             return f"{sanitize(self.key, 60)} (not asked for)"
         words = ["unclear"] if self.verdict == "unclear" else []
-        words += [differing_values(*self.values)] if self.values else []
+        words += ["asked for {}, shown {}".format(*map(_value, self.values))] if self.values else []
         return f"{self.name} ({': '.join(words)})" if words else self.name
 
 
@@ -116,20 +119,6 @@ class Comparison:
     def filled_in(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """Return the keys whose value is the service's: the harmless ones, and those that are accepted by name."""
         return tuple(each.key for each in self.findings if each.filled_in or (each.unasked and each.key in accepted))
-
-    def refusal(self, accepted: Collection[str] = ()) -> tuple[str, str | None]:
-        """
-        Return a text that names what must not be signed, and one that says how to accept what nobody asked for.
-
-        :param accepted: as for :meth:`faults`.
-        :return: the keys that must not be signed, empty if all is accounted for; and how to accept them, None if they
-            cannot be accepted.
-        """
-        unaccounted = [each for each in self.unaccounted if each not in accepted]
-        names = ", ".join(repr(sanitize(each, 60)) for each in unaccounted[:MAX_NAMED_IDS])
-        more = f" and {len(unaccounted) - MAX_NAMED_IDS} more" if len(unaccounted) > MAX_NAMED_IDS else ""
-        advice = f"although nobody asked for it: accept_fields=[{names}]{more}." if names else None
-        return name_some(self.faults(accepted)), advice
 
     def faults(self, accepted: Collection[str] = ()) -> tuple[str, ...]:
         """
@@ -205,12 +194,51 @@ def envelope_faults(
     return tuple(found)
 
 
+def check_asked(
+    request: WhitelistRequest | None,
+    envelope: WhitelistEnvelope,
+    payload: Mapping[str, Any],
+    accepted: Collection[str] = (),
+    *,
+    tenant_id: str | None = None,
+) -> Comparison:
+    """
+    Refuse a request that is not what was asked for, or that contradicts itself.
+
+    :param request: the request that was asked for; None: whatever the payload asks for.
+    :param envelope: the envelope.
+    :param payload: its verified payload.
+    :param accepted: keys of the payload that may have a value although nobody asked for one, and
+        :data:`ENVELOPE_ACTION`.
+    :param tenant_id: as for :func:`envelope_faults`.
+    :return: the comparison; without findings if nothing is compared.
+    :raises CustodyRequestError: if it is refused; the error names what is wrong.
+    """
+    comparison = Comparison(()) if request is None else compare(request, payload, network=envelope.network)
+    if faults := comparison.faults(accepted):
+        names = [repr(sanitize(each, 60)) for each in comparison.unaccounted if each not in accepted]
+        raise CustodyRequestError(
+            f"whitelisting request {envelope.id} is not what was asked for: {name_some(faults)}",
+            advice=f"If it may be so although nobody asked for it: accept_fields=[{name_some(names)}]."
+            if names
+            else None,
+            code="request-differs",
+        )
+    if contradictions := envelope_faults(envelope, payload, request, tenant_id=tenant_id, accepted=accepted):
+        raise CustodyRequestError(
+            f"whitelisting request {envelope.id} contradicts itself or what was asked for: {'; '.join(contradictions)}",
+            code="request-differs",
+        )
+    return comparison
+
+
 # The words of `action` are not published. Another kind of action must not even be accepted by name.
 _CREATING = frozenset({"create", "created", "creating", "creation", "add", "added", "new", "insert", "inserted"})
 _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "request"})
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
 
 
+@lru_cache(maxsize=256)
 def is_creation(action: str, *, accept_unknown: bool) -> bool:
     words = {ascii_lower(each) for each in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^A-Za-z\s_.-]+", action)}
     if any(each in ascii_lower(action) for each in _CHANGING):
@@ -304,6 +332,18 @@ def _number(text: str) -> str:
 
 def _quote(value: object) -> str:
     return repr(sanitize(value, 40))
+
+
+def _value(value: Any) -> str:
+    """Return a value for a message; invisible characters are written out, as they may be the difference."""
+    if value in (None, "", []):
+        return "nothing"
+    if isinstance(value, list):
+        ids = [each.get("id") if isinstance(each, dict) else each for each in value[:_MAX_LINKS]]
+        return ", ".join(sanitize(each, 40) for each in ids) + (", ..." if value[_MAX_LINKS:] else "")
+    if not isinstance(value, str):
+        return "a value of another type"
+    return f"'{escape(value[:_MAX_VALUE])}{'…' if value[_MAX_VALUE:] else ''}'"
 
 
 # --- the table ---------------------------------------------------------------------------------------------

@@ -1,11 +1,9 @@
-"""Two spellings of one address, chain, network or destination. Pure functions, no I/O."""
+"""Two spellings of one address: for the search for what a lost response created. Pure functions, no I/O."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
-from typing import Generic, TypeVar
 
 from airflow_custody.client.text import ascii_lower
 
@@ -17,68 +15,6 @@ _HEXADECIMAL = re.compile(r"[0-9a-fA-F]+")
 _PREFIX = re.compile(r"([A-Za-z][A-Za-z0-9-]*):(.+)", re.DOTALL)
 # An account of Hedera with its checksum, which is another one on each ledger: HIP-15.
 _HIP15 = re.compile(r"([0-9]+\.[0-9]+\.[0-9]+)(-[A-Za-z]{5})")
-# Names of the main network, without punctuation and case; they may also follow the name of its chain.
-_MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
-# The names of each chain, without punctuation and case. The first one is used here.
-_CHAINS = (
-    "btc bitcoin xbt",
-    "bch bitcoincash",
-    "ltc litecoin",
-    "doge dogecoin",
-    "eth ethereum",
-    "polygon matic pol",
-    "ftm fantom",
-    "sonic s",
-    "avalanchec avalanche avax avaxc avaxcchain avalanchecchain",
-    "xrp xrpl ripple xrpledger",
-    "xlm stellar",
-    "xtz tezos",
-    "ada cardano",
-    "dot polkadot",
-    "tao bittensor",
-    "algo algorand",
-    "sol solana",
-    "cosmos atom cosmoshub",
-    "near nearprotocol",
-    "icp internetcomputer dfinity",
-    "hedera hbar hederahashgraph",
-    "mina minaprotocol",
-    "filecoin fil",
-    "tron trx",
-)
-#: The name of a chain that is used here, by each of its names.
-CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
-
-Place = TypeVar("Place")
-
-
-# --- chains and networks -----------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=4096)
-def chain_name(chain: str) -> str:
-    """Return one name for all names of a chain; for an unknown chain, its symbol without case."""
-    return CHAIN_NAMES.get(_letters(chain)) or ascii_lower(chain)
-
-
-@lru_cache(maxsize=4096)
-def network_name(network: str, chain: str) -> str:
-    """Return one name for all names of a chain's network, of which the main network has several."""
-    name, known = _letters(network), chain_name(chain)
-    bare = {name, name.removeprefix(_letters(chain))}
-    bare |= {name.removeprefix(each) for each, other in CHAIN_NAMES.items() if other == known}
-    return "mainnet" if bare.intersection(_MAIN_NETWORKS) else ascii_lower(network)
-
-
-def is_main_network(network: str, chain: str) -> bool:
-    """Tell whether a network is clearly the main one of its chain: it may also be called as the chain is."""
-    return network_name(network, chain) == "mainnet" or chain_name(network) == chain_name(chain)
-
-
-def _letters(name: str) -> str:
-    return "".join(filter(str.isalnum, ascii_lower(name)))
-
-
 # --- addresses ---------------------------------------------------------------------------------------------
 
 
@@ -169,33 +105,3 @@ def form_of(address: str) -> tuple[str, int]:
     if separator and prefix.isalpha() and rest in (rest.lower(), rest.upper()):
         return f"bech32 {prefix}", 0
     return ("one case" if rest in (rest.lower(), rest.upper()) else "both cases"), len(rest)
-
-
-# --- destinations ------------------------------------------------------------------------------------------
-
-
-class Destinations(Generic[Place]):
-    """An index by destination: the same chain, network, address and memo, in any spelling."""
-
-    def __init__(self) -> None:
-        # Each place by the optional part of its address.
-        self._found: dict[tuple[str, str | None, str, str | None], dict[str, Place]] = {}
-
-    def add(self, chain: str, network: str | None, address: str, memo: str | None, place: Place) -> list[Place]:
-        """
-        Add a destination.
-
-        :param chain: its chain.
-        :param network: its network; None is a network of its own.
-        :param address: its address.
-        :param memo: its memo.
-        :param place: the place to add for it.
-        :return: the places added before for the same destination: the first of each spelling of the address.
-        """
-        written, rest = _split(address)
-        key = (chain_name(chain), network and network_name(network, chain), _without_case(rest), memo)
-        group = self._found.setdefault(key, {})
-        others = list(group) if not written else ["", written]
-        found = [group[each] for each in others if each in group]
-        group.setdefault(written, place)
-        return found

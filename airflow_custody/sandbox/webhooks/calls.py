@@ -201,7 +201,7 @@ class CallStore:
         rows = self._state.rows(
             "SELECT * FROM webhooks WHERE tenant_id = ? AND type = ? ORDER BY number", tenant_id, webhook_type
         )
-        webhooks = [row["id"] for row in rows if self._writes_to(row)]
+        webhooks = [row["id"] for row in rows if row["status"] != "disabled"]
         text = payload if isinstance(payload, str) else dumps(payload)
         calls = [
             self._call(each, at, eventId=event_id, webhookId=webhook, payload=text, status=status)
@@ -209,13 +209,6 @@ class CallStore:
         ]
         self._insert(tenant_id, calls)
         return calls
-
-    def _writes_to(self, webhook: sqlite3.Row) -> bool:
-        if webhook["status"] == "disabled":
-            return self._settings.writes_when_disabled
-        if webhook["status"] != "enabled" or webhook["timeout_until"] > timestamp():
-            return self._settings.writes_when_cooling_down
-        return True
 
     def _call(self, id: str, at: int, **fields: str) -> dict[str, Any]:
         step = max(1, round(self._settings.resolution * 1e9))

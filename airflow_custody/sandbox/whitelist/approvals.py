@@ -45,17 +45,9 @@ class Approvals:
         self._verify(caller, approval.signature, dumps(hashes).encode())
         signed = rows[: self._state.settings.max_signatures]
         for row, group in zip(signed, groups, strict=False):
-            if row["deleted_from"]:
-                self._whitelist.sign_deletion(row, caller.user_id, group)
-            else:
-                self._whitelist.add_signatures(
-                    [row], caller.user_id, group, approval.signature, approval.comment, hashes
-                )
+            self._whitelist.add_signatures([row], caller.user_id, group, approval.signature, approval.comment, hashes)
             if _is_complete(row["approvers"], self._signers(row)):
-                if row["deleted_from"]:
-                    self._whitelist.set_whitelist_status(str(row["id"]), REMOVED)
-                else:
-                    self._whitelist.take_effect([row])
+                self._whitelist.take_effect([row])
         return len(signed)
 
     def reject(self, caller: Caller, rejection: Rejection) -> None:
@@ -64,17 +56,12 @@ class Approvals:
         for row in rows:
             self._group_to_sign_for(caller, row)
         for row in rows:
-            self._whitelist.set_whitelist_status(str(row["id"]), row["deleted_from"] or REJECTED)
+            self._whitelist.set_whitelist_status(str(row["id"]), REJECTED)
 
     def delete(self, caller: Caller, deletion: Deletion) -> None:
-        """Delete a request, or mark it for deletion."""
-        row = self._whitelist.row(caller, deletion.id)
-        if self._state.settings.deletion == "at once":
-            self._whitelist.set_whitelist_status(deletion.id, REMOVED)
-            return
-        if row["deleted_from"]:
-            raise ServiceError(409, f"the deletion of whitelisted address {deletion.id} is already pending")
-        self._whitelist.mark_for_deletion(row)
+        """Delete a request."""
+        self._whitelist.row(caller, deletion.id)
+        self._whitelist.set_whitelist_status(deletion.id, REMOVED)
 
     def find(self, caller: Caller, search: ApprovalSearch) -> dict[str, Any]:
         """Return one page of the requests that the caller may sign."""

@@ -32,7 +32,7 @@ def build_envelope(
     replaced: dict[str, Any],
 ) -> dict[str, Any]:
     """
-    Return the envelope of a whitelisting request; one whose deletion is pending has the action ``delete``.
+    Return the envelope of a whitelisting request.
 
     :param settings: spelling of status words, whether the network is hashed, and which requests are forged.
     :param external_id: returns the external id of a user.
@@ -52,7 +52,7 @@ def build_envelope(
         id=str(row["id"]),
         tenantId=row["tenant_id"],
         status=settings.status_words.get(row["status"], row["status"]),
-        action="delete" if row["deleted_from"] else "create",
+        action="create",
         blockchain=row["blockchain"],
         network=row["network"],
         metadata=omit_none({**original, **metadata}),

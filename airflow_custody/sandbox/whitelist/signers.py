@@ -168,7 +168,7 @@ class SignerStore:
 
 def _missing(row: sqlite3.Row, counts: Counter[str]) -> dict[str, int]:
     """Return how many signatures of each group the first branch of a request still needs."""
-    if row["deleted_from"] or row["status"] not in (PENDING, EFFECTIVE):
+    if row["status"] not in (PENDING, EFFECTIVE):
         raise ServiceError(409, f"whitelisted address {row['id']} is neither pending approval nor in effect")
     branches = json.loads(row["approvers"])
     if not branches or not branches[0]["sequential"]:

@@ -1,4 +1,4 @@
-"""Whitelisting requests: creating them, finding them again, and their deletions that are pending."""
+"""Whitelisting requests: creating them, and finding them again."""
 
 from __future__ import annotations
 
@@ -48,14 +48,7 @@ CREATE TABLE IF NOT EXISTS signatures (
 );
 CREATE TABLE IF NOT EXISTS signed_lists (hash TEXT PRIMARY KEY, hashes TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS whitelist_by_address ON whitelist (address);
-CREATE TABLE IF NOT EXISTS deletions (marked_id INTEGER PRIMARY KEY, deleted_from TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS deletion_signatures (
-    request_id INTEGER NOT NULL, user_id TEXT NOT NULL, group_id TEXT NOT NULL, PRIMARY KEY (request_id, user_id)
-);
 """
-# A request whose deletion is pending has the status that it had before in `deleted_from`.
-_MARKED = "whitelist LEFT JOIN deletions ON marked_id = id"
-_ROWS = f"SELECT whitelist.*, deleted_from FROM {_MARKED}"
 _VISIBLE = "tenant_id = ? AND status != ? AND seen_from <= ? AND (user_id != ? OR ?)"
 
 
@@ -120,7 +113,7 @@ class WhitelistStore:
     def row(self, caller: Caller, request_id: str) -> sqlite3.Row:
         """Return one request of the caller's tenant."""
         found = self._state.rows(
-            f"{_ROWS} WHERE id = ? AND {_VISIBLE}", _parse_id(request_id), *self._visible_to(caller)
+            f"SELECT * FROM whitelist WHERE id = ? AND {_VISIBLE}", _parse_id(request_id), *self._visible_to(caller)
         )
         if not found:
             raise not_found(f"whitelisted address {request_id}")
@@ -129,14 +122,14 @@ class WhitelistStore:
     def rows(self, caller: Caller, search: Search | ApprovalSearch) -> list[sqlite3.Row]:
         """Return all requests that match a search, whatever its page."""
         condition, values = self._condition(caller, search)
-        rows = self._state.rows(f"{_ROWS} WHERE {condition} ORDER BY id", *values)
+        rows = self._state.rows(f"SELECT * FROM whitelist WHERE {condition} ORDER BY id", *values)
         return self.listing.arrange(rows, lambda row: str(row["id"]))
 
     def rows_by_id(self, ids: Sequence[str]) -> list[sqlite3.Row]:
         """Return requests of any tenant in the order of their ids, each once; those removed are not there."""
         numbers = {_parse_id(each) for each in ids}
         rows = self._state.rows(
-            f"{_ROWS} WHERE id IN (SELECT value FROM json_each(?)) AND status != ? ORDER BY id",
+            "SELECT * FROM whitelist WHERE id IN (SELECT value FROM json_each(?)) AND status != ? ORDER BY id",
             *(json.dumps(sorted(numbers)), REMOVED),
         )
         if missing := numbers - {row["id"] for row in rows}:
@@ -155,9 +148,9 @@ class WhitelistStore:
             found = self.rows(caller, search)
             return self.page(self.cut(found, search), len(found), rules_once=search.rules_once)
         condition, values = self._condition(caller, search)
-        (total,) = self._state.rows(f"SELECT count(*) FROM {_MARKED} WHERE {condition}", *values)[0]
+        (total,) = self._state.rows(f"SELECT count(*) FROM whitelist WHERE {condition}", *values)[0]
         rows = self._state.rows(
-            f"{_ROWS} WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
+            f"SELECT * FROM whitelist WHERE {condition} ORDER BY id LIMIT ? OFFSET ?",
             *(*values, self._page_size(search), search.offset),
         )
         return self.page(rows, total, rules_once=search.rules_once)
@@ -218,7 +211,7 @@ class WhitelistStore:
             where.append("status = ?")
             values.append(PENDING)
         elif not search.include_pending:
-            where.append("coalesce(deleted_from, status) NOT IN (?, ?)")
+            where.append("status NOT IN (?, ?)")
             values += [PENDING, REJECTED]
         for condition, value in (
             ("id IN (SELECT value FROM json_each(?))", json.dumps([_parse_id(each) for each in search.ids])),
@@ -237,18 +230,14 @@ class WhitelistStore:
         latest = timestamp(-settings.whitelist_lag)
         return caller.tenant_id, REMOVED, latest, caller.user_id, settings.creator_sees_own
 
-    # --- signing and deleting -----------------------------------------------------------------------------------
+    # --- signing -----------------------------------------------------------------------------------
 
     def signers(self, rows: Sequence[sqlite3.Row]) -> dict[int, dict[str, str]]:
-        """Return who has signed, by request: each user, and for which group; of one to be deleted, its deletion."""
+        """Return who has signed, by request: each user, and for which group."""
         found: dict[int, dict[str, str]] = {row["id"]: {} for row in rows}
-        for table, wanted in (
-            ("signatures", [row["id"] for row in rows if not row["deleted_from"]]),
-            ("deletion_signatures", [row["id"] for row in rows if row["deleted_from"]]),
-        ):
-            condition = "request_id IN (SELECT value FROM json_each(?))"
-            for each in self._state.rows(f"SELECT * FROM {table} WHERE {condition}", json.dumps(wanted)):
-                found[each["request_id"]][each["user_id"]] = each["group_id"]
+        query = "SELECT * FROM signatures WHERE request_id IN (SELECT value FROM json_each(?))"
+        for each in self._state.rows(query, json.dumps([*found])):
+            found[each["request_id"]][each["user_id"]] = each["group_id"]
         return found
 
     def add_signatures(
@@ -270,15 +259,6 @@ class WhitelistStore:
             "UPDATE whitelist SET status = ?, rules_hash = ? WHERE id = ?",
             [(EFFECTIVE, rules_hash, row["id"]) for row in rows],
         )
-
-    def mark_for_deletion(self, row: sqlite3.Row) -> None:
-        """Have a request wait until its deletion is signed or rejected."""
-        self.set_whitelist_status(str(row["id"]), PENDING)
-        self._state.write("INSERT INTO deletions VALUES (?, ?)", row["id"], row["status"])
-
-    def sign_deletion(self, row: sqlite3.Row, user_id: str, group: str) -> None:
-        """Add a user's signature, made for a group of approvers, to a deletion."""
-        self._state.write("INSERT INTO deletion_signatures VALUES (?, ?, ?)", row["id"], user_id, group)
 
     # --- control ------------------------------------------------------------------------------------------------
 
@@ -316,10 +296,7 @@ class WhitelistStore:
         rules_hash = self._any_row(request_id)["rules_hash"]
         if rules_hash is None and status != PENDING:
             rules_hash = self._rules.current()["hash"]
-        number = self._update(request_id, status=status, rules_hash=rules_hash)
-        # A deletion of it is no longer pending.
-        self._state.write("DELETE FROM deletions WHERE marked_id = ?", number)
-        self._state.write("DELETE FROM deletion_signatures WHERE request_id = ?", number)
+        self._update(request_id, status=status, rules_hash=rules_hash)
 
     def set_whitelist_age(self, request_id: str, seconds: float) -> None:
         """
@@ -385,7 +362,7 @@ def _parse_id(text: str) -> int:
 
 
 def _is_pending(row: sqlite3.Row) -> bool:
-    return bool((row["deleted_from"] or row["status"]) == PENDING)
+    return bool(row["status"] == PENDING)
 
 
 def _fields_of(rules: sqlite3.Row) -> dict[str, str]:

@@ -24,7 +24,7 @@ _MODULES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("assets", "Assets", "airflow_custody.assets", ()),
     ("retries", "Retries", "airflow_custody.retry_policy", ()),
     ("signers", "Signers", "airflow_custody.client.signers", ()),
-    ("pkcs11-signer", "Signing with an HSM", "airflow_custody.client.pkcs11", ("Pkcs11Signer",)),
+    ("pkcs11-signer", "Signing with an HSM", "airflow_custody.client.signers.pkcs11", ("Pkcs11Signer",)),
     (
         "connection-signer",
         "Signing with a connection",
@@ -50,8 +50,7 @@ _MODULES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ),
     ("health-models", "Health checks", "airflow_custody.client.health.models", ("HealthCheck",)),
     ("webhook-calls", "Webhook calls", "airflow_custody.client.webhooks.models", ("WebhookCall",)),
-    ("webhook-journal", "Webhook journal", "airflow_custody.client.webhooks.journal", ("CallCursor",)),
-    ("new-webhook-calls", "New webhook calls", "airflow_custody.client.webhooks.results", ("NewCalls",)),
+    ("new-webhook-calls", "New webhook calls", "airflow_custody.client.webhooks.calls", ("NewCalls", "CallCursor")),
     ("webhook-deliveries", "Webhook deliveries", "airflow_custody.client.webhooks", ("verify_delivery",)),
 )
 #: Classes whose methods are for the package itself: a user makes them, or hands them on.

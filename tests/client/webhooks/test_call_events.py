@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
+from airflow_custody.client.webhooks import call_events
 from airflow_custody.client.webhooks.call_events import CallFilter, to_event
-from airflow_custody.client.webhooks.journal import CallCursor
 from airflow_custody.client.webhooks.models import WebhookCall
-from airflow_custody.client.webhooks.results import NewCalls
 
+TIMES = [datetime(2026, 1, day, tzinfo=timezone.utc) for day in (3, 1, 2)]
 CALLS = (
-    WebhookCall("1", "AB", "e1", '{"a": 1}', "success"),
-    WebhookCall("2", "cd", "e2", "text", "failed"),
-    WebhookCall("3", "deleted", "e1", None, "Success"),
+    WebhookCall("1", "AB", "e1", '{"a": 1}', "success", created_at=TIMES[0]),
+    WebhookCall("2", "cd", "e2", "text", "failed", created_at=TIMES[1]),
+    WebhookCall("3", "deleted", "e1", None, "Success", created_at=TIMES[2]),
 )
 TYPES = {"ab": "requestStatus.updated", "CD": "currencyStatus.updated"}
 
@@ -39,13 +38,11 @@ TYPES = {"ab": "requestStatus.updated", "CD": "currencyStatus.updated"}
     ids=str,
 )
 def test_selection(criteria: dict[str, Any], ids: str) -> None:
-    selection = CallFilter(**criteria)
-    assert [each.id for each in selection.select(CALLS, TYPES)] == list(ids)
-    assert selection.needs_types is bool(criteria.get("webhook_types"))
+    assert [each.id for each in CallFilter(**criteria).select(CALLS, TYPES)] == list(ids)
 
 
 def test_an_event_with_the_calls() -> None:
-    event = to_event(NewCalls(CALLS, CallCursor(0, {}), late=frozenset("31"), more=True, gap="why"))
+    event = to_event(CALLS, late={"1", "3"}, more=True, gap="why")
     assert event == {
         "count": 3,
         "calls": [each.to_json() for each in CALLS],
@@ -56,21 +53,20 @@ def test_an_event_with_the_calls() -> None:
     assert json.loads(json.dumps(event)) == event
 
 
-def test_an_event_of_calls_alone() -> None:
-    event = to_event(iter(CALLS), with_payload=False)
+def test_an_event_without_payloads() -> None:
+    event = to_event(CALLS, with_payload=False)
     assert (event["count"], event["late_ids"], event["gap"], event["more"]) == (3, [], "", False)
     assert all("payload" not in each for each in event["calls"])
 
 
-def test_an_event_that_would_be_too_large_has_the_ids() -> None:
+def test_an_event_that_would_be_too_large_has_the_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(json.dumps([each.to_json() for each in CALLS]))
-    assert "calls" in to_event(CALLS, max_bytes=size + 2)
-    event = to_event(CALLS, max_bytes=size - 1)
+    monkeypatch.setattr(call_events, "MAX_EVENT_BYTES", size)
+    assert "calls" in to_event(CALLS)
+    monkeypatch.setattr(call_events, "MAX_EVENT_BYTES", size - 1)
+    event = to_event(CALLS)
     assert event["call_ids"] == ["1", "2", "3"]
+    assert event["since"] == "2026-01-01T00:00:00+00:00"
     assert "calls" not in event
-    assert to_event([], max_bytes=2)["calls"] == []
-    assert "since" not in event
-    times = [datetime(2026, 1, day, tzinfo=timezone.utc) for day in (3, 1, 2)]
-    dated = [replace(each, created_at=at) for each, at in zip(CALLS, times, strict=True)]
-    assert to_event(dated, max_bytes=2)["since"] == "2026-01-01T00:00:00+00:00"
-    assert "since" not in to_event([*dated, CALLS[0]], max_bytes=2)
+    monkeypatch.setattr(call_events, "MAX_EVENT_BYTES", 2)
+    assert to_event([])["calls"] == []

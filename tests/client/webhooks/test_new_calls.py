@@ -1,16 +1,20 @@
-"""Reading what is new in the sandbox's journal of calls."""
+"""Reading what is new in the journal of calls: each call once at least, and a gap where calls may be lost."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from journal_service import START, JournalService, journal_service
 
 from airflow_custody.client import CustodyClient, CustodyPermissionError, CustodyRequestError, CustodyResponseError
-from airflow_custody.client.webhooks import reading
-from airflow_custody.client.webhooks.journal import CallCursor
+from airflow_custody.client.webhooks import calls
+from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.sandbox import Sandbox
 
 TYPE = "requestStatus.updated"
@@ -30,42 +34,46 @@ def position(sandbox: Sandbox, client: CustodyClient) -> CallCursor:
     return client.read_webhook_calls(None).cursor
 
 
+@pytest.fixture
+def journal() -> Iterator[JournalService]:
+    with journal_service() as service:
+        yield service
+
+
 def send(sandbox: Sandbox, number: int = 1, **options: Any) -> list[str]:
     return [sandbox.control.send_event(TYPE, {"number": each}, **options)[0]["id"] for each in range(number)]
 
 
-def read(client: CustodyClient, cursor: CallCursor, **options: Any) -> tuple[list[str], CallCursor]:
+def read(client: CustodyClient, cursor: CallCursor | None, **options: Any) -> tuple[list[str], CallCursor]:
+    """Read what is new; the cursor goes through JSON."""
     found = client.read_webhook_calls(cursor, **options)
-    return [each.id for each in found.calls], found.cursor
+    assert found.gap == ""
+    stored = CallCursor.from_json(json.loads(json.dumps(found.cursor.to_json())))
+    assert stored == found.cursor
+    return [each.id for each in found.calls], stored
 
 
-READINGS: list[dict[str, Any]] = [
-    {},
-    {"paging": "keyset"},
-    {"ids": "uuid"},
-    {"resolution": 3600.0},
-    {"resolution": 0.01, "paging": "keyset", "ids": "uuid"},
-    {"max_age": 1000},
-    {"max_number": 160},
-]
-
-
-@pytest.mark.parametrize("behaviour", READINGS, ids=str)
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        {},
+        {"paging": "keyset"},
+        {"ids": "uuid"},
+        {"resolution": 100.0},
+        {"resolution": 0.01, "paging": "keyset", "ids": "uuid"},
+        {"max_age": 1000},
+        {"max_number": 160},
+    ],
+    ids=str,
+)
 def test_each_call_is_new_once(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor, behaviour: dict[str, Any]
 ) -> None:
     sandbox.control.configure(calls=behaviour)
-    if "resolution" in behaviour:
-        position = client.read_webhook_calls(None).cursor
-        # Their time stamps would be older than the newest known one by more than the overlap.
-        sandbox.control.reset()
-        sandbox.control.add_webhook(type=TYPE)
-        sandbox.control.configure(calls=behaviour)
-        position = client.read_webhook_calls(None).cursor
     sent = send(sandbox, 5)
     found, cursor = read(client, position)
     assert found == sent
-    assert read(client, cursor)[0] == []
+    assert read(client, cursor) == ([], cursor)
     more = send(sandbox, 3)
     found, cursor = read(client, cursor, limit=2)
     assert found == more[:2]
@@ -86,19 +94,10 @@ def test_late_calls_are_found(sandbox: Sandbox, client: CustodyClient, position:
     assert found == [first]
     (late,) = send(sandbox, age=200)
     (newest,) = send(sandbox)
-    (too_late,) = send(sandbox, age=400)
+    send(sandbox, age=400)
     new = client.read_webhook_calls(cursor)
     assert [each.id for each in new.calls] == [late, newest]
     assert new.late == {late}
-    assert too_late not in [each.id for each in client.list_webhook_calls(after=new.cursor)]
-
-
-def test_more_pages_are_read_twice(sandbox: Sandbox, client: CustodyClient, position: CallCursor) -> None:
-    ids = sandbox.control.add_webhook_calls(250, age=100, spacing=0.1)
-    sandbox.control.clear_request_log()
-    found, _ = read(client, position, limit=200)
-    assert found == ids[:200]
-    assert len(sandbox.control.request_log()) == 6
 
 
 def test_from_the_beginning_and_from_now(sandbox: Sandbox, client: CustodyClient, position: CallCursor) -> None:
@@ -106,7 +105,7 @@ def test_from_the_beginning_and_from_now(sandbox: Sandbox, client: CustodyClient
     new = client.read_webhook_calls(None, start="beginning", limit=120)
     assert ([each.id for each in new.calls], new.more) == (everything[:120], True)
     assert read(client, new.cursor)[0] == everything[120:]
-    assert client.read_webhook_calls(None, start="beginning").cursor.covers(position)
+    assert client.read_webhook_calls(None, start="beginning").cursor == position
     now = client.read_webhook_calls(None)
     assert (now.calls, now.more, now.gap, now.late) == ((), False, "", frozenset())
 
@@ -118,36 +117,121 @@ def test_the_first_call_ever(sandbox: Sandbox, client: CustodyClient) -> None:
     assert read(client, position)[0] == sent
 
 
-def test_a_call_without_a_time_stamp(sandbox: Sandbox, client: CustodyClient, position: CallCursor) -> None:
-    for created in ({}, {"createdAt": "soon"}, {"createdAt": "0001-01-01T00:00:00Z"}, {"createdAt": 5}):
-        sandbox.control.add_webhook_call(id=f"odd {created}", **created)
-    (sent,) = send(sandbox)
-    found, cursor = read(client, position)
-    assert sent in found
-    assert len(found) == 4
-    assert read(client, cursor)[0] == []
-
-
-def test_the_clock_of_the_service_is_read_from_its_responses(client: CustodyClient) -> None:
-    sent = client._call_pages()("DESC", None).date
-    assert sent is not None
-    assert abs(datetime.now(timezone.utc) - sent) < timedelta(minutes=1)
-
-
-def test_ids_that_are_a_number_and_the_same_as_text_are_not_one_call(sandbox: Sandbox, client: CustodyClient) -> None:
-    calls = [{"id": 5, "webhookId": "w"}, {"id": "5", "webhookId": "v"}]
-    sandbox.control.add_fault("status", status=200, body={"calls": calls})
-    with pytest.raises(CustodyResponseError, match="for two calls"):
-        client.read_webhook_calls(None, start="beginning")
-
-
-def test_all_new_calls_are_listed_however_long_they_are(
+def test_long_calls_come_in_parts(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "MAX_RETURNED_LENGTH", 300)
-    sent = send(sandbox, 7)
-    assert len(client.read_webhook_calls(position).calls) < 7
-    assert [each.id for each in client.list_webhook_calls(after=position)] == sent
+    monkeypatch.setattr(calls, "MAX_RETURNED_LENGTH", 300)
+    sent, cursor, parts = send(sandbox, 7), position, list[list[str]]()
+    while sum(map(len, parts)) < 7:
+        part, cursor = read(client, cursor)
+        parts.append(part)
+    assert [each for part in parts for each in part] == sent
+    assert len(parts) > 1
+
+
+# --- gaps ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [{"max_number": 3}, {"max_age": 0.0}])
+def test_a_journal_that_was_cut_off_is_a_gap_once(
+    sandbox: Sandbox, client: CustodyClient, position: CallCursor, kept: dict[str, Any]
+) -> None:
+    send(sandbox, 5)
+    sandbox.control.configure(calls=kept)
+    new = client.read_webhook_calls(position)
+    assert "the newest call that was known is not listed any more" in new.gap
+    assert f"between {position.at:%Y-%m-%d %H:%M:%S} and " in new.gap
+    assert len(new.calls) == kept.get("max_number", 0)
+    sandbox.control.configure(calls={})
+    assert read(client, new.cursor)[0] == []
+    assert read(client, new.cursor)[0] == []
+    sent = send(sandbox)
+    assert read(client, new.cursor)[0] == sent
+
+
+@pytest.mark.parametrize(("seconds", "is_gap"), [(-250, False), (-3600, True)])
+def test_a_clock_that_was_set_back(journal: JournalService, seconds: float, is_gap: bool) -> None:
+    journal.clock = 10_000
+    known = journal.write(5_000, 9_990)
+    cursor = journal.client.read_webhook_calls(None).cursor
+    journal.clock += seconds
+    sent = journal.write(journal.clock - 1)
+    new = journal.client.read_webhook_calls(cursor)
+    assert ("the service's clock was set back" in new.gap) is is_gap
+    assert [each.id for each in new.calls] == sent
+    # It is said once, and what comes now is found, also when the clock is put right.
+    for clock in (journal.clock + 60, 10_000):
+        journal.clock = clock
+        sent = journal.write(clock)
+        found, cursor = read(journal.client, new.cursor)
+        assert [each for each in found if each not in known][-1:] == sent
+
+
+@pytest.mark.parametrize("ahead", [200, 400_000_000])
+def test_calls_that_are_dated_later_than_now_hide_no_others(journal: JournalService, ahead: float) -> None:
+    journal.clock = 10_000
+    journal.write(9_000, 10_000 + ahead)
+    cursor = journal.client.read_webhook_calls(None).cursor
+    assert cursor.at <= START + timedelta(seconds=10_000)
+    for _ in range(3):
+        journal.clock += 100
+        sent = journal.write(journal.clock)
+        found, cursor = read(journal.client, cursor)
+        assert found == sent
+
+
+def test_a_quiet_journal_makes_no_gap(journal: JournalService) -> None:
+    journal.clock = 10_000
+    journal.write(1_000, 1_001)
+    cursor = journal.client.read_webhook_calls(None).cursor
+    journal.clock += 10_000_000
+    assert read(journal.client, cursor) == ([], cursor)
+    sent = journal.write(journal.clock)
+    assert read(journal.client, cursor)[0] == sent
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_nothing_is_lost_whatever_comes_between(data: st.DataObject) -> None:
+    """Calls come late, with one time stamp, and between two pages; a run is killed before it has stored its cursor."""
+    with journal_service() as service:
+        service.page = data.draw(st.integers(1, 4))
+        seen: set[str] = set()
+        cursor = service.client.read_webhook_calls(None).cursor
+
+        def come() -> None:
+            for _ in range(data.draw(st.integers(0, 3))):
+                service.write(max(0.0, service.clock - data.draw(st.sampled_from([0, 0, 1, 150, 290]))))
+
+        # Not as many as a page has, or the reading would not end.
+        service.between_pages = lambda: service.page > 2 and service.write(service.clock)
+        for _ in range(data.draw(st.integers(1, 6))):
+            service.clock += data.draw(st.sampled_from([0, 1, 100, 1_000]))
+            come()
+            new = service.client.read_webhook_calls(cursor, limit=data.draw(st.sampled_from([2, 100])))
+            assert new.gap == ""
+            assert not seen & {call.id for call in new.calls}
+            if data.draw(st.booleans()):
+                seen |= {call.id for call in new.calls}
+                cursor = CallCursor.from_json(new.cursor.to_json())
+        service.between_pages, more = None, True
+        while more:
+            new = service.client.read_webhook_calls(cursor)
+            seen, cursor, more = seen | {call.id for call in new.calls}, new.cursor, new.more
+        assert seen == service.calls.keys()
+
+
+# --- what is not understood -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("created", [{}, {"createdAt": "soon"}, {"createdAt": 5}], ids=str)
+def test_a_call_without_a_time_stamp_stops_the_reading(
+    sandbox: Sandbox, client: CustodyClient, position: CallCursor, created: dict[str, Any]
+) -> None:
+    sandbox.control.add_webhook_call(id="odd", **created)
+    with pytest.raises(CustodyResponseError, match="call odd has no time stamp that can be read") as caught:
+        client.read_webhook_calls(position)
+    assert not caught.value.retryable
 
 
 def test_a_service_that_ignores_the_order_is_refused(
@@ -161,47 +245,26 @@ def test_a_service_that_ignores_the_order_is_refused(
             client.read_webhook_calls(attempt)
     sandbox.control.configure(calls={})
     assert late in read(client, position)[0]
-    sandbox.control.configure(listings={"webhook-calls": {"ignored": ["sortOrder"]}})
-    with pytest.raises(CustodyResponseError, match="the oldest first, as was asked for"):
-        client.read_webhook_calls(None, start="beginning")
 
 
 def test_a_service_that_ignores_the_cursor_is_refused(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor
 ) -> None:
     sandbox.control.configure(listings={"webhook-calls": {"ignored": ["cursor"]}})
-    with pytest.raises(CustodyResponseError, match="does not advance") as caught:
-        client.read_webhook_calls(CallCursor(0, {}))
+    with pytest.raises(CustodyResponseError, match="lists nothing that was not listed before") as caught:
+        client.read_webhook_calls(None, start="beginning")
     assert caught.value.retryable
 
 
-@pytest.mark.parametrize("kept", [{"max_number": 3}, {"max_age": 0.0}])
-def test_a_journal_that_was_cut_off(
-    sandbox: Sandbox, client: CustodyClient, position: CallCursor, kept: dict[str, Any]
-) -> None:
-    send(sandbox, 5)
-    sandbox.control.configure(calls=kept)
-    lagging = CallCursor(position.floor, position.recent)
-    assert "may have been removed" in client.read_webhook_calls(lagging).gap
-
-
-def test_filters(sandbox: Sandbox, client: CustodyClient, position: CallCursor) -> None:
-    other = sandbox.control.add_webhook(type=TYPE)["id"]
-    first, second = (each["id"] for each in sandbox.control.send_event(TYPE, {}, event_id="e"))
-    sandbox.control.send_event(TYPE, "text", status="failed")
-
-    def after(**filters: Any) -> list[Any]:
-        return [each.payload for each in client.list_webhook_calls(after=position, **filters)]
-
-    assert after() == [{}, {}, "text", "text"]
-    assert after(webhook_id=other) == [{}, "text"]
-    assert after(event_id="e") == [{}, {}]
-    assert after(status="failed") == ["text", "text"]
-    assert [each.id for each in client.list_webhook_calls(event_id="e")] == [first, second]
+def test_one_id_for_two_calls_is_refused(sandbox: Sandbox, client: CustodyClient) -> None:
+    rows = [{"id": each, "webhookId": str(each), "createdAt": "2026-01-01T00:00:00Z"} for each in (5, "5")]
+    sandbox.control.add_fault("status", status=200, body={"calls": rows})
+    with pytest.raises(CustodyResponseError, match="each once"):
+        client.read_webhook_calls(None, start="beginning")
 
 
 @pytest.mark.parametrize(
-    ("after", "options"),
+    ("cursor", "options"),
     [
         ({"version": 1}, {}),
         (None, {"start": "end"}),
@@ -210,10 +273,43 @@ def test_filters(sandbox: Sandbox, client: CustodyClient, position: CallCursor) 
         (None, {"limit": "5"}),
     ],
 )
-def test_what_cannot_be_read(sandbox: Sandbox, client: CustodyClient, after: Any, options: dict[str, Any]) -> None:
+def test_a_wrong_argument_sends_nothing(
+    sandbox: Sandbox, client: CustodyClient, cursor: Any, options: dict[str, Any]
+) -> None:
     with pytest.raises(CustodyRequestError, match="nothing was sent"):
-        client.read_webhook_calls(after, **options)
+        client.read_webhook_calls(cursor, **options)
     assert sandbox.control.request_log() == []
+
+
+AT = "2026-01-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        "text",
+        {},
+        {"version": 1, "floor": 5, "recent": {}},
+        {"version": 99, "at": AT, "seen": {}},
+        {"version": 2, "seen": {}},
+        {"version": 2, "at": "soon", "seen": {}},
+        {"version": 2, "at": 5, "seen": {}},
+        {"version": 2, "at": AT},
+        {"version": 2, "at": AT, "seen": ["1"]},
+        {"version": 2, "at": AT, "seen": {"1": None}},
+    ],
+    ids=str,
+)
+def test_a_stored_cursor_that_cannot_be_read_is_refused(data: Any) -> None:
+    with pytest.raises(CustodyRequestError, match="the cursor of webhook calls cannot be used") as caught:
+        CallCursor.from_json(data)
+    assert caught.value.code == "record-unreadable"
+
+
+def test_a_stored_cursor_can_be_read_by_people() -> None:
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    assert CallCursor(at, frozenset({("7", at)})).to_json() == {"version": 2, "at": AT, "seen": {"7": AT}}
 
 
 def test_either_of_two_roles_is_enough(sandbox: Sandbox) -> None:
@@ -250,3 +346,12 @@ def test_rows_under_another_name_are_no_empty_listing(
     # The service leaves out what is empty.
     sandbox.control.add_fault("status", status=200, body={"cursor": {"hasNext": False}, "total": "0"})
     assert client.read_webhook_calls(None).calls == ()
+
+
+def test_the_listing_has_filters(sandbox: Sandbox, client: CustodyClient, position: CallCursor) -> None:
+    other = sandbox.control.add_webhook(type=TYPE)["id"]
+    first, second = (each["id"] for each in sandbox.control.send_event(TYPE, {}, event_id="e"))
+    sandbox.control.send_event(TYPE, "text", status="failed")
+    assert [each.payload for each in client.list_webhook_calls(webhook_id=other)] == [{}, "text"]
+    assert [each.payload for each in client.list_webhook_calls(status="failed")] == ["text", "text"]
+    assert [each.id for each in client.list_webhook_calls(event_id="e")] == [first, second]

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_custody.client.whitelist.addresses import FORMS, check_address, is_installed
+from airflow_custody.client.whitelist.addresses import FORMS, chain_name, check_address, is_installed
 from airflow_custody.client.whitelist.file import read_whitelist_file
-from airflow_custody.client.whitelist.spelling import chain_name
 
 EXAMPLE = Path(__file__).parents[3] / "example_dags" / "custody_whitelist.yaml"
 
@@ -136,4 +135,4 @@ def test_every_typo_in_the_example_is_caught() -> None:
 def test_every_chain_with_rules_has_figures() -> None:
     assert SAMPLES.keys() == TYPOS_CAUGHT.keys()
     chains = {chain_name(chain) for chain, _, _ in SAMPLES.values()}
-    assert chains == FORMS.keys() - {"polygon", "ftm", "sonic", "avalanchec"}
+    assert chains == FORMS.keys() - {"polygon", "ftm", "sonic", "avalanchec", "hedera"}

@@ -1,13 +1,22 @@
-"""Approving, with and without faults: nothing is signed that should not be."""
+"""Approving any number of requests: all are reviewed before the first signature, and again right before each."""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import random
+import re
 from typing import Any
 
 import pytest
-from approver import APPROVE, FOR_APPROVAL, LOG, ChangingSigner, NoSigner, SignedInApprover, request
+from approver import (
+    APPROVE,
+    FOR_APPROVAL,
+    LISTING,
+    LOG,
+    ChangingSigner,
+    NoSigner,
+    SignedInApprover,
+)
+from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,135 +26,126 @@ from airflow_custody.client import (
     CustodyAuthenticationError,
     CustodyClient,
     CustodyConflictError,
+    CustodyError,
     CustodyNotFoundError,
+    CustodyOutcomeUnknownError,
     CustodyPermissionError,
     CustodyRequestError,
     CustodyResponseError,
+    CustodyServerError,
 )
 from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.whitelist import models
 from airflow_custody.client.whitelist.approval import Approver
-from airflow_custody.client.whitelist.approval_batch import message_to_sign
-from airflow_custody.client.whitelist.models import check_request_ids
+from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.sandbox import Sandbox
 
-# --- without faults ----------------------------------------------------------------------------------------
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a batch hold two requests."""
+    monkeypatch.setattr(models, "MAX_PAGE_SIZE", 2)
 
 
-def test_one_signature_approves_a_batch_whatever_its_order(approver: SignedInApprover) -> None:
-    numbers = [approver.create(letter) for letter in "abc"]
-    assert approver.approve(*reversed(numbers)) == 3
+def batches_sent(approver: SignedInApprover) -> list[list[str]]:
+    return [call["body"]["ids"] for call in approver.sandbox.control.request_log(**APPROVE)]
+
+
+# --- what is sent, and what is said of it ------------------------------------------------------------------
+
+
+def test_many_take_three_calls_for_each_hundred(approver: SignedInApprover, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    numbers = [approver.create() for _ in range(230)]
+    approver.sandbox.control.clear_request_log()
+    assert approver.approve(*random.sample(numbers, len(numbers))) == 230
+    assert [len(each) for each in batches_sent(approver)] == [100, 100, 30]
+    assert [number for batch in batches_sent(approver) for number in batch] == numbers
+    assert [call["body"]["comment"] for call in approver.sandbox.control.request_log(**APPROVE)] == ["checked"] * 3
+    log = approver.sandbox.control.request_log()
+    kinds = ["read" if each["path"].endswith(FOR_APPROVAL["path"]) else each["method"] for each in log]
+    # The user; all requests; and then each batch, again right before it is signed.
+    assert kinds == ["GET", *["read"] * 3, *["read", "POST"] * 3]
     assert approver.signed == numbers
-    (call,) = approver.sandbox.control.request_log(**APPROVE)
-    assert call["body"]["ids"] == numbers
-    assert call["body"]["comment"] == "checked"
-    assert [each.id for each in approver.client.find_whitelist_requests(include_pending=False)] == numbers
+    for number in numbers:
+        assert f"To be signed, whitelisting request {number}," in caplog.text
+    assert re.search(r"Batch 2 of 3: 200 of 230 requests are signed \(\S+ a second\)", caplog.text)
 
 
-def test_a_hundred_at_once(approver: SignedInApprover) -> None:
-    for _ in range(100):
-        approver.create()
-    assert approver.approve() == 100
+@given(st.lists(st.integers(0, 2**63 - 1), unique=True, min_size=1, max_size=350), st.randoms())
+def test_the_same_ids_make_the_same_batches(ids: list[int], shuffler: random.Random) -> None:
+    batches = cut_into_batches(check_request_ids(ids, limit=None))
+    assert [int(each) for batch in batches for each in batch] == sorted(ids)
+    assert {len(batch) for batch in batches[:-1]} <= {100}
+    assert 0 < len(batches[-1]) <= 100
+    shuffler.shuffle(ids)
+    assert cut_into_batches(check_request_ids(map(str, ids), limit=None)) == batches
 
 
-def test_expected_may_explicitly_be_none(approver: SignedInApprover) -> None:
-    number = approver.create()
-    assert approver.approve(number, expected=None) == 1
-
-
-@pytest.mark.parametrize("network_is_hashed", [True, False])
-def test_all_kinds_of_fields_compare(approver: SignedInApprover, network_is_hashed: bool) -> None:
-    approver.sandbox.control.configure(network_is_hashed=network_is_hashed)
-    approver.create(linked_internal_address_ids=["7", "3"], memo="42", network="mainnet", customer_id="c")
-    approver.create(linked_wallet_ids=["1"])
-    assert approver.approve() == 2
-
-
-def test_ids_are_ordered_by_number() -> None:
-    assert check_request_ids(["100", "20", 3]) == ["3", "20", "100"]
-
-
-@given(st.lists(st.integers(0, 10**18), unique=True, min_size=1, max_size=100))
-def test_any_batch_is_in_ascending_order(ids: list[Any]) -> None:
-    assert [int(each) for each in check_request_ids(str(each) for each in ids)] == sorted(ids)
-
-
-def test_the_message_is_compact_json() -> None:
-    assert message_to_sign(["h1", "h2"]) == b'["h1","h2"]'
-
-
-# --- nothing is sent ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "ids", [["1", "1"], ["1", "01"], [], ["x"], ["-1"], ["1 "], [None], ["٣"], [*range(200), 7]], ids=str
-)
-def test_malformed_batches_of_ids_are_refused(approver: SignedInApprover, ids: list[Any]) -> None:
-    with pytest.raises(CustodyRequestError, match="nothing was sent"):
-        Approver(approver.client, approver.signer, log=LOG).approve(ids, None, "checked")
+def test_one_call_of_the_client_still_takes_a_hundred_at_most(approver: SignedInApprover) -> None:
+    ids = [str(each) for each in range(101)]
+    for call in (
+        lambda: approver.client.approve_whitelist_requests(ids, "s" * 88, "why"),
+        lambda: approver.client.reject_whitelist_requests(ids, "why"),
+    ):
+        with pytest.raises(CustodyRequestError, match="at most 100; nothing was sent"):
+            call()
     assert approver.sandbox.control.request_log() == []
 
 
-def test_without_a_comment_or_a_description_nothing_is_signed(approver: SignedInApprover) -> None:
+def test_the_log_shows_the_whole_of_what_is_signed(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    label = "Trésor " + "x" * 500
+    one = approver.create(label=label, linked_wallet_ids=["7"])
+    approver.sandbox.control.configure(network_is_hashed=False)
+    two = approver.create("b", memo="1", network="mainnet")
+    approver.change_payload(one, addressType="individual", tnParticipantID="a\nb\u202e")
+    seen: list[str] = []
+    approver.signer = ChangingSigner(approver, lambda: seen.extend(each.getMessage() for each in caplog.records))
+    approver.approve(accept_fields=["tnParticipantID"])
+    first, second = seen[-2:]
+    for text in (one, label, "0x" + "a" * 40, "Wallet 7", "m/44'/60'/7'", '"tnParticipantID":"a', "\\u202e"):
+        assert text in first
+    assert not {"\n", "\u202e"} & {*first}
+    filled_in = first.split("Filled in by the service: ")[1].split(". ")[0]
+    assert set(filled_in.split(", ")) == {"addressType", "tnParticipantID", "linkedWallets.name", "linkedWallets.path"}
+    assert "not covered by the signature" not in first
+    for text in (two, '"memo":"1"', "action create, tenantId 1", "Compared, but not covered by the signature: network"):
+        assert text in second
+    assert "Filled in" not in second
+    assert caplog.text.count("is the service's word") == 1
+
+
+def test_two_ids_that_show_the_same_text_are_named(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = [approver.create(letter) for letter in "abaa"]
+    assert approver.approve(*numbers[:2]) == 2
+    assert "same text" not in caplog.text
+    assert approver.approve(*numbers[2:]) == 2
+    (warned,) = [each for each in caplog.records if "same text" in each.getMessage()]
+    assert warned.levelname == "WARNING"
+    assert f"requests {numbers[2]}, {numbers[3]} show the same text" in warned.getMessage()
+
+
+@pytest.mark.parametrize("kind", ["status", "html"])
+def test_where_the_user_is_not_offered_the_tenant_is_not_compared_and_the_log_says_so(
+    approver: SignedInApprover, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     number = approver.create()
-    with pytest.raises(CustodyRequestError, match="comment"):
-        approver.approve(comment=" ")
-    with pytest.raises(CustodyRequestError, match="does not say what"):
-        approver.approve(number, expected={})
-    assert approver.sent == 0
+    approver.sandbox.control.add_fault(kind, path="/users/me", status=404)
+    assert approver.approve(number) == 1
+    assert "tenant cannot be compared" in caplog.text
+    number = approver.create("b")
+    approver.sandbox.control.add_fault("status", path="/users/me", status=500)
+    with pytest.raises(CustodyServerError):
+        approver.approve(number)
+    assert approver.sent == 1
 
 
-@pytest.mark.parametrize(
-    ("asked", "named"),
-    [
-        ({"label": "Other"}, "label"),
-        ({"address": "0x" + "b" * 40}, "address"),
-        ({"address": "0x" + "A" * 40}, r"address \(unclear: asked for '.*', shown "),
-        ({"blockchain": "BTC"}, "blockchain"),
-        ({"memo": "1"}, r"memo \(unclear: asked for '.*', shown "),
-        ({"linked_internal_address_ids": ["9"]}, "linked_internal_address_ids"),
-        ({"linked_wallet_ids": ["9"]}, "linked_wallet_ids"),
-    ],
-)
-def test_a_request_that_differs_is_not_signed(approver: SignedInApprover, asked: dict[str, Any], named: str) -> None:
-    number = approver.create()
-    with pytest.raises(CustodyRequestError, match=f"{number} is not what was asked for: {named}"):
-        approver.approve(expected={number: request(**asked)})
-    assert approver.sent == 0
-
-
-def test_both_values_are_shown_and_bounded(approver: SignedInApprover) -> None:
-    number = approver.create()
-    with pytest.raises(CustodyRequestError) as caught:
-        approver.approve(expected={number: request(address="0x" + "b" * 40, label="y" * 900)})
-    shown = approver.expected[number]
-    assert f"address (asked for '0x{'b' * 40}', shown '{shown.address}')" in caught.value.message
-    assert f"label (asked for '{'y' * 120}…', shown '{shown.label}')" in caught.value.message
-    with pytest.raises(
-        CustodyRequestError, match=r"\(unclear: asked for 0, 1, 2, 3, 4, \.\.\., shown nothing\); nothing"
-    ):
-        approver.approve(expected={number: request(linked_wallet_ids=[str(each) for each in range(9)])})
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"hash": "0" * 64},
-        {"hash": None},
-        {"payloadAsString": None},
-        {"payloadAsString": '{"label":"a","label":"b"}'},
-        {"payloadAsString": json.dumps({"label": "a" * 2**20})},
-    ],
-    ids=lambda metadata: str(metadata)[:40],
-)
-def test_a_payload_that_cannot_be_verified_is_not_signed(approver: SignedInApprover, metadata: dict[str, Any]) -> None:
-    numbers = [approver.create("a"), approver.create("b")]
-    if metadata.get("payloadAsString") and "hash" not in metadata:
-        metadata = {**metadata, "hash": hashlib.sha256(metadata["payloadAsString"].encode()).hexdigest()}
-    approver.sandbox.control.set_whitelist_metadata(numbers[1], **metadata)
-    for expected in (approver.expected, None):
-        with pytest.raises(CustodyResponseError, match=f"{numbers[1]} cannot be verified"):
-            approver.approve(*numbers, expected=expected)
-    assert approver.sent == 0
+# --- what changes meanwhile --------------------------------------------------------------------------------
 
 
 def changed_row(approver: SignedInApprover, number: str, **changes: Any) -> dict[str, Any]:
@@ -175,27 +175,26 @@ def test_a_change_between_review_and_signature_is_refused_before_the_key_is_used
     assert approver.sent == 0
 
 
-def test_a_change_while_a_slow_key_signs_is_refused_and_the_signature_is_not_sent(approver: SignedInApprover) -> None:
-    class ImpatientApprover(Approver):
-        slow_signer = 0.0
-
-    approver.kind = ImpatientApprover
+def test_a_change_while_a_slow_key_signs_is_refused_and_the_signature_is_not_sent(
+    approver: SignedInApprover, waits: SkippingTime
+) -> None:
     number = approver.create()
     control = approver.sandbox.control
     good = approver.signer
     for change, expected, kind in (
         (lambda: control.change_whitelist_request(number, label="Other"), approver.expected, CustodyRequestError),
         (lambda: control.change_whitelist_request(number, label="Other"), None, CustodyConflictError),
-        (lambda: control.set_whitelist_status(number, "removed"), approver.expected, CustodyConflictError),
+        (lambda: control.set_whitelist_status(number, "rejected"), approver.expected, CustodyConflictError),
+        (lambda: control.set_whitelist_status(number, "removed"), approver.expected, CustodyNotFoundError),
     ):
-        approver.signer = ChangingSigner(approver, change)
+        approver.signer = ChangingSigner(approver, change, slow=waits)
         with pytest.raises(kind, match="a signature was made, and not sent") as caught:
             approver.approve(number, expected=expected)
         assert "nothing was signed" not in str(caught.value)
         assert not caught.value.retryable
         control.change_whitelist_request(number, label="Treasury")
+        control.set_whitelist_status(number, "pending")
         approver.signer = good
-    control.set_whitelist_status(number, "pending")
     assert approver.sent == 0
     assert approver.approve() == 1
 
@@ -210,45 +209,50 @@ def test_a_change_while_the_key_signs_is_refused_by_the_service(approver: Signed
     assert approver.signed == []
 
 
-def test_requests_that_are_not_pending_for_this_user_are_named(approver: SignedInApprover) -> None:
+def test_pages_that_shift_while_they_are_read_sign_nothing(approver: SignedInApprover) -> None:
     number = approver.create()
-    with pytest.raises(CustodyNotFoundError, match="there is no whitelisting request 9999"):
-        approver.approve(number, "9999", expected=None)
-    approver.approve()
-    with pytest.raises(CustodyConflictError, match=rf"{number} \(status APPROVED\)"):
-        approver.approve()
-    assert approver.sent == 1
-    assert approver.approve(earlier_try=True) == 1
-    assert approver.sent == 1
-    with pytest.raises(CustodyConflictError):
-        approver.approve(number, approver.create("b"), earlier_try=True)
+    one = next(approver.client.find_whitelist_requests_for_approval()).wire
+    approver.sandbox.control.add_fault(
+        "status", **FOR_APPROVAL, status=200, body={"result": [one], "totalItems": "2"}, times=2
+    )
+    with pytest.raises(CustodyResponseError) as caught:
+        approver.approve(number)
+    assert caught.value.retryable
+    assert approver.sent == 0
+
+
+# --- who may not sign --------------------------------------------------------------------------------------
 
 
 def test_a_user_who_is_not_an_approver_signs_nothing(sandbox: Sandbox, approver: SignedInApprover) -> None:
     number = approver.create()
     eve = Person(sandbox, "eve", "others")
-    with (
-        CustodyClient(sandbox.url, eve.token) as client,
-        pytest.raises(CustodyConflictError, match="not pending this user"),
-    ):
-        Approver(client, approver.signer, log=LOG).approve([number], approver.expected, "checked")
     clerk = sandbox.control.add_user("clerk", ["TPUser"], groups=["approvers"])
-    token = sandbox.control.add_token(roles=["TPUser"], user_id=clerk)
-    with (
-        CustodyClient(sandbox.url, token) as client,
-        pytest.raises(CustodyPermissionError, match="WhitelistedAddressApprover"),
-    ):
-        Approver(client, approver.signer, log=LOG).approve([number], approver.expected, "checked")
+    clerks = sandbox.control.add_token(roles=["TPUser"], user_id=clerk)
+    refusals: list[tuple[str, type[CustodyError], str]] = [
+        (eve.token, CustodyConflictError, "not pending this user"),
+        (clerks, CustodyPermissionError, "WhitelistedAddressApprover"),
+    ]
+    for token, error, match in refusals:
+        with CustodyClient(sandbox.url, token) as client, pytest.raises(error, match=match):
+            Approver(client, approver.signer, log=LOG).approve([number], approver.expected, "checked")
     assert approver.signed == []
 
 
-def test_a_key_the_service_does_not_know_is_refused_by_it(approver: SignedInApprover) -> None:
+def test_a_key_the_service_does_not_know_is_refused_by_it_and_named(approver: SignedInApprover) -> None:
     approver.create()
     pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
-    approver.signer = PemSigner(lambda: pem, name="wrong")
-    with pytest.raises(CustodyRequestError, match="does not verify"):
-        approver.approve()
-    assert approver.signed == []
+    approver.signer = PemSigner(lambda: pem, name="custody_bob_key")
+    with CustodyClient(approver.sandbox.url, approver.person.token, source="connection 'custody_ann'") as client:
+        approver.client = client
+        with pytest.raises(CustodyRequestError, match="does not verify") as caught:
+            approver.approve()
+        assert approver.signed == []
+    assert (caught.value.code, caught.value.retryable) == ("request-refused", False)
+    assert caught.value.advice == (
+        "If it is about the signature: the key of the signer 'custody_bob_key' must be the one that the service has "
+        "for the user of connection 'custody_ann'."
+    )
 
 
 def test_a_token_that_is_revoked_in_between_signs_nothing(sandbox: Sandbox, approver: SignedInApprover) -> None:
@@ -259,14 +263,145 @@ def test_a_token_that_is_revoked_in_between_signs_nothing(sandbox: Sandbox, appr
     assert sandbox.control.whitelist_requests()[0]["status"] == "pending"
 
 
-def test_pages_that_shift_while_they_are_read_sign_nothing(approver: SignedInApprover) -> None:
+# --- batches and later tries -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_batches")
+class TestSmallBatches:
+    def test_one_that_does_not_match_stops_all(self, approver: SignedInApprover) -> None:
+        numbers = [approver.create() for _ in range(5)]
+        approver.signer = NoSigner()
+        approver.change_payload(numbers[4], memo="7")
+        with pytest.raises(
+            CustodyRequestError, match=rf"{numbers[4]} is not what was .*; nothing was signed"
+        ) as caught:
+            approver.approve()
+        assert f"batch 3 of 3: 1 request, from {numbers[4]} to {numbers[4]}. 0 of 5 requests are signed" in str(
+            caught.value
+        )
+        with pytest.raises(CustodyNotFoundError, match="nothing was signed"):
+            approver.approve(*numbers[:4], "9999", expected=None)
+        with pytest.raises(CustodyRequestError, match=f"does not say what {numbers[4]} must ask for"):
+            approver.approve(*numbers, expected={each: approver.expected[each] for each in numbers[:4]})
+        assert approver.sent == 0
+
+    @pytest.mark.parametrize("work", [False, True])
+    def test_a_later_try_goes_on_where_a_batch_failed(self, approver: SignedInApprover, work: bool) -> None:
+        numbers = [approver.create() for _ in range(6)]
+        approver.sandbox.control.add_fault("drop", **APPROVE, skip=1, work=work)
+        if work:
+            # Its response is lost, and it is found out that it was taken.
+            assert approver.approve() == 6
+        else:
+            with pytest.raises(CustodyOutcomeUnknownError, match="Trying again is safe") as caught:
+                approver.approve()
+            assert caught.value.retryable
+            assert "batch 2 of 3: 2 requests" in str(caught.value)
+            assert "2 of 6 requests are signed already. A later try leaves these as they are" in str(caught.value)
+            assert approver.signed == numbers[:2]
+            assert approver.approve(earlier_try=True) == 6
+        assert approver.signed == numbers
+        assert approver.sent == (3 if work else 4)
+        # In a first try, what is signed already is refused.
+        with pytest.raises(CustodyConflictError, match=f"not pending this user's approval: {numbers[0]}"):
+            approver.approve()
+        assert approver.approve(earlier_try=True) == 6
+        assert approver.sent == (3 if work else 4)
+
+    def test_a_try_that_is_killed_between_two_batches_is_gone_on_with(self, approver: SignedInApprover) -> None:
+        numbers = [approver.create() for _ in range(5)]
+        signer = approver.signer
+
+        class Killed(BaseException):
+            pass
+
+        def kill() -> None:
+            if approver.sent:
+                raise Killed
+
+        approver.signer = ChangingSigner(approver, kill)
+        with pytest.raises(Killed):
+            approver.approve()
+        approver.signer = signer
+        assert approver.signed == numbers[:2]
+        assert approver.approve(*reversed(numbers), earlier_try=True) == 5
+        assert batches_sent(approver) == [numbers[:2], numbers[2:4], numbers[4:]]
+
+    def test_a_batch_that_changes_after_its_review_is_not_signed(self, approver: SignedInApprover) -> None:
+        numbers = [approver.create() for _ in range(4)]
+        signer = approver.signer
+        approver.signer = ChangingSigner(
+            approver, lambda: approver.sandbox.control.change_whitelist_request(numbers[3], label="Other")
+        )
+        with pytest.raises(CustodyRequestError, match=f"{numbers[3]} is not .*; nothing of this batch was sig") as one:
+            approver.approve()
+        assert "2 of 4 requests are signed already" in str(one.value)
+        approver.signer = signer
+        with pytest.raises(CustodyRequestError, match="nothing of this batch was signed"):
+            approver.approve(earlier_try=True)
+        approver.sandbox.control.set_whitelist_status(numbers[3], "rejected")
+        with pytest.raises(CustodyConflictError, match=r"nothing of this batch was signed.*sign the others without it"):
+            approver.approve(earlier_try=True, expected=None)
+        assert approver.signed == numbers[:2]
+
+    def test_what_was_signed_before_is_reviewed_before_it_counts(self, approver: SignedInApprover) -> None:
+        numbers = [approver.create() for _ in range(4)]
+        approver.approve(*numbers[:2])
+        approver.signer = NoSigner()
+        other = {**approver.expected, numbers[1]: approver.expected[numbers[1]].model_copy(update={"label": "Other"})}
+        with pytest.raises(
+            CustodyRequestError, match=rf"{numbers[1]} is not what was asked for: label \(.*\); it is signed all the"
+        ):
+            approver.approve(*numbers, earlier_try=True, expected=other)
+        assert approver.signed == numbers[:2]
+
+
+@pytest.mark.parametrize("when", ["before it is read again", "while the key signs", "while a slow key signs"])
+@pytest.mark.parametrize("earlier_try", [True, False])
+def test_a_later_try_leaves_alone_what_takes_effect_while_it_runs(
+    approver: SignedInApprover, when: str, earlier_try: bool, waits: SkippingTime
+) -> None:
     number = approver.create()
-    one = next(approver.client.find_whitelist_requests_for_approval()).wire
-    for body in ({"result": [one], "totalItems": "2"}, {"result": [one], "totalItems": "2"}):
-        approver.sandbox.control.add_fault("status", **FOR_APPROVAL, status=200, body=body)
-    with pytest.raises(CustodyResponseError) as caught:
+    calls: list[str] = []
+
+    def arrive() -> None:
+        with CustodyClient(approver.sandbox.url, approver.person.token) as client:
+            inner = Approver(client, PemSigner(lambda: approver.person.pem, name="earlier"), log=LOG)
+            assert inner.approve([number], None, "earlier try") == 1
+
+    def check(operation: Any) -> None:
+        if operation.name == "find whitelisting requests for approval" and when == "before it is read again":
+            calls.append(operation.name)
+            if len(calls) == 2:
+                arrive()
+
+    if when != "before it is read again":
+        approver.signer = ChangingSigner(approver, arrive, slow=waits if "slow" in when else None)
+    with approver.client.check_calls(check):
+        if earlier_try:
+            assert approver.approve(number, earlier_try=True) == 1
+        else:
+            # In a first try, it is somebody else's.
+            with pytest.raises(CustodyConflictError):
+                approver.approve(number)
+    comments = [call["body"]["comment"] for call in approver.sandbox.control.request_log(**APPROVE)]
+    assert comments == ["earlier try", "checked"][: 1 + (when == "while the key signs")]
+    assert len(approver.client.get_whitelist_request(number).signings) == 1
+
+
+@pytest.mark.parametrize("status", ["rejected", None])
+def test_what_no_listing_shows_is_looked_up_by_its_id(approver: SignedInApprover, status: str | None) -> None:
+    number = approver.create()
+    if status:
+        approver.sandbox.control.set_whitelist_status(number, status)
+    else:
+        approver.sandbox.control.add_fault("status", method="GET", path=f"/whitelists/addresses/{number}", status=404)
+    approver.sandbox.control.add_fault("status", **LISTING, query={"ids": number}, status=200, body={}, times=None)
+    match = (
+        rf"{number} \(status rejected\); nothing was signed" if status else f"there is no whitelisting request {number}"
+    )
+    with pytest.raises(CustodyConflictError if status else CustodyNotFoundError, match=match):
         approver.approve(number)
-    assert caught.value.retryable
     assert approver.sent == 0
 
 
@@ -291,8 +426,6 @@ def test_reject_and_delete(approver: SignedInApprover) -> None:
     one, two = approver.create("a"), approver.create("b")
     approver.client.reject_whitelist_requests([one], "not ours")
     assert [each.id for each in approver.client.find_whitelist_requests_for_approval()] == [two]
-    with pytest.raises(CustodyConflictError):
-        approver.client.reject_whitelist_requests([one], "not ours")
     approver.client.delete_whitelist_request(two, "a slip")
     with pytest.raises(CustodyNotFoundError):
         approver.client.delete_whitelist_request(two, "a slip")

@@ -20,6 +20,7 @@ from approver import (
 )
 from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
+from people import pem_of
 
 from airflow_custody.client import (
     CustodyConflictError,
@@ -27,15 +28,31 @@ from airflow_custody.client import (
     CustodyError,
     CustodyNotFoundError,
     CustodyOutcomeUnknownError,
+    CustodyResponseError,
 )
+from airflow_custody.client.signers import PemSigner
 
 # --- it was sent -------------------------------------------------------------------------------------------
 
 LOST = [{"kind": "drop"}, {"kind": "status", "status": 500}, {"kind": "html"}, {"kind": "truncate_body"}]
+# A page of a gateway in between: it may refuse what the service has taken.
+GATEWAY = [
+    *({"kind": "html", "status": status} for status in (401, 403, 404, 405, 409, 413, 422, 429)),
+    {"kind": "status", "status": 403, "body": {"error": "forbidden"}},
+    {"kind": "rate_limit", "body": "slow down", "content_type": "text/plain"},
+    {"kind": "redirect", "location": "https://elsewhere.example/"},
+    {"kind": "empty", "status": 403},
+]
+# The service's own, about something else.
+UNCLEAR = [
+    {"kind": "status", "status": 200, "body": body} for body in ({}, *({"signatures": n} for n in ("1", "3", 5)))
+]
 
 
-@pytest.mark.parametrize("fault", [*LOST, {"kind": "status", "status": 200, "body": {}}], ids=str)
-def test_an_approval_whose_response_is_lost_is_confirmed(approver: SignedInApprover, fault: dict[str, Any]) -> None:
+@pytest.mark.parametrize("fault", [*LOST, *GATEWAY, *UNCLEAR], ids=str)
+def test_whatever_comes_back_an_approval_that_was_taken_is_confirmed(
+    approver: SignedInApprover, fault: dict[str, Any]
+) -> None:
     numbers = [approver.create("a"), approver.create("b")]
     approver.sandbox.control.add_fault(**APPROVE, **{**fault, "work": True})
     assert approver.approve() == 2
@@ -43,7 +60,7 @@ def test_an_approval_whose_response_is_lost_is_confirmed(approver: SignedInAppro
     assert approver.sent == 1
 
 
-@pytest.mark.parametrize("fault", LOST[:3], ids=str)
+@pytest.mark.parametrize("fault", [*LOST[:3], {"kind": "status", "status": 200, "body": {"signatures": "2"}}], ids=str)
 def test_an_approval_lost_before_the_work_is_retryable(approver: SignedInApprover, fault: dict[str, Any]) -> None:
     approver.create()
     approver.sandbox.control.add_fault(**APPROVE, **{**fault, "work": False})
@@ -53,86 +70,6 @@ def test_an_approval_lost_before_the_work_is_retryable(approver: SignedInApprove
     assert approver.approve(earlier_try=True) == 1
 
 
-def test_an_outcome_that_cannot_be_confirmed_is_not_repeated(approver: SignedInApprover) -> None:
-    approver.create()
-    approver.signer = KeylessSigner(approver)
-    approver.sandbox.control.add_fault("drop", **APPROVE, work=True)
-    approver.sandbox.control.add_fault("status", path="/users/me", status=404, times=None)
-    with pytest.raises(CustodyOutcomeUnknownError) as caught:
-        approver.approve()
-    assert not caught.value.retryable
-    assert approver.sent == 1
-
-
-def test_an_approval_neither_pending_nor_signed_afterwards_is_not_repeated(approver: SignedInApprover) -> None:
-    approver.create()
-    approver.sandbox.control.add_fault("drop", **APPROVE)
-    # It is found both times before the approval, and then it is gone.
-    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, skip=2, times=None, status=200, body={})
-    with pytest.raises(CustodyOutcomeUnknownError) as caught:
-        approver.approve()
-    assert not caught.value.retryable
-    assert "Trying again is safe" not in str(caught.value)
-
-
-@pytest.mark.parametrize("compared", [True, False])
-def test_an_older_text_with_an_older_signature_is_no_confirmation(approver: SignedInApprover, compared: bool) -> None:
-    number, other = approver.create("a"), approver.create("b")
-    older = current_hash(approver, number)
-    text = approver.client.get_whitelist_request(number).wire.get("metadata") or {}
-    shown = signing(approver, [older])
-    approver.change_payload(number, label="Newer")
-    approver.expected[number] = request(label="Newer")
-    control = approver.sandbox.control
-
-    def show_the_older_one() -> None:
-        control.set_whitelist_metadata(number, payloadAsString=text.get("payloadAsString"), hash=older)
-        control.set_whitelist_envelope(number, signedAddress={"signatures": [shown]})
-
-    approver.sandbox.control.add_fault("drop", **APPROVE)
-    approver.signer = ChangingSigner(approver, show_the_older_one)
-    approver.lookup_wait = 5
-    match = f"another text than the one that was signed is shown now for whitelisting request {number}"
-    with pytest.raises(CustodyOutcomeUnknownError, match=match) as caught:
-        approver.approve(number, **({} if compared else {"expected": None}))
-    assert not caught.value.retryable
-    assert other not in str(caught.value)
-
-
-def test_two_ids_that_show_the_same_text_are_named(
-    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
-) -> None:
-    numbers = [approver.create("a"), approver.create("b"), approver.create("a")]
-    assert approver.approve(*numbers[:2]) == 2
-    assert "same text" not in caplog.text
-    numbers.append(approver.create("a"))
-    assert approver.approve(*numbers[2:]) == 2
-    (warned,) = [each for each in caplog.records if "same text" in each.getMessage()]
-    assert warned.levelname == "WARNING"
-    assert f"requests {numbers[2]}, {numbers[3]} show the same text" in warned.getMessage()
-
-
-# A page of a gateway in between: it may refuse what the service has taken.
-GATEWAY = [
-    *({"kind": "html", "status": status} for status in (401, 403, 404, 405, 409, 413, 422, 429)),
-    {"kind": "status", "status": 403, "body": {"error": "forbidden"}},
-    {"kind": "rate_limit", "body": "slow down", "content_type": "text/plain"},
-    {"kind": "redirect", "location": "https://elsewhere.example/"},
-    {"kind": "empty", "status": 403},
-]
-
-
-@pytest.mark.parametrize("fault", GATEWAY, ids=str)
-def test_a_gateway_that_refuses_an_approval_that_was_taken_is_no_failure(
-    approver: SignedInApprover, fault: dict[str, Any]
-) -> None:
-    number = approver.create()
-    approver.sandbox.control.add_fault(**APPROVE, **fault, work=True)
-    assert approver.approve() == 1
-    assert approver.signed == [number]
-    assert approver.sent == 1
-
-
 @pytest.mark.parametrize("fault", GATEWAY, ids=str)
 def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     approver: SignedInApprover, fault: dict[str, Any]
@@ -140,9 +77,7 @@ def test_a_gateway_that_refuses_an_approval_says_whether_it_was_taken(
     number = approver.create()
     fault = {**fault, "work": False}
     approver.sandbox.control.add_fault(**APPROVE, **fault)
-    with pytest.raises(
-        CustodyError, match=r"not the service's own\. It was not carried out.*Trying again is safe"
-    ) as one:
+    with pytest.raises(CustodyError, match=r"It was not carried out.*Trying again is safe") as one:
         approver.approve()
     assert one.value.status == fault.get("status", 429 if fault["kind"] == "rate_limit" else 302)
     assert not isinstance(one.value, CustodyOutcomeUnknownError)
@@ -171,30 +106,109 @@ def test_a_refusal_of_the_service_itself_stays_as_it_is(approver: SignedInApprov
     with pytest.raises(CustodyError) as caught:
         approver.approve()
     assert caught.value.from_service
-    assert "not the service's own" not in str(caught.value)
-    # Nothing was looked up afterwards, but with 400 the rules, which say whether the key is the user's.
-    paths = [each["path"] for each in approver.sandbox.control.request_log()]
-    assert paths[-1].endswith("/rules" if status == 400 else "/approve")
-    assert paths[-2 if status == 400 else -1].endswith("/approve")
+    assert "not carried out" not in str(caught.value)
+    # Nothing was looked up afterwards.
+    assert approver.sandbox.control.request_log()[-1]["path"].endswith("/approve")
 
 
 def test_an_approval_that_was_never_sent_is_not_looked_into(approver: SignedInApprover) -> None:
     number = approver.create()
-
-    class Unplugged:
-        """A signer after which there is no network."""
-
-        name = "unplugged"
-
-        def sign(self, message: bytes) -> bytes:
-            object.__setattr__(approver.client.settings, "base_url", "http://127.0.0.1:9")
-            return signer.sign(message)  # type: ignore[no-any-return]
-
-    signer, approver.signer = approver.signer, Unplugged()
+    unplug = lambda: object.__setattr__(approver.client.settings, "base_url", "http://127.0.0.1:9")  # noqa: E731
+    approver.signer = ChangingSigner(approver, unplug)
     with pytest.raises(CustodyConnectionError, match="nothing was sent") as caught:
         approver.approve(number)
     assert "not carried out" not in str(caught.value)
     assert approver.sandbox.control.request_log()[-1]["method"] == "GET"
+
+
+def gone(approver: SignedInApprover, number: str) -> None:
+    """It is found both times before the approval, and then it is gone."""
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, skip=2, times=None, status=200, body={})
+
+
+def keyless_and_unknown(approver: SignedInApprover, number: str) -> None:
+    approver.signer = KeylessSigner(approver)
+    approver.sandbox.control.add_fault("status", path="/users/me", status=404, times=None)
+
+
+def other_hash(approver: SignedInApprover, number: str) -> None:
+    shown = signing(approver, ["0" * 64])
+    approver.signer = ChangingSigner(approver, lambda: show_signed(approver, number, shown))
+
+
+def forged(approver: SignedInApprover, number: str) -> None:
+    """The service shows another signature in this user's name."""
+    shown = signing(approver, [current_hash(approver, number)], key=ec.generate_private_key(ec.SECP256R1()))
+    changing: Any = ChangingSigner(approver, lambda: show_signed(approver, number, shown))
+    changing.public_key = approver.person.key.public_key()
+    approver.signer = changing
+
+
+def too_many(approver: SignedInApprover, number: str) -> None:
+    entry = {"signature": {"userId": "u", "signature": "A" * 86 + "=="}, "hashes": ["x"]}
+    show = lambda: approver.sandbox.control.set_whitelist_envelope(  # noqa: E731
+        number, signedAddress={"signatures": [entry] * 300}
+    )
+    approver.signer = ChangingSigner(approver, show)
+
+
+@pytest.mark.parametrize(
+    ("arrange", "why"),
+    [
+        (gone, "look in the service"),
+        (keyless_and_unknown, "does not say under which external id"),
+        (other_hash, r"\(this user's signature covers another hash"),
+        (forged, "does not verify the signature that has this"),
+        (too_many, "more than 200 signatures"),
+    ],
+)
+def test_what_cannot_be_known_is_not_repeated(approver: SignedInApprover, arrange: Any, why: str) -> None:
+    number = approver.create()
+    arrange(approver, number)
+    approver.sandbox.control.add_fault("drop", **APPROVE, work=arrange is keyless_and_unknown)
+    with pytest.raises(CustodyOutcomeUnknownError, match=why) as caught:
+        approver.approve()
+    assert not caught.value.retryable
+    assert "Trying again is safe" not in str(caught.value)
+    assert approver.sent == 1
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_an_older_text_with_an_older_signature_is_no_confirmation(approver: SignedInApprover, compared: bool) -> None:
+    number = approver.create("a")
+    older = current_hash(approver, number)
+    text = approver.client.get_whitelist_request(number).wire.get("metadata") or {}
+    shown = signing(approver, [older])
+    approver.change_payload(number, label="Newer")
+    approver.expected[number] = request(label="Newer")
+    control = approver.sandbox.control
+
+    def show_the_older_one() -> None:
+        control.set_whitelist_metadata(number, payloadAsString=text.get("payloadAsString"), hash=older)
+        control.set_whitelist_envelope(number, signedAddress={"signatures": [shown]})
+
+    approver.sandbox.control.add_fault("drop", **APPROVE)
+    approver.signer = ChangingSigner(approver, show_the_older_one)
+    approver.lookup_wait = 5
+    match = f"another text than the one that was signed is shown now for whitelisting request {number}"
+    with pytest.raises(CustodyOutcomeUnknownError, match=match) as caught:
+        approver.approve(number, **({} if compared else {"expected": None}))
+    assert not caught.value.retryable
+
+
+def test_an_approval_of_which_the_service_took_less_is_no_success(approver: SignedInApprover) -> None:
+    numbers = [approver.create("a"), approver.create("b")]
+    approver.sandbox.control.configure(max_signatures=1)
+    with pytest.raises(
+        CustodyOutcomeUnknownError, match=rf"1 signature for 2 requests.*{numbers[1]} \(no sig"
+    ) as caught:
+        approver.approve()
+    assert numbers[0] not in str(caught.value.advice)
+    assert not caught.value.retryable
+    assert approver.signed == numbers[:1]
+    with pytest.raises(CustodyConflictError, match=numbers[0]):
+        approver.approve(earlier_try=True)
+    assert approver.sent == 1
 
 
 # --- it is listed late -------------------------------------------------------------------------------------
@@ -232,150 +246,162 @@ def test_the_listing_for_approval_may_lag_behind_the_others(approver: SignedInAp
     assert approver.signed == [number]
 
 
-def test_who_has_no_turn_is_told_so_within_a_few_seconds(approver: SignedInApprover, waits: SkippingTime) -> None:
-    approver.lookup_wait = 30
-    approver.sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "risk", "minimumSignatures": 1}]}])
-    number = approver.create()
-    skipped = waits.skipped
-    with pytest.raises(CustodyConflictError, match=rf"not pending this user's approval: {number} \(status pending\)"):
-        approver.approve()
-    assert waits.skipped - skipped < 15
-    assert approver.sent == 0
-
-
 @pytest.mark.parametrize("other", ["9999", None])
-def test_what_is_decided_is_refused_at_once(approver: SignedInApprover, other: str | None, waits: SkippingTime) -> None:
+def test_what_this_user_may_not_sign_is_refused_within_a_few_seconds(
+    approver: SignedInApprover, other: str | None, waits: SkippingTime
+) -> None:
     approver.lookup_wait = 30
-    approver.sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
+    control = approver.sandbox.control
+    control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
     signed = approver.create("a")
     approver.approve()
     approved, rejected = approver.create("b"), approver.create("c")
-    approver.sandbox.control.set_whitelist_status(approved, "APPROVED")
-    approver.sandbox.control.set_whitelist_status(rejected, "rejected")
-    skipped = waits.skipped
-    for number in (signed, approved, rejected):
+    control.set_whitelist_status(approved, "APPROVED")
+    control.set_whitelist_status(rejected, "rejected")
+    control.set_approvers([{"sequential": [{"externalGroupID": "risk", "minimumSignatures": 1}]}])
+    others_turn = approver.create("d")
+    for number in (signed, approved, rejected, others_turn):
+        skipped = waits.skipped
         with pytest.raises(CustodyConflictError, match=f"not pending this user's approval: {number}"):
             approver.approve(*filter(None, [number, other]), expected=None)
-    assert waits.skipped - skipped < 15
-
-
-# --- did it arrive? ----------------------------------------------------------------------------------------
-
-
-def test_an_approval_of_which_the_service_took_less_is_no_success(approver: SignedInApprover) -> None:
-    numbers = [approver.create("a"), approver.create("b")]
-    approver.sandbox.control.configure(max_signatures=1)
-    with pytest.raises(
-        CustodyOutcomeUnknownError, match=rf"1 signature for 2 requests.*{numbers[1]} \(no sig"
-    ) as caught:
-        approver.approve()
-    assert numbers[0] not in str(caught.value.advice)
-    assert not caught.value.retryable
-    assert approver.signed == numbers[:1]
-    assert approver.sent == 1
-    with pytest.raises(CustodyConflictError, match=numbers[0]):
-        approver.approve(earlier_try=True)
+        assert waits.skipped - skipped < 15
     assert approver.sent == 1
 
 
-@pytest.mark.parametrize("said", ["1", "3", 5])
-def test_another_number_of_signatures_is_looked_into(approver: SignedInApprover, said: Any) -> None:
+# --- an earlier try ----------------------------------------------------------------------------------------
+
+#: What the service may say of this user: not offered, without an external id, or with that of another.
+USERS: list[dict[str, Any]] = [
+    {"status": 404},
+    {"status": 200, "body": {"result": {"id": "101", "tenantId": "1"}}},
+    {"status": 200, "body": {"result": {"id": "101", "tenantId": "1", "externalUserId": "bob@example.test"}}},
+]
+
+
+@pytest.mark.parametrize("user", USERS, ids=["not offered", "no external id", "another's external id"])
+def test_its_signature_is_found_by_key_whoever_the_service_says_that_this_user_is(
+    approver: SignedInApprover, user: dict[str, Any]
+) -> None:
     numbers = [approver.create("a"), approver.create("b")]
-    approver.sandbox.control.add_fault("status", **APPROVE, status=200, body={"signatures": said}, work=True)
+    approver.sandbox.control.add_fault("status", path="/users/me", times=None, **user)
+    approver.sandbox.control.add_fault("drop", **APPROVE, work=True)
     assert approver.approve() == 2
     assert approver.signed == numbers
-
-
-def test_a_number_of_signatures_for_nothing_is_no_success(approver: SignedInApprover) -> None:
-    approver.create("a")
-    approver.sandbox.control.add_fault("status", **APPROVE, status=200, body={"signatures": "2"}, work=False)
-    with pytest.raises(CustodyOutcomeUnknownError, match="Trying again is safe") as caught:
+    assert approver.approve(earlier_try=True) == 2
+    with pytest.raises(CustodyConflictError, match="not pending this user's approval"):
         approver.approve()
-    assert caught.value.retryable
+    assert approver.sent == 1
 
 
-def test_an_earlier_signature_counts_only_over_the_current_hash(approver: SignedInApprover) -> None:
-    number = approver.create()
-    current = current_hash(approver, number)
-    show_signed(approver, number, signing(approver, ["0" * 64]))
-    with pytest.raises(CustodyConflictError, match="covers another hash"):
-        approver.approve(earlier_try=True)
-    show_signed(approver, number, signing(approver, ["0" * 64]), signing(approver, ["1" * 64, current]))
-    assert approver.approve(earlier_try=True) == 1
-    approver.sandbox.control.change_whitelist_request(number, label="Other")
-    with pytest.raises(CustodyConflictError, match="covers another hash"):
-        approver.approve(earlier_try=True, expected=None)
-    assert approver.sent == 0
-
-
-def test_an_earlier_signature_is_verified_with_the_public_key(approver: SignedInApprover) -> None:
-    number = approver.create()
-    current = current_hash(approver, number)
-    other = ec.generate_private_key(ec.SECP256R1())
-    added = {**signing(approver, ["0" * 64]), "hashes": ["0" * 64, current]}
-    swapped = {**signing(approver, ["0" * 64, current]), "hashes": [current, "0" * 64]}
-    junk = {"signature": {"userId": approver.person.external_id, "signature": "x"}, "hashes": [current]}
-    for bad in (added, swapped, junk, signing(approver, [current], key=other)):
-        show_signed(approver, number, bad)
-        with pytest.raises(CustodyConflictError, match="does not verify"):
-            approver.approve(earlier_try=True)
-        show_signed(approver, number, bad, signing(approver, [current]))
-        assert approver.approve(earlier_try=True) == 1
-    # Without a public key, the list of hashes is the service's word.
-    show_signed(approver, number, junk)
-    approver.signer = NoSigner()
-    assert approver.approve(earlier_try=True) == 1
-
-
-def test_the_signature_of_another_user_is_not_this_users(approver: SignedInApprover) -> None:
-    number = approver.create()
-    current = current_hash(approver, number)
-    # Among them is one whose external id is this user's number.
-    for user in ("somebody@example.test", approver.person.id, approver.person.external_id.upper()):
-        show_signed(approver, number, signing(approver, [current], user=user))
-        approver.signer = NoSigner()
-        with pytest.raises(CustodyConflictError, match="not pending this user's approval"):
-            approver.approve(earlier_try=True)
-
-
-ME = {"id": "101", "tenantId": "1"}
-
-
-def test_the_external_id_is_found_in_a_trail(approver: SignedInApprover) -> None:
-    number = approver.create()
+def test_without_a_public_key_and_an_external_id_a_retry_does_not_know(
+    approver: SignedInApprover, caplog: pytest.LogCaptureFixture
+) -> None:
+    approver.create()
     approver.signer = KeylessSigner(approver)
-    approver.sandbox.control.add_fault("status", path="/users/me", status=200, body={"result": ME}, times=None)
-    approver.sandbox.control.add_fault("drop", **APPROVE, work=True)
-    assert approver.person.id == ME["id"]
+    approver.sandbox.control.add_fault("status", path="/users/me", times=None, **USERS[0])
     assert approver.approve() == 1
-    assert approver.approve(earlier_try=True) == 1
-    trail = {"userId": ME["id"], "externalUserId": "another@example.test"}
-    trails = [*approver.client.get_whitelist_request(number).trails, trail]
-    approver.sandbox.control.set_whitelist_envelope(number, trails=trails)
-    with pytest.raises(CustodyOutcomeUnknownError, match="cannot be known"):
-        approver.approve(earlier_try=True)
-
-
-def test_without_an_external_id_a_retry_does_not_know(approver: SignedInApprover) -> None:
-    number = approver.create()
-    approver.signer = KeylessSigner(approver)
-    approver.approve()
-    approver.sandbox.control.add_fault("status", path="/users/me", status=200, body={"result": ME}, times=None)
-    approver.sandbox.control.set_whitelist_envelope(number, trails=[])
+    assert "found again only by the signer's public key" in caplog.text
     with pytest.raises(CustodyOutcomeUnknownError, match="cannot be known whether an earlier try has signed") as caught:
         approver.approve(earlier_try=True)
     assert not caught.value.retryable
     assert approver.sent == 1
 
 
-def test_a_lost_approval_is_not_confirmed_by_a_signature_over_another_hash(approver: SignedInApprover) -> None:
+#: How signatures are shown, with the hash of the request in place of HASH; whether they are this user's for a signer
+#: with a public key, and why not.
+HASH = "its hash"
+NOT_ITS_KEY = "does not verify"
+NOBODYS = "not pending this user's approval"
+SHOWN: list[tuple[dict[str, Any], str | None, Any]] = [
+    ({"hashes": ["1" * 64, HASH]}, None, None),
+    ({"hashes": ["0" * 64]}, "covers another hash", "covers another hash"),
+    # What covers another list than it says.
+    ({"hashes": ["0" * 64], "claims": ["0" * 64, HASH]}, NOT_ITS_KEY, None),
+    ({"hashes": ["0" * 64, HASH], "claims": [HASH, "0" * 64]}, NOT_ITS_KEY, None),
+    ({"signature": "x"}, NOT_ITS_KEY, None),
+    ({"key": "another's"}, NOT_ITS_KEY, None),
+    # Under another name: by key it is this user's, by name another's.
+    ({"user": "bob@example.test"}, None, NOBODYS),
+    ({"user": ""}, None, NOBODYS),
+    ({"user": "101"}, None, NOBODYS),
+    ({"user": "bob@example.test", "hashes": ["1" * 64]}, "covers another hash", NOBODYS),
+    ({"user": "somebody@example.test", "key": "another's"}, NOBODYS, NOBODYS),
+    # Entries that are nobody's.
+    ({"entry": {}}, NOBODYS, NOBODYS),
+    ({"entry": {"signature": None, "hashes": None}}, NOBODYS, NOBODYS),
+    ({"user": "u", "signature": "é" * 88}, NOBODYS, NOBODYS),
+    ({"user": "u", "claims": []}, NOBODYS, NOBODYS),
+    ({"user": "u", "claims": ["é", HASH]}, NOBODYS, NOBODYS),
+    ({"entry": {"signature": {"userId": "u", "signature": "A"}, "hashes": ["x"] * 20_000}}, "cannot be .*hashes", ...),
+    ({"entry": {"signature": {"userId": "u", "signature": "A"}, "hashes": ["x"]}, "times": 300}, "than 200 sig", ...),
+]
+
+
+@pytest.mark.parametrize(("shown", "by_key", "by_name"), SHOWN, ids=lambda each: str(each)[:70])
+def test_an_earlier_signature_counts_by_key_or_else_by_name(
+    approver: SignedInApprover, shown: dict[str, Any], by_key: str | None, by_name: Any
+) -> None:
     number = approver.create()
-    other = signing(approver, ["0" * 64])
-    approver.signer = ChangingSigner(approver, lambda: show_signed(approver, number, other))
-    approver.sandbox.control.add_fault("drop", **APPROVE, work=False)
-    with pytest.raises(
-        CustodyOutcomeUnknownError, match=rf"{number} \(this user's signature covers another hash"
-    ) as caught:
-        approver.approve()
-    assert not caught.value.retryable
+    hash_ = current_hash(approver, number)
+
+    def hashes(name: str) -> list[str]:
+        return [hash_ if each == HASH else each for each in shown.get(name, [HASH])]
+
+    key = ec.generate_private_key(ec.SECP256R1()) if "key" in shown else None
+    entry = signing(approver, hashes("hashes"), key=key)
+    entry["signature"]["userId"] = shown.get("user", approver.person.external_id)
+    entry["signature"]["signature"] = shown.get("signature", entry["signature"]["signature"])
+    entry["hashes"] = hashes("claims" if "claims" in shown else "hashes")
+    entry = shown.get("entry", entry)
+    show_signed(approver, number, *[entry] * shown.get("times", 1))
+    for signer, why in ((approver.signer, by_key), (KeylessSigner(approver), by_key if by_name is ... else by_name)):
+        approver.signer = signer
+        if why is None:
+            assert approver.approve(earlier_try=True) == 1
+        else:
+            error = CustodyResponseError if "cannot" in why or "than" in why else CustodyConflictError
+            with pytest.raises(error, match=why):
+                approver.approve(earlier_try=True)
+    assert approver.sent == 0
+
+
+def test_one_that_counts_beside_others_that_do_not(approver: SignedInApprover) -> None:
+    number = approver.create()
+    good = signing(approver, [current_hash(approver, number)])
+    show_signed(approver, number, {}, signing(approver, ["0" * 64]), good)
+    approver.signer, signer = NoSigner(), approver.signer
+    assert approver.approve(earlier_try=True) == 1
+    # What it covers is not what is shown now.
+    approver.signer = signer
+    approver.sandbox.control.change_whitelist_request(number, label="Other")
+    with pytest.raises(CustodyConflictError, match="covers another hash"):
+        approver.approve(earlier_try=True, expected=None)
+    assert approver.sent == 0
+
+
+def test_an_invalid_entry_in_this_users_name_decides_nothing(approver: SignedInApprover) -> None:
+    approver.lookup_wait = 2
+    number = approver.create()
+    other = ec.generate_private_key(ec.SECP256R1())
+    entry = signing(approver, [current_hash(approver, number)], key=other)
+    approver.sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": [entry]})
+    # The listing of what this user may approve is late.
+    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, status=200, body={}, times=1)
+    assert approver.approve() == 1
+
+
+def test_a_key_that_was_replaced_since_has_not_signed(approver: SignedInApprover) -> None:
+    number = approver.create()
+    approver.approve()
+    pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
+    approver.signer = PemSigner(lambda: pem, name="new")
+    with pytest.raises(CustodyConflictError, match=f"{number} .the signer's public key does not verify the signature"):
+        approver.approve(earlier_try=True)
+
+
+def test_what_only_one_of_a_batch_has_is_not_left_alone(approver: SignedInApprover) -> None:
+    number = approver.create()
+    approver.approve()
+    with pytest.raises(CustodyConflictError, match=number):
+        approver.approve(number, approver.create("b"), earlier_try=True)
     assert approver.sent == 1

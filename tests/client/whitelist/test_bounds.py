@@ -16,8 +16,8 @@ from airflow_custody.client import CustodyClient, CustodyOutcomeUnknownError, Wh
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.text import read_number
 from airflow_custody.client.whitelist.expected import compare_listed
-from airflow_custody.client.whitelist.matching import id_order
 from airflow_custody.client.whitelist.plan import CHANGES, WhitelistPlan
+from airflow_custody.client.whitelist.planner import id_order
 from airflow_custody.client.whitelist.progress import ListedRequest
 from airflow_custody.client.whitelist.review import compare
 from airflow_custody.client.whitelist.wait import RequestWait

@@ -9,7 +9,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_custody.cli.verify import _read
+from airflow_custody.cli.verify import read_rows
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.listing import fetch_for_approval, fetch_listing
@@ -93,8 +93,8 @@ def test_a_listing_says_of_each_what_is_found_by_its_id(rows: Sequence[Row]) -> 
 @given(ROWS)
 def test_verify_says_the_same_with_and_without_ids(rows: Sequence[Row]) -> None:
     client = cast("Any", Service(rows))
-    listed = {each.id: each.listed for each in _read(client, None, None)}
-    assert {each.id: each.listed for each in _read(client, list(listed), None)} == listed
+    listed = {each.id: each.listed for each in read_rows(client, None, None)}
+    assert {each.id: each.listed for each in read_rows(client, list(listed), None)} == listed
 
 
 @given(ROWS)

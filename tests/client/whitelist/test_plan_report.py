@@ -215,6 +215,7 @@ def test_reads_well() -> None:
         "pinned": None,
         "counts": found.counts,
         "has_changes": True,
+        "ignored": [],
     }
     assert data["rows"][1] == {
         "state": "differs",

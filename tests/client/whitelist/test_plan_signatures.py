@@ -15,7 +15,7 @@ from whitelist_plans import OTHER, ask, rows_of, states
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist.listing import fetch_listing
-from airflow_custody.client.whitelist.plan import WhitelistPlan
+from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation
 from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.sandbox import Sandbox
 
@@ -145,10 +145,12 @@ def test_no_attack_makes_a_plan_do_anything(sandbox: Sandbox, client: CustodyCli
         attack(sandbox.control, sandbox.token, attacked, name)
         found = read_plan(client, *rows)
         states_ = [each.state for each in found.rows]
-        expected = ["unchanged"] if outcome == "not read" else ["unverified", "unreadable"]
+        # What claims to be for another address withholds that one: the file's own is asked for, and by no other text.
+        expected = ["unchanged"] if outcome == "not read" else ["unverified", "unreadable", "create"]
         assert states_[0] in expected, name
         assert states_[1] == "unchanged"
-        assert not found.operations, name
+        assert {*found.operations} <= {create_operation(rows[0])}, name
+        assert ("create" in states_) <= (name in ("text", "text and hash")), name
         assert all(each.request_id != other for each in found.rows if each.state != "unchanged"), name
     assert len(made) > 3
 

@@ -29,7 +29,6 @@ def _services(draw: st.DrawFn) -> dict[str, Any]:
         str.lower,
         str.upper,
         lambda each: each.removeprefix("0x"),
-        lambda each: f"eth:{each}",
     ]
     spell = draw(st.sampled_from(spellings))
     label_length = draw(st.sampled_from([None, 1, 4]))
@@ -42,7 +41,7 @@ def _services(draw: st.DrawFn) -> dict[str, Any]:
             network
         )
         if network == "renamed":
-            named = {"mainnet": "main", "testnet": "test"}.get(request.network or "", "main")
+            named = {"testnet": "Testnet"}.get(request.network or "", "main")
         payload: dict[str, Any] = {
             "currency": chain.get(request.chain, request.chain),
             "address": spell(request.address),
@@ -161,8 +160,6 @@ FULL = ask(
         ({"address_form": "no prefix"}, "pending"),
         ({"chain_name": "eth"}, "pending"),
         ({"chain_name": "Ethereum"}, "pending"),
-        ({"chain_name": "Ether"}, "differs"),
-        ({"chain_name": "Ether", "label_length": 4, "drop_links": True}, "differs"),
         ({"label_length": 4}, "differs"),
         ({"fill": {"addressType": "contract", "contractType": "x", "network": "mainnet"}}, "pending"),
     ],

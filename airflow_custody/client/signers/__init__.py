@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.verification.keys import INTEGER_BYTES, PublicKey
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -136,7 +134,7 @@ class PemSigner:
                 "it is not a private key in PEM of a known type, or its password is wrong or missing"
             ) from None
         if not isinstance(key, EllipticCurvePrivateKey) or not isinstance(key.curve, SECP256R1):
-            raise self._unusable(_other_curve(key))
+            raise self._unusable(other_curve(key))
         return key
 
     def _unusable(self, why: str) -> CustodyConfigurationError:
@@ -160,80 +158,13 @@ def raw_signature(der: bytes) -> bytes:
 
     r, s = decode_dss_signature(der)
     try:
-        return r.to_bytes(INTEGER_BYTES, "big") + s.to_bytes(INTEGER_BYTES, "big")
+        return r.to_bytes(32, "big") + s.to_bytes(32, "big")
     except OverflowError:
         raise ValueError("the signature is not of a P-256 key") from None
 
 
-def part_of(signer: object, name: str) -> Any:
-    """Return an attribute of a signer; None if it has none. A property that raises is not missing."""
-    try:
-        return getattr(signer, name)
-    except AttributeError:
-        if inspect.getattr_static(signer, name, None) is not None:
-            raise
-        return None
-
-
-def name_of(signer: object) -> str:
-    """
-    Return the name of a signer.
-
-    :raises CustodyConfigurationError: if it has no ``name`` that is a text, or no method ``sign``.
-    """
-    name = part_of(signer, "name")
-    if not isinstance(name, str) or not name or not callable(part_of(signer, "sign")):
-        raise CustodyConfigurationError(
-            f"the signer must have a 'name' and a method 'sign'; this is of type {type(signer).__name__}; nothing was "
-            "signed",
-            setting="signer",
-            code="signing-failed",
-        )
-    return name
-
-
-def public_key_of(signer: Signer) -> PublicKey | None:
-    """
-    Return the public key that a signer gives.
-
-    :param signer: the signer. Its attribute ``public_key``, or the result if it is a method, may be PEM or DER
-        (SubjectPublicKeyInfo), or a key of the library ``cryptography``.
-    :return: the key; None if the signer gives none.
-    :raises CustodyConfigurationError: if it is not a P-256 key.
-    """
-    key = part_of(signer, "public_key")
-    if callable(key):
-        key = key()
-    if key is None:
-        return None
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        PublicFormat,
-        load_der_public_key,
-        load_pem_public_key,
-    )
-
-    if isinstance(key, (str, bytes, bytearray)):
-        try:
-            text = key.encode() if isinstance(key, str) else bytes(key)
-            key = load_pem_public_key(text) if b"-----BEGIN" in text else load_der_public_key(text)
-        except (ValueError, UnsupportedAlgorithm):
-            raise _bad_public_key(signer, "it is not a public key in PEM or DER") from None
-    if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
-        raise _bad_public_key(signer, _other_curve(key))
-    return PublicKey.from_der(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
-
-
-def _other_curve(key: object) -> str:
+def other_curve(key: object) -> str:
     """Describe a key that is not on P-256."""
     curve = getattr(getattr(key, "curve", None), "name", None)
     kind = f"on the curve {sanitize(curve, 40)}" if curve else "no key on a curve"
     return f"it is {kind}, and must be on P-256 (secp256r1)"
-
-
-def _bad_public_key(signer: Signer, why: str) -> CustodyConfigurationError:
-    return CustodyConfigurationError(
-        f"the public key of the signer {signer.name!r} cannot be used: {why}", setting="signer", code="signing-failed"
-    )

@@ -1,0 +1,126 @@
+"""The key behind a signer: all that it returns is checked before it is used, and nothing that it raises is quoted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.signers import Signer, other_curve
+from airflow_custody.client.verification.keys import INTEGER_BYTES, SIGNATURE_BYTES, PublicKey
+
+_T = TypeVar("_T")
+# The order of P-256: r and s are below it.
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+# Mistakes in a signer's code. What else it raises may be trouble of a KMS that passes.
+_MISTAKES = (ValueError, TypeError, AttributeError, ImportError, LookupError, NotImplementedError)
+
+
+class SigningKey:
+    """
+    A signer, its public key, and what is true of all that it signs.
+
+    :param signer: the signer.
+    :raises CustodyConfigurationError: if it cannot sign.
+    :raises CustodyError: if its own check fails.
+    """
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+        #: The name of the key; until that is known, the signer's type.
+        self.name = type(signer).__name__
+        self.name = self._run(self._read_name)
+        if (check := self._run(lambda: self._part("check"))) is not None:
+            self._run(check)
+        #: The public key; None: the signer does not know it.
+        self.public_key = self._run(self._read_public_key)
+
+    def sign(self, message: bytes) -> bytes:
+        """
+        Return the signature of a message: 64 bytes ``r || s``, verified if the public key is known.
+
+        :param message: the message to sign.
+        :raises CustodyConfigurationError: if what the signer returned cannot be used.
+        :raises CustodyError: if the signer failed; it is retryable unless it is a mistake in its code.
+        """
+        signature = self._run(lambda: self._signer.sign(message))
+        if not isinstance(signature, bytes) or len(signature) != SIGNATURE_BYTES:
+            why = "it is not 64 bytes r||s (is it DER? raw_signature() converts it)"
+        elif self.public_key is not None and not self.public_key.verifies(signature, message):
+            why = "the signer's public key does not verify it"
+        elif not all(0 < int.from_bytes(signature[at:][:INTEGER_BYTES], "big") < _ORDER for at in (0, INTEGER_BYTES)):
+            why = "its r or s is no number of a P-256 signature"
+        else:
+            return signature
+        raise _unusable(f"the signature that the signer {self.name!r} returned cannot be used: {why}; it was not sent")
+
+    def _run(self, part: Callable[[], _T]) -> _T:
+        """
+        Return what a part of the signer returns. Nothing else may call a signer, or read one of its attributes.
+
+        :raises CustodyError: if it fails; nothing of another error's text comes along.
+        """
+        try:
+            return part()
+        except CustodyError:
+            raise
+        except Exception as exception:
+            failure = exception
+        # Outside of "except", so that it is not chained to this error either. A certificate or a response that cannot
+        # be read may be a ValueError, too.
+        is_mistake = isinstance(failure, _MISTAKES) and not isinstance(failure, OSError)
+        raise (CustodyConfigurationError if is_mistake else CustodyError)(
+            f"the signer {self.name!r} failed: {type(failure).__name__}; its approval was not sent",
+            advice="What it says is not quoted, because it may hold a secret: look at the signer's own log.",
+            code="signing-failed",
+            retryable=not is_mistake,
+        )
+
+    def _part(self, name: str) -> Any:
+        """Return an attribute of the signer; None if it has none. A property that raises is not missing."""
+        try:
+            return getattr(self._signer, name)
+        except AttributeError:
+            if inspect.getattr_static(self._signer, name, None) is not None:
+                raise
+            return None
+
+    def _read_name(self) -> str:
+        name = self._part("name")
+        if not isinstance(name, str) or not name or not callable(self._part("sign")):
+            raise _unusable(
+                f"the signer must have a 'name' and a method 'sign'; this is of type {self.name}; nothing was signed"
+            )
+        return name
+
+    def _read_public_key(self) -> PublicKey | None:
+        """Return the public key that the signer gives: PEM, DER, or a key of the library ``cryptography``."""
+        key = self._part("public_key")
+        if callable(key):
+            key = key()
+        if key is None:
+            return None
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            PublicFormat,
+            load_der_public_key,
+            load_pem_public_key,
+        )
+
+        what = f"the public key of the signer {self.name!r} cannot be used"
+        if isinstance(key, (str, bytes, bytearray)):
+            try:
+                text = key.encode() if isinstance(key, str) else bytes(key)
+                key = load_pem_public_key(text) if b"-----BEGIN" in text else load_der_public_key(text)
+            except (ValueError, UnsupportedAlgorithm):
+                raise _unusable(f"{what}: it is not a public key in PEM or DER") from None
+        if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP256R1):
+            raise _unusable(f"{what}: {other_curve(key)}")
+        return PublicKey.from_der(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
+
+
+def _unusable(why: str) -> CustodyConfigurationError:
+    return CustodyConfigurationError(why, setting="signer", code="signing-failed")

@@ -1,0 +1,198 @@
+"""Reading an Airflow connection of type ``custody``: a client, or an error that names the field as the form does."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from airflow import __version__ as airflow_version
+
+from airflow_custody.client import CustodyClient
+from airflow_custody.client.auth import ApiKey, BearerToken, PasswordSignIn
+from airflow_custody.client.error_codes import ErrorCode
+from airflow_custody.client.errors import CustodyConfigurationError
+from airflow_custody.client.settings import ClientSettings, is_key_text, refuse_misspelt
+from airflow_custody.get_provider_info import get_provider_info
+from airflow_custody.hooks import _sign_ins
+from airflow_custody.hooks._connection_test import describe_unknown
+from airflow_custody.hooks._lookup import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow.providers.common.compat.sdk import Connection
+
+    from airflow_custody.client.http.authentication import Authentication
+
+# The names of settings in a connection, where they differ from the client's.
+_CONNECTION_FIELDS = {
+    "base_url": "Base URL (Host)",
+    "token": "Password",
+    "password": "Password",
+    "secret": "Password",
+    "username": "User name (Login)",
+}
+# The ways to authenticate: what must be filled in for each, and what the Password is then.
+_AUTH_METHODS = {
+    "bearer": ("neither a user name nor an API key ID", "the API token"),
+    "password": ("a user name (Login)", "the password"),
+    "api_key": ("an API key ID", "the API key's secret"),
+}
+_FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
+
+
+class ConnectionReader:
+    """
+    A connection that is read.
+
+    :param connection: the connection.
+    :param named: whether messages name it; False: it has an id that Airflow's API server made up to test it.
+    :raises CustodyConfigurationError: if a field is wrong.
+    """
+
+    def __init__(self, connection: Connection, *, named: bool) -> None:
+        self._connection = connection
+        self._place = f"the Airflow connection {connection.conn_id!r}" if named else "this connection"
+        #: What begins messages.
+        self.start = f"Airflow connection {connection.conn_id!r}, " if named else ""
+        if connection.conn_type != "custody":
+            raise CustodyConfigurationError(
+                f"{self.start}Connection Type: must be 'custody', not {connection.conn_type!r}",
+                setting="Connection Type",
+                advice="Choose Custody there; outside the form, write conn_type 'custody'.",
+                code="setting-wrong",
+            )
+        self._extras = self._read_extras()
+        self._credentials = self._read_credentials()
+        self._base_url = self._read_base_url()
+        #: All that is in it, its secrets included, to compare.
+        self.values = (connection.host, connection.schema, connection.port, self._credentials, self._extras)
+        known = [name for name in _FORM if name not in ("auth", "api_key_id")]
+        self._settings = {name: self._extras.get(name) for name in known}
+        self._unknown = sorted(self._extras.keys() - _FORM.keys())
+        #: What to tell of extras that are not known; empty: all are known.
+        self.unknown_extras = describe_unknown(self._unknown, ["auth", "api_key_id", *known]) if self._unknown else ""
+
+    def make_client(self, adapt: Callable[[ClientSettings], ClientSettings], *, shares_sign_in: bool) -> CustodyClient:
+        """
+        Return a client for the connection.
+
+        :param adapt: returns the client's settings, of those that the connection says.
+        :param shares_sign_in: whether it signs in together with the other clients of this process that do.
+        :raises CustodyConfigurationError: if a setting is wrong.
+        """
+        try:
+            settings = adapt(self._client_settings())
+            auth = self._authentication()
+            if shares_sign_in:
+                account = (settings.base_url, *self._credentials)
+                auth = _sign_ins.SIGN_INS.of(str(self._connection.conn_id), self.values, auth, account)
+            return CustodyClient.from_settings(settings, auth)
+        except CustodyConfigurationError as error:
+            wrong = error
+        # Raised out here: what was caught must not come along. The setting is named once, as the connection names it.
+        setting = str(wrong.setting)
+        raise self._wrong(wrong.text.removeprefix(f"'{setting}' "), setting, wrong.code)
+
+    def _client_settings(self) -> ClientSettings:
+        refuse_misspelt(self._unknown)
+        if self._extras.get("proxy"):
+            proxy = str(self._extras["proxy"])
+            # Its password by itself, too. Taken apart by hand: it may be a URL that no parser can read.
+            password = proxy.rpartition("@")[0].rpartition("://")[2].partition(":")[2]
+            for secret in filter(None, (proxy, password, unquote(password))):
+                mask(secret)
+        keys = self._extras.get("superadmin_keys")
+        for each in keys if isinstance(keys, list) else [keys]:
+            # Which file a relative path names depends on where the process was started.
+            if isinstance(each, str) and each and not is_key_text(each) and not os.path.isabs(each):
+                raise CustodyConfigurationError(
+                    "'superadmin_keys' must be public keys in PEM, or the absolute path of a file with them",
+                    setting="superadmin_keys",
+                )
+        more = {"base_url": self._base_url, "user_agent": f"Airflow/{airflow_version}", "source": self._place}
+        return ClientSettings.parse({**self._settings, **more})
+
+    def _authentication(self) -> Authentication:
+        auth, name, secret = self._credentials
+        if auth == "password":
+            return PasswordSignIn(name, secret, source=self._place, on_token=mask)
+        if auth == "api_key":
+            return ApiKey(name, secret, source=self._place)
+        return BearerToken(secret, source=f"the Password of {self._place}")
+
+    def _read_extras(self) -> dict[str, Any]:
+        extras = None
+        with suppress(ValueError):
+            # A name that is there twice: the last would count, and might be another than a reviewer read.
+            extras = json.loads(self._connection.extra or "{}", object_pairs_hook=_each_once)
+        if not isinstance(extras, dict):
+            raise self._wrong("is not a JSON object, or has a name twice", "Extra")
+        return extras
+
+    def _read_credentials(self) -> tuple[str, str, str]:
+        """
+        Return the authentication method, the name and the secret.
+
+        What is filled in decides, and must be what ``auth`` says if it says anything.
+        """
+        password = self._connection.password or ""
+        if password:
+            mask(password)
+        names = {"password": self._connection.login, "api_key": self._extras.get("api_key_id")}
+        given = [method for method, name in names.items() if name not in (None, "")]
+        if len(given) > 1:
+            raise self._wrong(
+                "a user name and an API key ID are filled in: leave one of them empty", "auth", "credentials-missing"
+            )
+        filled_in = given[0] if given else "bearer"
+        auth = self._extras.get("auth") or filled_in
+        if not isinstance(auth, str) or auth not in _AUTH_METHODS:
+            *others, last = _AUTH_METHODS
+            raise self._wrong(f"must be {', '.join(others)} or {last}", "auth")
+        needs, secret = _AUTH_METHODS[auth]
+        if auth != filled_in:
+            raise self._wrong(f"is {auth}, which needs {needs}", "auth", "credentials-missing")
+        if not password:
+            raise self._wrong(f"{secret} is missing", "token", "credentials-missing")
+        return auth, str(names.get(auth, "")), password
+
+    def _read_base_url(self) -> str:
+        host = (self._connection.host or "").strip()
+        schema, port = (self._connection.schema or "").lower(), self._connection.port
+        if not host:
+            raise self._wrong("the base URL is missing (an example: https://custody.example.com)", "base_url")
+        if schema not in ("", "http", "https"):
+            raise self._wrong("must be http or https, or empty", "Schema")
+        # Whoever forgot a slash is told so, and not sent to a host named "http".
+        if "://" not in host and not host.lower().startswith(("http:", "https:")):
+            host = f"{schema or 'https'}://{host}"
+        elif schema and not host.lower().startswith(f"{schema}://"):
+            raise self._wrong("names another protocol than the base URL", "Schema")
+        if not port:
+            return host
+        parts, named = None, None
+        with suppress(ValueError):
+            named = urlsplit(host).port
+            parts = urlsplit(host)
+        if parts is None:
+            raise self._wrong("the base URL cannot be read as a URL", "base_url")
+        if named not in (None, port):
+            raise self._wrong(f"is {port}, but the base URL names port {named}", "Port")
+        return host if named else parts._replace(netloc=f"{parts.netloc}:{port}").geturl()
+
+    def _wrong(self, why: str, setting: str, code: ErrorCode = "setting-wrong") -> CustodyConfigurationError:
+        # As the form shows it, and by its name where there is no form.
+        label = _FORM[setting]["label"].partition(" (")[0] if setting in _FORM else ""
+        name = f"{label} ({setting})" if label else _CONNECTION_FIELDS.get(setting, setting)
+        return CustodyConfigurationError(f"{self.start}{name}: {why}", setting=setting, code=code)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found

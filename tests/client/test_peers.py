@@ -1,0 +1,321 @@
+"""What is said of a peer that cannot be talked to: a server, another program in its place, a proxy, a gateway."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from authorities import Authority, context_of
+from calls import create, read
+from raw_server import raw_server
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyConnectionError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyOutcomeUnknownError,
+    CustodyPermissionError,
+    CustodyResponseError,
+)
+from airflow_custody.sandbox import Sandbox
+
+SERVICE = "https://custody.example.com"
+CONNECTED = b"HTTP/1.1 200 Connected\r\n\r\n"
+SSH = b"SSH-2.0-OpenSSH_9.6\r\n"
+BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+
+
+def send(data: bytes) -> Callable[[socket.socket], None]:
+    return lambda stream: stream.sendall(data)
+
+
+def alert(number: int) -> bytes:
+    return b"\x15\x03\x03\x00\x02\x02" + bytes([number])
+
+
+def connect_and_send(data: bytes) -> Callable[[socket.socket], None]:
+    def respond(stream: socket.socket) -> None:
+        stream.sendall(CONNECTED)
+        stream.recv(65536)
+        stream.sendall(data)
+
+    return respond
+
+
+def error_of(call: Any, url: str, **settings: Any) -> CustodyError:
+    with (
+        CustodyClient(url, "t0ken", **{"timeout": 60, "max_retries": 0, **settings}) as client,
+        pytest.raises(CustodyError) as caught,
+    ):
+        call(client)
+    return caught.value
+
+
+HTTPS = "Begin the base URL {url} with https://, or give the port that speaks HTTP."
+HTTP = "Begin the base URL {url} with http://, or give the port that speaks HTTPS."
+CHECK = "Check the base URL {url}, and that the service is up."
+CERTIFICATE = "If it asks for a client certificate, give its path in 'client_cert'."
+PROXY_CERTIFICATE = "If it asks for a client certificate, use another proxy: only the service is given one."
+ALLOWS = "Check 'proxy', and that the proxy allows this host."
+OTHER = "Another program is there: check the base URL {url}."
+
+#: What a server sends to a client with a base URL of a scheme: the error's code, whether it is retryable, what it says.
+SERVERS: list[tuple[str, bytes, str, bool, str, str]] = [
+    ("https", BAD_REQUEST, "unreachable", False, "does not speak TLS on this port", HTTP),
+    ("https", SSH, "unreachable", False, "does not speak TLS on this port", HTTP),
+    ("https", alert(40), "tls-failed", True, "TLS: {host} cannot be reached: ", CERTIFICATE),
+    ("https", alert(48), "tls-failed", True, "TLS: {host} cannot be reached: ", CERTIFICATE),
+    ("https", alert(116), "tls-failed", True, "TLS: {host} cannot be reached: ", CERTIFICATE),
+    ("https", alert(70), "tls-failed", True, "alert protocol version", CHECK),
+    ("https", alert(112), "tls-failed", True, "unrecognized name", CHECK),
+    ("http", alert(70), "unreachable", False, "speaks TLS on this port", HTTPS),
+    ("http", b"\x16\x03\x03\x00\x04\x0e\x00\x00\x00", "unreachable", False, "speaks TLS on this port", HTTPS),
+    ("http", SSH, "response-unusable", False, "sent something that is not HTTP", OTHER),
+    ("http", b"-ERR unknown command 'GET'\r\n", "response-unusable", False, "is not HTTP", OTHER),
+    ("http", b"", "no-response", True, "closed the connection without a response", f"If it speaks TLS: {HTTPS}"),
+    ("http", b"HTT", "no-response", True, "broke before the response was there", ""),
+    ("http", b"HTTP/1.1 2x0 OK\r\n\r\n", "no-response", True, "broke before the response was there", ""),
+]
+
+
+@pytest.mark.parametrize("call", [create, read])
+@pytest.mark.parametrize(("scheme", "greeting", "code", "retryable", "message", "advice"), SERVERS)
+def test_a_server(
+    scheme: str, greeting: bytes, code: str, retryable: bool, message: str, advice: str, call: Any
+) -> None:
+    with raw_server(send(greeting)) as (raw, received):
+        url = raw.replace("http:", f"{scheme}:")
+        error = error_of(call, url)
+    assert message.format(host=url.rpartition("/")[2]) in error.message
+    assert str(error.advice or "").startswith(advice.format(url=url))
+    assert len(received) == 1
+    if call is create and scheme == "http":
+        # Its body has left: who knows what was made of it.
+        assert (type(error), error.retryable, error.nothing_sent) == (CustodyOutcomeUnknownError, False, False)
+    else:
+        assert (type(error), error.code, error.retryable) == (CustodyConnectionError, code, retryable)
+        if call is create:
+            assert error.nothing_sent
+
+
+#: What a proxy does; the last one is what the service does, through it.
+PROXIES: list[tuple[str, Callable[[socket.socket], None], str, bool, str, str]] = [
+    (
+        "http",
+        send(SSH),
+        "response-unusable",
+        False,
+        "the proxy {host} sent",
+        "Another program is there: check 'proxy'.",
+    ),
+    ("https", send(SSH), "unreachable", False, "the proxy {host} does not speak TLS", "Begin 'proxy' with http://,"),
+    ("http", send(alert(70)), "unreachable", False, "the proxy {host} speaks TLS", "Begin 'proxy' with https://,"),
+    ("https", send(alert(116)), "tls-failed", True, "TLS: the proxy {host} cannot be reached", PROXY_CERTIFICATE),
+    ("https", send(b""), "tls-failed", True, "the proxy {host} cannot be", "Check 'proxy', and that the proxy is up."),
+    ("http", send(b"HTTP/1.1 407 No\r\n\r\n"), "unreachable", True, "reached through the proxy {host}: ", ALLOWS),
+    ("http", send(b"HTTP/1.1 503 No\r\n\r\n"), "unreachable", True, "reached through the proxy {host}: ", ALLOWS),
+    ("http", connect_and_send(SSH), "unreachable", False, "custody.example.com does not speak TLS", HTTP),
+    ("http", connect_and_send(alert(70)), "tls-failed", True, "custody.example.com cannot be reached", CHECK),
+]
+
+
+@pytest.mark.parametrize("call", [create, read])
+@pytest.mark.parametrize(("scheme", "respond", "code", "retryable", "message", "advice"), PROXIES)
+def test_a_proxy(
+    scheme: str,
+    respond: Callable[[socket.socket], None],
+    code: str,
+    retryable: bool,
+    message: str,
+    advice: str,
+    call: Any,
+) -> None:
+    with raw_server(respond) as (raw, received):
+        proxy = raw.replace("http:", f"{scheme}:")
+        error = error_of(call, SERVICE, proxy=proxy)
+        assert message.format(host=proxy.rpartition("/")[2]) in error.message
+        assert str(error.advice).startswith(advice.format(url=SERVICE))
+        assert (type(error), error.code, error.retryable) == (CustodyConnectionError, code, retryable)
+        if call is create:
+            assert error.nothing_sent
+        assert len(received) == 1
+
+
+@pytest.mark.parametrize("call", [create, read])
+def test_a_proxy_that_refuses_us_is_asked_once(call: Any) -> None:
+    # More often, and the account at the proxy may get locked.
+    with raw_server(send(b"HTTP/1.1 407 Denied\r\nContent-Length: 0\r\n\r\n")) as (url, received):
+        error_of(call, SERVICE, proxy=url, max_retries=3)
+    assert len(received) == 1
+
+
+@pytest.mark.parametrize("call", [create, read])
+def test_nobody_listens(call: Any) -> None:
+    error = error_of(call, "http://127.0.0.1:9/prefix")
+    assert (error.code, error.nothing_sent, error.retryable) == ("unreachable", True, True)
+    assert error.advice == "Check the base URL http://127.0.0.1:9/prefix, and that the service is up."
+    error = error_of(call, SERVICE, proxy="http://127.0.0.1:9")
+    assert error.advice == "Check 'proxy', and that the proxy is up."
+
+
+# --- certificates ------------------------------------------------------------------------------------------
+
+
+def days(number: int) -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(days=number)
+
+
+REPLACED = "Have the certificate replaced, or that of its CA in 'verify'"
+UNKNOWN_CA = "Its CA is not in 'verify', or an intermediate certificate is missing: have the server send it."
+
+
+@pytest.mark.parametrize("is_proxy", [False, True])
+@pytest.mark.parametrize(
+    ("host", "begins", "ends", "verify", "advice"),
+    [
+        ("127.0.0.1", -2, -1, "bundle", f"{REPLACED}, unless this machine's clock is wrong."),
+        ("127.0.0.1", 1, 2, "bundle", "Set this machine's clock; if it is right"),
+        ("other.example.com", -1, 1, "bundle", "The certificate is for another host"),
+        ("127.0.0.1", -1, 1, "another bundle", UNKNOWN_CA),
+        ("127.0.0.1", -1, 1, True, "If its CA is private, give its bundle in 'verify'."),
+    ],
+)
+def test_a_certificate_that_is_not_accepted(
+    tmp_path: Path,
+    authority: Authority,
+    host: str,
+    begins: int,
+    ends: int,
+    verify: Any,
+    advice: str,
+    is_proxy: bool,
+) -> None:
+    made = authority[0].issue_cert(host, not_before=days(begins), not_after=days(ends))
+    made.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    trustme.CA().cert_pem.write_to_path(tmp_path / "another.pem")
+    settings = {"verify": {"bundle": authority[1], "another bundle": str(tmp_path / "another.pem")}.get(verify, True)}
+    with raw_server(lambda stream: None, context_of((authority[0], "", str(tmp_path / "server.pem")))) as (url, _):
+        error = error_of(read, SERVICE, proxy=url, **settings) if is_proxy else error_of(read, url, **settings)
+    peer = url.rpartition("/")[2]
+    assert (error.code, error.retryable) == ("tls-failed", False)
+    assert f"the certificate of {'the proxy ' if is_proxy else ''}{peer} was not accepted: " in error.message
+    assert str(error.advice).startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("version", "given"),
+    [(ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, False)],
+)
+def test_a_client_certificate_that_is_missing_or_refused(
+    tmp_path: Path, authority: Authority, version: ssl.TLSVersion, given: bool
+) -> None:
+    context = context_of(authority)
+    context.load_verify_locations(authority[1])
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.maximum_version = version
+    settings: dict[str, Any] = {"verify": authority[1]}
+    if given:
+        trustme.CA().issue_cert("me.example.com").private_key_and_cert_chain_pem.write_to_path(tmp_path / "client.pem")
+        settings["client_cert"] = str(tmp_path / "client.pem")
+    with raw_server(lambda stream: None, context) as (url, _):
+        error = error_of(read, url, **settings)
+    words = "It may not accept the certificate in 'client_cert'" if given else CERTIFICATE
+    assert words in str(error.advice)
+
+
+# --- other programs, and gateways --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", ["<html><title>Sign in</title></html>", {"status": "UP"}, [], "plain"])
+def test_a_success_of_another_program_names_the_base_url(sandbox: Sandbox, body: Any) -> None:
+    kind = "html" if str(body).startswith("<") else "status"
+    sandbox.control.add_fault(kind, status=200, body=body, path="/health")
+    error = error_of(read, sandbox.url, source="the Airflow connection 'bank'")
+    assert (type(error), error.code) == (CustodyResponseError, "response-unusable")
+    assert "there: check the base URL of the Airflow connection 'bank'." in str(error)
+
+
+@pytest.mark.parametrize("status", [404, 405])
+@pytest.mark.parametrize("body", [{"detail": "Not Found"}, {"error": "API route not found"}, "<html>Not here</html>"])
+def test_who_does_not_know_the_path_or_the_method_is_another_program(sandbox: Sandbox, status: int, body: Any) -> None:
+    kind = "html" if isinstance(body, str) else "status"
+    sandbox.control.add_fault(kind, status=status, body=body, times=None)
+    verb = "is" if kind == "html" else "may be"
+    expected = f"Another program or a gateway {verb} there: check the base URL {sandbox.url}."
+    for call, more in ((read, ""), (lambda client: client.get_current_user(), " The service may not offer")):
+        error = error_of(call, sandbox.url)
+        assert error.code == "response-unusable"
+        assert expected + more in str(error.advice)
+
+
+@pytest.mark.parametrize(
+    ("body", "is_own"),
+    [
+        ({"error": "NotFound", "message": "no such path", "code": 404}, True),
+        ({"code": 5, "message": "no such path", "details": []}, True),
+        ({"code": 5, "message": ""}, True),
+        ({"error": "NotFound", "message": "no such path"}, False),
+        ({"error": "NotFound", "code": 404}, False),
+        ({"message": "no Route matched"}, False),
+        ({"code": "5", "message": "no such path"}, False),
+        ({"code": True, "message": "no such path"}, False),
+        ({"code": 5.0, "message": "no such path"}, False),
+    ],
+    ids=str,
+)
+def test_an_error_body_is_the_services_own_by_its_number(sandbox: Sandbox, body: dict[str, Any], is_own: bool) -> None:
+    sandbox.control.add_fault("status", status=404, body=body)
+    error = error_of(read, sandbox.url)
+    assert (error.from_service, error.code) == (is_own, "not-found")
+    assert ("A gateway in between may have sent this response." in str(error.advice)) is not is_own
+
+
+@pytest.mark.parametrize(("status", "hint"), [(403, "The user needs the role TPUser."), (404, "3.14")])
+def test_a_page_of_a_gateway_keeps_the_hint_beside_its_own(sandbox: Sandbox, status: int, hint: str) -> None:
+    sandbox.control.add_fault("html", status=status, body="<html><title>Blocked</title></html>")
+    error = error_of(read, sandbox.url)
+    assert isinstance(error, (CustodyPermissionError, CustodyNotFoundError))
+    assert (error.code, error.from_service) == ("response-unusable", False)
+    assert hint in str(error.advice)
+    assert "gateway" in str(error.advice)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.reject_whitelist_requests(["99999"], "no"),
+        lambda client: client.delete_whitelist_request("99999", "no"),
+        lambda client: client.get_whitelist_request("99999"),
+    ],
+    ids=["reject", "delete", "get"],
+)
+def test_an_id_that_is_not_there_is_not_found(sandbox: Sandbox, call: Any) -> None:
+    with CustodyClient(sandbox.url, sandbox.token) as client, pytest.raises(CustodyNotFoundError) as caught:
+        call(client)
+    assert caught.value.code == "not-found"
+    assert "It may not exist" in str(caught.value.advice)
+
+
+def test_a_path_that_is_not_there_is_not_offered(sandbox: Sandbox) -> None:
+    own = {"error": "NotFound", "message": "not found", "code": 404}
+    sandbox.control.add_fault("status", status=404, body=own, path="/webhooks")
+    with CustodyClient(sandbox.url, sandbox.token) as client, pytest.raises(CustodyError) as caught:
+        list(client.list_webhooks())
+    assert caught.value.code == "not-offered"
+
+
+def test_a_peer_that_says_nothing_is_waited_for_as_long_as_the_time_out(sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("normal", delay=3600)
+    started = time.monotonic()
+    error = error_of(read, sandbox.url, timeout=0.5)
+    assert "no complete response" in error.message
+    assert error.advice == "If the service is only slow, raise 'timeout'."
+    assert time.monotonic() - started < 30

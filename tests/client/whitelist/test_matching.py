@@ -1,0 +1,107 @@
+"""Which requests at the service may be what was asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, unreadable
+
+from airflow_custody.client import CustodyResponseError, WhitelistEnvelope
+from airflow_custody.client.whitelist.matching import RequestsByDestination, differing_fields
+
+ALICE = "alice::1220" + "ab" * 16
+BECH32 = "bc1" + "q" * 39
+CANTON: dict[str, Any] = {"blockchain": "Canton", "address": ALICE}
+
+
+def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
+    return len(RequestsByDestination(envelopes).candidates(ask(**asked))) == len(envelopes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "differing"),
+    [
+        ({}, {}, []),
+        ({}, {"currency": "Ethereum", "address": ADDRESS.upper(), "memo": None}, []),
+        ({}, {"address": ADDRESS[2:].upper()}, []),
+        ({}, {"label": "Other"}, ["label"]),
+        # What the service adds.
+        ({}, {"tag": "99", "addressType": "exchange"}, []),
+        ({"network": "main"}, {"network": "ethereum-mainnet"}, []),
+        ({"network": "main"}, {"wire": {"network": "mainnet"}}, []),
+        # A network that one side does not name matches any.
+        ({"network": "mainnet"}, {}, ["network"]),
+        ({}, {"network": "sepolia"}, []),
+        ({"memo": "7"}, {"memo": "7"}, []),
+        ({"address": BECH32, "blockchain": "BTC"}, {"address": BECH32.upper(), "currency": "BTC"}, []),
+        ({"address": CASH, "blockchain": "BCH"}, {"address": CASH.partition(":")[2], "currency": "BCH"}, []),
+        ({"address": "0.0.123-vfmkw", "blockchain": "HBAR"}, {"address": "0.0.123", "currency": "Hedera"}, []),
+        # Hexadecimal after 0x folds on any chain.
+        ({"blockchain": "FLOW"}, {"currency": "flow", "address": ADDRESS.upper()}, []),
+        (CANTON, {"currency": "Canton", "address": ALICE}, []),
+        # The table does not say whether case counts there.
+        (CANTON, {"currency": "Canton", "address": ALICE.replace("a", "A", 1)}, ["address"]),
+    ],
+)
+def test_the_same_destination_in_any_spelling(
+    asked: dict[str, Any], shown: dict[str, Any], differing: list[str]
+) -> None:
+    assert is_candidate(asked, listed(**shown))
+    assert differing_fields(ask(**asked), listed(**shown)) == differing
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({}, {"address": OTHER}),
+        ({}, {"currency": "Polygon"}),
+        ({}, {"memo": "7"}),
+        ({"memo": "7"}, {}),
+        ({"memo": "007"}, {"memo": "7"}),
+        ({"network": "mainnet"}, {"network": "sepolia"}),
+        ({"network": "mainnet"}, {"wire": {"network": "sepolia"}}),
+        ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": XRP.swapcase()}),
+        ({"blockchain": "BCH", "address": CASH}, {"currency": "BCH", "address": LEGACY}),
+        # Parties that share a namespace.
+        (CANTON, {"currency": "Canton", "address": ALICE.replace("alice", "bob")}),
+        (CANTON, {"currency": "Canton", "address": ALICE[:-1]}),
+    ],
+)
+def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert not RequestsByDestination([listed(**shown)]).candidates(ask(**asked))
+
+
+@pytest.mark.parametrize(
+    ("envelope", "may_be"),
+    [
+        (unreadable(None), "ETH, BTC, XRP"),
+        (unreadable("{"), "ETH, BTC, XRP"),
+        (unreadable("[" * 100_000, blockchain="BTC"), "BTC"),
+        (unreadable(None, blockchain="eth"), "ETH"),
+        (unreadable('{"currency":"BTC"}'), "BTC"),
+        # Both may be right.
+        (unreadable('{"currency":"BTC","Currency":"XRP"}'), "BTC, XRP"),
+        (unreadable('{"currency":"BTC"}', blockchain="ETH"), "ETH, BTC"),
+        (unreadable(json.dumps({"address": ADDRESS.upper()})), "ETH"),
+        (unreadable(json.dumps({"address": "x", "Address": ADDRESS})), "ETH"),
+        (unreadable(json.dumps({"address": ADDRESS, "label": "Third", "currency": "XRP"})), ""),
+        (unreadable('{"address":"x"}'), ""),
+        (unreadable('{"address":" "}'), "ETH, BTC, XRP"),
+        (listed(address=None), "ETH"),
+        (listed(address=["x"], currency="BTC"), "BTC"),
+        (listed(currency=None), "ETH"),
+        (listed(memo=7), "ETH"),
+        (listed(network=["x"]), "ETH"),
+    ],
+)
+def test_what_cannot_be_read_may_be_what_it_does_not_deny(envelope: WhitelistEnvelope, may_be: str) -> None:
+    index = RequestsByDestination([envelope])
+    rows = [ask(), ask(address=LEGACY, blockchain="BTC"), ask(address=XRP, blockchain="XRP", memo="7")]
+    assert ", ".join(each.chain for each in rows if index.candidates(each)) == may_be
+
+
+def test_the_fields_of_what_cannot_be_read_are_not_compared() -> None:
+    with pytest.raises(CustodyResponseError, match="cannot be verified"):
+        differing_fields(ask(), unreadable("{}"))
