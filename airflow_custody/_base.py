@@ -13,7 +13,6 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import use_default_retry_policy
 
 if TYPE_CHECKING:
-    import jinja2
     from airflow.providers.common.compat.sdk import Context
 
 
@@ -91,7 +90,7 @@ class CustodyTask(BaseOperator):
             if value is NOT_GIVEN:
                 setattr(self, field, None)
 
-    def render_template_fields(self, context: Context, jinja_env: jinja2.Environment | None = None) -> None:
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
         """Render the templates. What a DAG file has assigned to a field after the constructor was given, too."""
         assigned = {field: True for field in self.template_fields if getattr(self, field) is not None}
         self._given = {**self._given, **assigned}

@@ -23,7 +23,7 @@ from journal import journal
 from mapped_tasks import mapped_tasks
 from side_by_side import certificates, compare, service, timed
 from verification import verification
-from whitelist_files import over_tls, planning, recovery
+from whitelist_files import in_threads, over_tls, planning, recovery
 
 ADDRESS = "0x" + "ab" * 20
 PACKAGE_MODULES = (
@@ -283,6 +283,7 @@ def main() -> None:
         "triggers": lambda: triggers(few),
         "calls": lambda: calls(few, 200),
         "apply": lambda: over_tls(few, 1_000),
+        "apply in threads": lambda: in_threads(few, 500),
         "mapped": lambda: mapped_tasks((1_000, 5_000), 40),
         "plan": lambda: planning(10_000),
         "recovery": lambda: recovery(1_000),

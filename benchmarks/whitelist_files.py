@@ -132,7 +132,7 @@ def over_tls(rounds: int, rows: int) -> None:
                     started = time.perf_counter()
                     applied = apply(client, path, hash_, HOME / f"store-{number}", max_parallel)
                     found.append((time.perf_counter() - started) / bare)
-                assert len(applied.outcome.created) == rows
+                assert len(applied.outcome.done) == rows
                 calls = len(control.request_log()) - rows
     for max_parallel, aim in ((1, 1.5), (4, 1.0)):
         report(
@@ -141,8 +141,48 @@ def over_tls(rounds: int, rows: int) -> None:
     report("calls beside each creation", calls / rows, 0.1)
 
 
+def in_threads(rounds: int, rows: int) -> None:
+    """Compare applying with a bare loop that sends the same creates in as many threads, side by side."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import requests
+
+    from airflow_custody.client import CustodyClient
+
+    print(f"\napply {rows:,} rows in 4 threads, beside a bare loop that posts them in 4 threads")
+    bodies = [{"label": f"Label {each}", "address": f"0x{each:040x}", "blockchain": "ETH"} for each in range(rows)]
+    path = write_file(rows, HOME / "threads.yaml")
+    for latency in (0.0, 0.05):
+        ratios = []
+        with service() as (control, url, token):
+            for number in range(rounds):
+                control.reset()
+                if latency:
+                    control.add_fault("normal", method="POST", path=CREATES, delay=latency, times=None)
+                with requests.Session() as session, ThreadPoolExecutor(4) as pool:
+                    session.trust_env = False
+                    session.headers["Authorization"] = f"Bearer {token}"
+                    started = time.perf_counter()
+                    for made in pool.map(
+                        lambda body: session.post(f"{url}/api/rest/v1{CREATES}", json=body, timeout=30),
+                        bodies,
+                    ):
+                        assert made.json()["result"]["id"]
+                    bare = time.perf_counter() - started
+                control.reset()
+                if latency:
+                    control.add_fault("normal", method="POST", path=CREATES, delay=latency, times=None)
+                with CustodyClient(url, token) as client:
+                    hash_ = plan_hash(client, path)
+                    started = time.perf_counter()
+                    applied = apply(client, path, hash_, HOME / f"threads-{latency}-{number}", 4)
+                    ratios.append((time.perf_counter() - started) / bare)
+                assert len(applied.outcome.done) == rows
+        report(f"times as long as the loop, {latency * 1000:g} ms for each create", statistics.median(ratios), 1.3)
+
+
 def planning(rows: int) -> None:
-    """Measure planning a file against as many requests, in a process of its own."""
+    """Measure planning a file against as many requests, beside a bare loop over the same calls; each in a process."""
     print(f"\nplan {rows:,} rows against {rows:,} requests at the service")
     path = write_file(rows, HOME / "many.yaml")
     with service() as (control, url, token):
@@ -154,9 +194,15 @@ def planning(rows: int) -> None:
         )
         control.clear_request_log()
         found = _program("plan", url, token, str(path))
-        pages = len(control.request_log())
-    report("seconds of processor time", found["seconds"], 5.0)
-    report("MiB that the process grows by", found["memory"], 200.0)
+        calls = [{"path": each["path"], "query": each["query"]} for each in control.request_log()]
+        pages = len(calls)
+        file = HOME / "calls.json"
+        file.write_text(json.dumps(calls))
+        bare = _program("bare", url, token, str(file))
+    print(f"  {found['seconds']:.2f} s of processor time, of which reading the file {found['file']:.2f} s, and")
+    print(f"  {found['memory']:.0f} MiB; the loop {bare['seconds']:.2f} s and {bare['memory']:.0f} MiB")
+    report("times the processor time of the loop", found["seconds"] / bare["seconds"], 3.0)
+    report("times the memory that the loop grows by", found["memory"] / bare["memory"], 2.0)
     report("calls for each hundred requests, those for what is pending included", pages / (rows / 100), 1.1)
 
 
@@ -209,9 +255,34 @@ def _resident() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / _MEBIBYTE
 
 
+def _loop(url: str, token: str, calls: Path) -> None:
+    """Get the pages that planning gets, and parse them: the least that any plan takes."""
+    import resource
+
+    import requests
+
+    gc.collect()
+    memory, own = _resident(), time.process_time()
+    kept = []
+    with requests.Session() as session:
+        session.trust_env = False
+        session.headers["Authorization"] = f"Bearer {token}"
+        for each in json.loads(calls.read_text()):
+            response = session.get(url + each["path"], params=each["query"], timeout=30)
+            response.raise_for_status()
+            kept.append(response.json())
+    assert kept
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"seconds": time.process_time() - own, "memory": peak - memory}))
+
+
 def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str = "") -> None:
     """Plan or apply, and print how long it took and what memory it needed, as JSON."""
     import resource
+
+    if what == "bare":
+        _loop(url, token, Path(path))
+        return
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.whitelist.file import read_whitelist_file
@@ -227,11 +298,13 @@ def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str
             print(json.dumps({"seconds": time.perf_counter() - started}))
             return
         settings = PlanSettings()
-        plan = settings.plan(read_whitelist_file(path), settings.fetch(client), service_name(client))
+        rows = read_whitelist_file(path)
+        file = time.process_time() - own
+        plan = settings.plan(rows, settings.fetch(client), service_name(client))
         texts = plan.plan_hash, plan_to_markdown(plan), plan_to_table(plan)
         assert all(texts)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": time.process_time() - own, "memory": peak - memory}))
+    print(json.dumps({"seconds": time.process_time() - own, "file": file, "memory": peak - memory}))
 
 
 if __name__ == "__main__":

@@ -13,20 +13,12 @@ from airflow_runs import AIRFLOW, FakeTaskInstance, execute
 from task_tries import RowsStore
 
 from airflow_custody.client import CustodyError
-from airflow_custody.idempotency import apply_lock
-from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
 #: The rows of the file that most tests apply.
 ROWS = range(1, 13)
-
-
-class QuickApply(CustodyApplyWhitelistPlanOperator):
-    """The operator with a fence that no machine is too slow for."""
-
-    create_timing = Timing(fence=60.0)
 
 
 def address(number: int) -> str:
@@ -69,9 +61,8 @@ class ApplyTask:
         if self.store is not None:
             context["task_state_store"] = self.store
         arguments = {**self.arguments, **changes}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(apply_lock, "SETTLE", 0.01)
-            result: dict[str, Any] = execute(lambda: QuickApply(task_id="apply", **arguments), **context)
+        operator = CustodyApplyWhitelistPlanOperator
+        result: dict[str, Any] = execute(lambda: operator(task_id="apply", **arguments), **context)
         return result
 
     def fails(self, **changes: Any) -> CustodyError:

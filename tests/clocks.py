@@ -100,8 +100,7 @@ def _modules_that_wait() -> list[ModuleType]:
     package = importlib.import_module("airflow_custody.idempotency")
     names = [f"{package.__name__}.{each.name}" for each in pkgutil.iter_modules(package.__path__)]
     found = map(importlib.import_module, [*names, "airflow_custody.client.whitelist.approval"])
-    # What one thread waits for while another works takes real time.
-    return [each for each in found if hasattr(each, "time") and each.__name__ != f"{package.__name__}.send_limits"]
+    return [each for each in found if hasattr(each, "time")]
 
 
 @cache

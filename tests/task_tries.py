@@ -11,7 +11,6 @@ import pytest
 from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
 
 from airflow_custody.client import CustodyClient, CustodyOutcomeUnknownError, WhitelistRequest
-from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import Sandbox
 
@@ -21,12 +20,6 @@ LISTING = {"method": "GET", "path": "/whitelists/addresses"}
 CREATE = {"method": "POST", "path": "/whitelists/addresses"}
 
 needs_store = pytest.mark.skipif(AIRFLOW < (3, 3), reason="the task state store of Airflow 3.3")
-
-
-class QuickOperator(CustodyCreateWhitelistRequestOperator):
-    """The operator with a fence that no machine is too slow for."""
-
-    create_timing = Timing(fence=60.0)
 
 
 class Store:
@@ -53,9 +46,24 @@ class Store:
         self.values[key], self.retention = text, retention
 
     @property
+    def batch(self) -> tuple[str, dict[str, Any]]:
+        """The last batch, and its key in the store."""
+        head = json.loads(self.values[KEY])
+        key = f"{KEY}_{head['batches'] - 1:04d}"
+        return (key, json.loads(self.values[key])) if key in self.values else (KEY, head["batch"])
+
+    @property
     def record(self) -> dict[str, Any]:
-        record: dict[str, Any] = json.loads(self.values[KEY])
-        return record
+        """The record of the only row, and of its batch."""
+        _, batch = self.batch
+        return {**batch, **batch["rows"]["one"]}
+
+    def backdate(self, sent: datetime) -> None:
+        """Let the last batch have been recorded at another time."""
+        key, batch = self.batch
+        batch["recorded_at"] = sent.isoformat()
+        stored = batch if key != KEY else {**json.loads(self.values[KEY]), "batch": batch}
+        self.values[key] = json.dumps(stored)
 
 
 class RowsStore(Store):
@@ -82,7 +90,7 @@ class RowsStore(Store):
 class Task:
     """A task instance over several tries."""
 
-    operator: type[CustodyCreateWhitelistRequestOperator] = QuickOperator
+    operator: type[CustodyCreateWhitelistRequestOperator] = CustodyCreateWhitelistRequestOperator
 
     def __init__(self, store: Store | None, **arguments: Any) -> None:
         self.given_store = store
@@ -117,7 +125,7 @@ class Task:
         self.run.clear_number += 1
 
     def die_at(self, state: str) -> None:
-        """Let a try end right before it writes a record of this state: ``begun``, ``intent`` or ``created``."""
+        """Let a try end right before it writes a record of this state: ``begun``, ``sending`` or ``closed``."""
         self.store.failure, self.store.fails_at = RuntimeError("killed"), state
         with pytest.raises(RuntimeError, match="killed"):
             self.attempt()

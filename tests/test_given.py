@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG, TaskDeferred
-from airflow_runs import AIRFLOW, FakeTaskInstance, Run, failing_at_once, new_dag, run_dag
+from airflow.providers.common.compat.sdk import DAG
+from airflow_runs import FakeTaskInstance, Run, failing_at_once, new_dag, run_dag
 from floors import modules_of
 from task_log import TaskLog
 
@@ -24,14 +24,13 @@ from airflow_custody.client import (
     CustodyConfigurationError,
     CustodyError,
     CustodyRequestError,
-    CustodyUnhealthyError,
 )
 from airflow_custody.operators.health import CustodyHealthCheckOperator
-from airflow_custody.operators.webhook import CustodyCreateWebhookOperator, CustodySetWebhookStatusOperator
+from airflow_custody.operators.webhook import CustodyCreateWebhookOperator
 from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
-    CustodyDeleteWhitelistRequestOperator,
 )
+from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
 from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -170,9 +169,6 @@ def native() -> DAG:
 
 def test_there_are_values_for_all_parameters() -> None:
     assert {name for _, name in (param.values for param in fields())} == set(VALUES)
-    for task in tasks():
-        names = {field: name for name, field in task.field_names.items()}
-        assert {names.get(each, each) for each in task.template_fields} <= set(parameters_of(task))
 
 
 # --- without a value ------------------------------------------------------------------------------------------
@@ -381,15 +377,6 @@ def test_mapped_an_absent_key_is_not_given_and_none_is_refused(sandbox: Sandbox,
 
 
 @pytest.mark.usefixtures("airflow_db")
-def test_mapped_none_is_left_out_where_the_author_says_so(sandbox: Sandbox) -> None:
-    rows: list[dict[str, Any]] = [{**ROW, "memo": None, "network": "n"}, {**ROW, "memo": "m", "network": None}]
-    run = mapped(rows, omit_if_none=["memo"])
-    assert [run.state_of("create", index) for index in range(2)] == ["success", "failed"]
-    (body,) = bodies(sandbox)
-    assert body == {**ROW, "blockchain": "ETH", "network": "n"}
-
-
-@pytest.mark.usefixtures("airflow_db")
 def test_mapped_a_none_in_the_dag_file_is_given(sandbox: Sandbox, task_log: TaskLog) -> None:
     with DAG("with_defaults", schedule=None, default_args={"network": None}) as dag:
         fields: dict[str, Any] = {"blockchain": "ETH", "label": "L"}
@@ -479,18 +466,22 @@ def test_in_a_subclass_what_it_hands_on_is_given(sandbox: Sandbox) -> None:
     assert bodies(sandbox) == [XRP]
 
 
-def test_only_optional_parameters_may_be_left_out() -> None:
-    for name in ("label", "address", "custody_conn_id", "address_label", "on_clear", "nonsense"):
-        with pytest.raises(ValueError, match=f"omit_if_none names '{name}'.*memo"):
-            make(CustodyCreateWhitelistRequestOperator, omit_if_none=name)
-    for task, name in (
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        *[
+            (CustodyCreateWhitelistRequestOperator, name)
+            for name in ("label", "custody_conn_id", "on_clear", "nonsense")
+        ],
         (CustodyHealthCheckOperator, "healthy_statuses"),
-        (CustodyDeleteWhitelistRequestOperator, "comment"),
         (CustodyWhitelistRequestSensor, "rejected_statuses"),
-    ):
-        with pytest.raises(ValueError, match="omit_if_none"):
-            make(task, omit_if_none=[name])
-    assert make(CustodyHealthSensor, omit_if_none="groups").omit_if_none == ("groups",)
+        # Approving anything cannot be left to a template.
+        (CustodyApproveWhitelistRequestsOperator, "expected"),
+    ],
+)
+def test_only_optional_parameters_may_be_left_out(task: type[CustodyTask], name: str) -> None:
+    with pytest.raises(ValueError, match=f"omit_if_none names '{name}'"):
+        make(task, omit_if_none=name)
 
 
 def test_a_secret_that_is_left_out_is_not_lost(sandbox: Sandbox) -> None:
@@ -498,13 +489,6 @@ def test_a_secret_that_is_left_out_is_not_lost(sandbox: Sandbox) -> None:
     with failing_at_once("has to be kept somewhere"):
         render_and_execute(operator, native(), x=None)
     assert sandbox.control.request_log() == []
-
-
-def test_approving_anything_cannot_be_left_to_a_template() -> None:
-    from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
-
-    with pytest.raises(ValueError, match="omit_if_none names 'expected'"):
-        make(CustodyApproveWhitelistRequestsOperator, omit_if_none="expected")
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
@@ -597,17 +581,6 @@ def test_the_label_is_named_as_the_author_wrote_it(sandbox: Sandbox) -> None:
     assert "address_label" not in str(caught.value.error)
 
 
-def test_what_is_healthy_still_is(sandbox: Sandbox) -> None:
-    assert render_and_execute(make(CustodyHealthCheckOperator, groups="{{ params.x }}"), new_dag(), x="hsm")["healthy"]
-    with pytest.raises(CustodyUnhealthyError):
-        render_and_execute(make(CustodyHealthCheckOperator, tenant_id="{{ params.x }}"), native(), x="999")
-    with pytest.raises(TaskDeferred):
-        render_and_execute(make(CustodyHealthSensor, tenant_id=999, deferrable=True), native())
-    assert AIRFLOW >= (2, 11)
-    with failing_at_once("UUID"):
-        render_and_execute(make(CustodySetWebhookStatusOperator, webhook_id="x"), new_dag())
-
-
 @pytest.mark.usefixtures("airflow_db")
 def test_in_a_native_dag_from_the_trigger_form_to_the_wire(sandbox: Sandbox) -> None:
     dag = DAG(
@@ -680,14 +653,3 @@ def test_omit_if_none_leaves_out_what_a_template_makes_of_none(sandbox: Sandbox,
         )
     assert run_dag(dag).state == "success"
     assert bodies(sandbox) == [{**ROW, "blockchain": "ETH"}]
-
-
-@pytest.mark.usefixtures("airflow_db")
-def test_mapped_a_row_that_overrides_none_with_none_is_refused(sandbox: Sandbox) -> None:
-    with new_dag() as dag:
-        CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH", memo=None).expand_kwargs(
-            [{**ROW, "memo": "m"}, {**ROW, "memo": None}], strict=False
-        )
-    run = run_dag(dag)
-    assert [run.state_of("create", index) for index in range(2)] == ["success", "failed"]
-    assert [body["memo"] for body in bodies(sandbox)] == ["m"]

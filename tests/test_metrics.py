@@ -25,8 +25,7 @@ from airflow_custody.cli.main import main
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.client.http.observation import Observation
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.idempotency import apply_lock
-from airflow_custody.idempotency.create_once import CreateOnce
+from airflow_custody.idempotency.store import Store
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.retry_policy import CustodyFailException
@@ -180,7 +179,7 @@ def test_a_create_that_ends_with_its_task_was_sent(
         raise _TaskHasEnded
 
     if fails == "record":
-        monkeypatch.setattr(CreateOnce, "_record_created", end)
+        monkeypatch.setattr(Store, "record", end)
     else:
         real = CustodyClient.create_whitelist_request
 
@@ -220,7 +219,7 @@ def test_a_create_that_came_to_nothing_is_not_unknown(sandbox: Sandbox, tagged: 
 
 
 def test_a_refused_create_was_sent(sandbox: Sandbox, tagged: StatsdServer) -> None:
-    sandbox.control.add_fault("rate_limit", method="POST", retry_after=1)
+    sandbox.control.add_fault("rate_limit", method="POST", retry_after=61)
     with pytest.raises(CustodyError):
         create()
     assert [each.tags["outcome"] for each in tagged.received() if each.name == "custody.creates"] == ["sent"]
@@ -229,7 +228,6 @@ def test_a_refused_create_was_sent(sandbox: Sandbox, tagged: StatsdServer) -> No
 def test_a_plan_and_what_applies_it(
     sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statsd: StatsdServer, airflow_db: None
 ) -> None:
-    monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
     path = write_rows(tmp_path / "whitelist.yaml", range(1, 9))
     planned = plan(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 #: The beginning of Unix time.
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -11,11 +11,6 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
-
-
-def unix_micros(moment: datetime) -> int:
-    """Return the Unix time of a moment, which must have a time zone, in microseconds."""
-    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def format_unix_time(seconds: int) -> str | None:

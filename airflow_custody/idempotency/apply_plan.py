@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,24 +13,26 @@ from typing import TYPE_CHECKING
 from airflow_custody.client.errors import (
     CustodyConflictError,
     CustodyError,
+    CustodyNotFoundError,
     CustodyOutcomeUnknownError,
+    CustodyResponseError,
 )
-from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
-from airflow_custody.client.text import count
+from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
+from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
+from airflow_custody.client.whitelist.matching import differing_fields
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.client.whitelist.progress import status_word
-from airflow_custody.idempotency.apply_lock import ApplyLock
-from airflow_custody.idempotency.create_once import Report, Timing, ignore_report
-from airflow_custody.idempotency.create_rows import CreateRows, Outcome
-from airflow_custody.idempotency.delete_rows import DELETE, DeleteRows
-from airflow_custody.idempotency.listed_rows import ListedRows
-from airflow_custody.idempotency.records import Untracked, digest
-from airflow_custody.idempotency.rows import Row, RowLog, RowState, RowStore
-from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistRowsCreation
+from airflow_custody.idempotency.create import CreateRows, Outcome, Report, ignore_report
+from airflow_custody.idempotency.records import Row, digest
+from airflow_custody.idempotency.search import lookup_intervals
+from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.store import Store
+from airflow_custody.idempotency.whitelist_requests import PlannedCreation, TrustChecker
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -37,9 +40,10 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.client.whitelist.listing import ListedState
-    from airflow_custody.client.whitelist.plan import PlanRow
 
 
+#: Prefix of the key of a row to delete; the request's id follows.
+DELETE = "delete:"
 #: Reason for stopping when a service lists what was deleted.
 MARKED = (
     "If the service goes on listing what was deleted, add the status word that it then has to rejected_statuses of "
@@ -53,6 +57,7 @@ _STILL_LISTED = (
     "an earlier try of this task was told that it is deleted, and the service lists it as not deleted: if it is late, "
     "clear this task later; otherwise start a new run, which deletes it again"
 )
+_CHANGED = "it is not any more what the approved plan deletes: plan again in a new run"
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,13 @@ class PlanSettings:
         :param done: the rows of earlier tries.
         """
         states = {each.id: self._state_of(each, listing) for each in listing.envelopes}
-        as_before = {row.request_id for row in plan.rows if row.operation and _deletion(done, row) == row.operation}
+        as_before = {
+            row.request_id
+            for row in plan.rows
+            if row.operation
+            and (recorded := done.get(f"{DELETE}{row.request_id}"))
+            and recorded.detail == row.operation
+        }
         return as_before | {each for each, state in states.items() if state in ("pending", "unchanged")}
 
     def is_settled_otherwise(self, envelope: WhitelistEnvelope, listing: Listing) -> bool:
@@ -132,20 +143,12 @@ class Applied:
 
     :param outcome: outcome of the rows to create, by their keys.
     :param requests: the request of each of them, by its key.
-    :param deleted: the ids of the requests that were deleted.
-    :param not_deleted: why others were not, by their id.
-    :param unknown: why it cannot be known whether others were, by their id.
-    :param left: the ids of requests that are to be deleted, and were not.
-    :param stopped: the error that ended the deletions early; None: none did.
+    :param deletions: outcome of the deletions, by the requests' ids.
     """
 
     outcome: Outcome
     requests: Mapping[str, WhitelistRequest]
-    deleted: Sequence[str] = ()
-    not_deleted: Mapping[str, str] = field(default_factory=dict)
-    unknown: Mapping[str, str] = field(default_factory=dict)
-    left: Sequence[str] = ()
-    stopped: CustodyError | None = None
+    deletions: Outcome = field(default_factory=Outcome)
 
 
 class PlanChangedError(CustodyConflictError):
@@ -161,7 +164,11 @@ class PlanChangedError(CustodyConflictError):
     def __init__(
         self, operations: Collection[str], plan: WhitelistPlan, applied: Applied, *, only_prune: bool = False
     ) -> None:
-        super().__init__("the plan is not the one that was approved; nothing was sent", code="plan-changed")
+        created, deleted = len(applied.outcome.done), len(applied.deletions.done)
+        what = [f"created {created}" if created else "", f"deleted {deleted}" if deleted else ""]
+        done = " and ".join(filter(None, what))
+        said = f"this try sent nothing, and earlier ones {done}" if done else "nothing was sent"
+        super().__init__(f"the plan is not the one that was approved; {said}", code="plan-changed")
         self.only_prune = only_prune
         self.operations = operations
         self.plan = plan
@@ -179,7 +186,6 @@ class ApplyPlan:
     :param comment: why requests are deleted, for the service's history.
     :param max_parallel: maximum number of requests at once. Default 4.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
-    :param timing: clocks and bounds.
     :param report: called with what is created, what became of it, and how many. Default: nobody is told.
     """
 
@@ -193,25 +199,19 @@ class ApplyPlan:
         comment: str,
         max_parallel: int = 4,
         lookup_wait: float = DEFAULT_LOOKUP_WAIT,
-        timing: Timing | None = None,
         report: Report = ignore_report,
     ) -> None:
         self._client = client
         self._log = log
         self._settings = settings
+        self._comment = comment
         self._max_parallel = max_parallel
         self._lookup_wait = lookup_wait
-        self._timing = timing or Timing()
         self._report = report
-        self._store = RowStore(context, client.settings.base_url)
+        self._store = Store(context)
         self._trust = TrustChecker(client, settings.effective_statuses, settings.rejected_statuses)
-        self._listed = ListedRows(client, self._store, log, lookup_wait=lookup_wait, trust=self._trust)
-        self._deleting = DeleteRows(client, self._store, log, comment=comment, max_parallel=max_parallel)
-        self._creating: CreateRows | None = None
+        self._senders: list[Sender] = []
         self._is_stopped = False
-        # A request of an earlier try may be on its way for so long, or not be listed yet.
-        self._under_way = self._timing.fence + client.settings.timeout + lookup_wait
-        self._apply_lock = ApplyLock(context, client.settings.base_url, log, under_way=self._under_way)
 
     def run(self, file: WhitelistFile, plan_hash: str) -> Applied:
         """
@@ -224,104 +224,105 @@ class ApplyPlan:
         :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
         """
         requests = {row_key(row.request): row.request for row in file.rows}
-        service = service_name(self._client)
-        with self._apply_lock.held():
-            earlier = self._store.read()
-            if earlier is None and isinstance(self._store.task.read(), Untracked):
-                self._wait_for_earlier_try()
-            if earlier is not None and earlier.plan != plan_hash:
-                self._settle(earlier, requests)
-            listing = self._settings.fetch(self._client)
-            creation = WhitelistRowsCreation(self._client, requests, listing, self._trust)
-            creator, done = None, {}
-            if earlier is not None and earlier.plan == plan_hash:
-                self._store.begin(plan_hash, earlier.total, earlier)
-                creator = self._creator(creation)
-                creator.lost.only(requests)
-                creator.lost.adopt(creation.found_in(creation.listed_before, creator.lost.open))
-                creator.lost.follow_overrides()
-                done = {key: row for key, (_, row) in earlier.rows().items()}
-                self._log.info("An earlier try has done %d of %s: going on.", earlier.done, count(earlier.total, "row"))
-            make = partial(self._operations, file, listing, done, service)
-            plan, there, operations = make(self._settings)
-            if hash_operations({*operations, *plan.observed}, service) != plan_hash:
-                created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
-                applied = Applied(Outcome(created=created), requests, _with_state(done, "deleted"))
-                other, _, others = make(replace(self._settings, prune=not self._settings.prune))
-                only_prune = hash_operations({*others, *other.observed}, service) == plan_hash
-                raise PlanChangedError(operations, plan, applied, only_prune=only_prune)
-            self._warn_of_settled(listing, done)
-            unclear, unread = self._unclear(plan, listing, done, there)
-            self._store.begin(plan_hash, len(operations), earlier)
-            creator = creator or self._creator(creation)
-            operations_now = partial(self._operations_now, file, service)
-            applied = self._carry_out(creator, creation, plan, done, requests, unclear, operations_now=operations_now)
-            return replace(applied, stopped=applied.stopped or unread)
+        service, store = service_name(self._client), self._store
+        is_forgotten = store.read()
+        others = [
+            key for key in store.open_rows() if store.rows[key][0].plan != plan_hash and not key.startswith(DELETE)
+        ]
+        creator = self._creator(PlannedCreation(self._client, requests, (), self._trust), plan_hash)
+        if is_forgotten or others:
+            wait = creator.search.under_way
+            what = "under another plan" if others else "before: this Airflow has no record of it"
+            self._log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", wait, what)
+            time.sleep(wait)
+        searched_at, listing = time.monotonic(), self._settings.fetch(self._client)
+        creation = PlannedCreation(self._client, requests, listing.envelopes, self._trust)
+        creator = self._creator(creation, plan_hash)
+        self._settle(creator, creation, listing, requests, others)
+        own = [key for key in store.open_rows(plan_hash) if key in requests]
+        creator.search.adopt(creation.found_in(listing.envelopes, own))
+        for key in store.open_rows(plan_hash):
+            if key in requests:
+                creator.search.follow_override(key)
+        done = {key: row for key, (batch, row) in store.rows.items() if batch.plan == plan_hash}
+        if done:
+            self._log.info("An earlier try has done %d rows of this plan: going on.", len(done))
+        make = partial(self._operations, file, listing, done, service)
+        plan, there, operations = make(self._settings)
+        if hash_operations({*operations, *plan.observed}, service) != plan_hash:
+            other, _, other_operations = make(replace(self._settings, prune=not self._settings.prune))
+            only_prune = hash_operations({*other_operations, *other.observed}, service) == plan_hash
+            created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
+            deleted = Outcome(done=dict.fromkeys(_deleted(done, there), ""))
+            raise PlanChangedError(
+                operations, plan, Applied(Outcome(created), requests, deleted), only_prune=only_prune
+            )
+        self._warn_of_settled(listing, done)
+        unclear, unread = self._unclear(plan, listing, done, there)
+        creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
+        outcome = creator.run([key for key in requests if key in creates], searched_at=searched_at)
+        self._check_created(outcome, requests, done)
+        self._report(creation.what, "unknown", len(outcome.unknown))
+        self._add_earlier_plans(outcome, requests, plan, plan_hash)
+        deletions = self._delete(file, service, plan, plan_hash, done, outcome)
+        deletions.done = {each: "" for each in deletions.done if each not in unclear}
+        deletions.unknown |= unclear
+        deletions.stopped = deletions.stopped or unread
+        return Applied(outcome, requests, deletions)
 
     def stop(self) -> None:
         """Send nothing more that has not left yet; may be called from a signal handler."""
         self._is_stopped = True
-        if self._creating is not None:
-            self._creating.stop()
+        for each in self._senders:
+            each.stop()
 
-    def _carry_out(
+    def _add_sender(self, sender: Sender) -> Sender:
+        self._senders.append(sender)
+        if self._is_stopped:
+            sender.stop()
+        return sender
+
+    def _creator(self, creation: PlannedCreation, plan_hash: str) -> CreateRows:
+        creator = CreateRows(
+            self._store,
+            creation,
+            self._log,
+            look_up=creation.look_up,
+            existed=creation.existed,
+            plan=plan_hash,
+            max_parallel=self._max_parallel,
+            lookup_wait=self._lookup_wait,
+            report=self._report,
+        )
+        self._add_sender(creator.sender)
+        return creator
+
+    # --- what earlier tries did ----------------------------------------------------------------------------
+
+    def _settle(
         self,
         creator: CreateRows,
-        creation: WhitelistRowsCreation,
-        plan: WhitelistPlan,
-        done: Mapping[str, Row],
+        creation: PlannedCreation,
+        listing: Listing,
         requests: Mapping[str, WhitelistRequest],
-        unclear: Mapping[str, str],
-        *,
-        operations_now: Callable[[Collection[str]], Mapping[str, str]],
-    ) -> Applied:
-        creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
-        keys = [key for key in requests if key in creates]
-        outcome = creator.run(keys)
-        is_listed = self._listed.check(outcome, requests, done)
-        if is_listed is None:
-            # Their own requests are there as well, and can be found.
-            creator = self._creator(creation)
-            outcome = creator.run(keys)
-            is_listed = self._listed.check(outcome, requests, done)
-        self._report(creation.what, "unknown", len(outcome.unknown))
-        self._apply_lock.is_settled = bool(is_listed) and creator.lost.failure is None
-        self._add_earlier_plans(outcome, requests, plan)
-        operations = {each.operation for each in plan.with_action("delete")}
-        over = {
-            key.removeprefix(DELETE)
-            for key, row in done.items()
-            if row.state == "deleted" or (row.state == "deleting" and row.detail not in operations)
-        }
-        # The service may list for some time, or for good, what was deleted.
-        deletes = {row.request_id: row.operation for row in plan.with_action("delete") if row.request_id not in over}
-        deleted = [each for each in over if each not in unclear]
-        applied = Applied(outcome, requests, deleted, unknown=unclear)
-        if outcome.stopped is not None:
-            applied = replace(applied, left=[*deletes])
-        elif deletes:
-            applied = self._delete(deletes, applied, operations_now)
-        self._store.finish()
-        return applied
-
-    def _delete(
-        self,
-        deletes: Mapping[str, str],
-        applied: Applied,
-        operations_now: Callable[[Collection[str]], Mapping[str, str]],
-    ) -> Applied:
-        is_settled = self._apply_lock.is_settled
-        done = self._deleting.run(deletes, check=operations_now, is_stopped=lambda: self._is_stopped)
-        # Deleting what is deleted does no harm: others need not wait for this.
-        self._apply_lock.is_settled = is_settled
-        return replace(
-            applied,
-            deleted=[*applied.deleted, *done.deleted],
-            not_deleted=done.refused,
-            unknown={**applied.unknown, **done.unknown},
-            left=done.left,
-            stopped=done.stopped,
-        )
+        others: Collection[str],
+    ) -> None:
+        """Find out what became of rows of another plan that this task was carrying out before."""
+        search = creator.search
+        # The file does not have the others any more, and the plan of now has seen what became of them.
+        self._store.record((key, self._store.rows[key][1].become("void")) for key in others if key not in requests)
+        known = [key for key in others if key in requests and not search.follow_override(key)]
+        search.judge(creation.found_in(listing.envelopes, known))
+        if search.unknown:
+            self._report(creation.what, "unknown", len(search.unknown))
+            lines = "; ".join(
+                f"{creation.which(key)}: {why} {search.advice(key)}" for key, why in search.unknown.items()
+            )
+            raise CustodyOutcomeUnknownError(
+                "it cannot be known what became of rows of another plan that this task was carrying out before; "
+                f"nothing was sent: {lines}",
+                code="outcome-unknown",
+            )
 
     def _warn_of_settled(self, listing: Listing, done: Mapping[str, Row]) -> None:
         """Warn of requests that an earlier try has created and nobody can approve any more."""
@@ -341,12 +342,12 @@ class ApplyPlan:
         :return: why that is not clear, by their ids; and what another try may mend, None: nothing.
         """
         to_delete = {row.request_id for row in plan.with_action("delete")}.intersection(there)
-        found = {each: _STILL_LISTED for each in _with_state(done, "deleted") if each in to_delete}
+        found = {each: _STILL_LISTED for each in _deletions(done, "deleted") if each in to_delete}
         again: CustodyError | None = None
         if found:
             again = CustodyConflictError("the service lists what was deleted", code="outcome-unknown", retryable=True)
         listed = {each.id for each in listing.envelopes}
-        for each in _with_state(done, "deleting"):
+        for each in _deletions(done, "sent"):
             if each in there:
                 continue
             try:
@@ -356,71 +357,6 @@ class ApplyPlan:
                 found[each] = f"{_UNCLEAR} ({error.reason})"
                 again = again or (error if error.transient else None)
         return found, again
-
-    def _operations_now(self, file: WhitelistFile, service: str, ids: Collection[str]) -> Mapping[str, str]:
-        """Return what a plan would do by now about each of these requests that may exist; empty for nothing."""
-        self._apply_lock.renew()
-        listing = self._settings.fetch(self._client)
-        rows = {row.request_id: row.operation for row in self._settings.plan(file, listing, service).rows}
-        listed = {each.id for each in listing.envelopes}
-        return {each: rows.get(each, "") for each in ids if each in listed or self._may_exist(each)}
-
-    def _may_exist(self, request_id: str) -> bool:
-        try:
-            return status_if_exists(self._client, request_id) is not None
-        except CustodyError as error:
-            self._log.warning("Whether request %s, which is not listed, exists cannot be known: %s", request_id, error)
-            return True
-
-    def _creator(self, creation: WhitelistRowsCreation) -> CreateRows:
-        self._creating = CreateRows(
-            self._store,
-            creation,
-            self._log,
-            max_parallel=self._max_parallel,
-            lookup_wait=self._lookup_wait,
-            check=self._apply_lock.renew,
-            timing=self._timing,
-            report=self._report,
-        )
-        if self._is_stopped:
-            self._creating.stop()
-        return self._creating
-
-    def _wait_for_earlier_try(self) -> None:
-        self._log.warning(
-            "An earlier try of this task may have sent requests, and this Airflow has no record of it. Waiting %.0f s "
-            "until the service shows them.",
-            self._under_way,
-        )
-        time.sleep(self._under_way)
-
-    def _settle(self, earlier: RowLog, requests: Mapping[str, WhitelistRequest]) -> None:
-        """Find out what became of the rows of another plan that this task was carrying out before."""
-        self._listed.fetch([row.detail for _, row in earlier.rows().values() if row.state == "created"])
-        sent = earlier.with_state("sent").keys()
-        known = sent & requests.keys()
-        if sent - known:
-            self._log.info(
-                "Waiting %.0f s until the service shows what this task may have created under another plan.",
-                self._under_way,
-            )
-            time.sleep(self._under_way)
-        if not known:
-            return
-        self._store.begin(earlier.plan, earlier.total, earlier)
-        creation = WhitelistRowsCreation(self._client, {key: requests[key] for key in known}, Listing([]), self._trust)
-        outcome = self._creator(creation).settle(known)
-        if outcome.stopped is not None:
-            raise outcome.stopped
-        if outcome.unknown:
-            self._report(creation.what, "unknown", len(outcome.unknown))
-            lines = "; ".join(f"{creation.which(key)}: {why}" for key, why in outcome.unknown.items())
-            raise CustodyOutcomeUnknownError(
-                "it cannot be known what became of rows of another plan that this task was carrying out before; "
-                f"nothing was sent: {lines}",
-                code="outcome-unknown",
-            )
 
     def _operations(
         self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str, settings: PlanSettings
@@ -433,7 +369,7 @@ class ApplyPlan:
         """
         found = {row.detail for row in done.values() if row.state == "found"}
         # A request of somebody else that does not verify any more is not this row's.
-        unverified = self._trust.unverified(each for each in listing.envelopes if each.id in found)
+        unverified = {each.id for each in listing.envelopes if each.id in found and self._trust.why_unverified(each)}
         # A request for a row whose outcome is unknown, or that was refused, still belongs to that row.
         settled = {
             key
@@ -448,7 +384,7 @@ class ApplyPlan:
         return plan, there, {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
 
     def _add_earlier_plans(
-        self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan
+        self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan, plan_hash: str
     ) -> None:
         """Add the requests created under an earlier plan: they are to be signed, too, if the file has them."""
         pending = {
@@ -456,29 +392,197 @@ class ApplyPlan:
             for row in plan.rows
             if row.state == "pending" and row.request is not None
         }
-        for key, request_id in self._store.created_before().items():
-            if key in requests and pending.get(request_id) == key and key not in outcome.created:
-                self._log.info("Request %s was created by this task under an earlier plan.", request_id)
-                outcome.created[key] = request_id
+        for key, (batch, row) in self._store.rows.items():
+            is_earlier = row.state == "created" and batch.plan != plan_hash
+            if is_earlier and key in requests and pending.get(row.detail) == key:
+                self._log.info("Request %s was created by this task under an earlier plan.", row.detail)
+                outcome.done.setdefault(key, row.detail)
+
+    # --- what was created ----------------------------------------------------------------------------------
+
+    def _check_created(
+        self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], done: Mapping[str, Row]
+    ) -> None:
+        """
+        Check that the service lists what was created, and under each id what its row asks for.
+
+        What is not so is unknown. It stays recorded as created: it must not be a reason to send a row again.
+        """
+        listed, missing = self._fetch([*outcome.done.values()])
+        by_address: dict[str, list[WhitelistRequest]] = defaultdict(list)
+        for request in requests.values():
+            by_address[request.address].append(request)
+        # Where nothing is listed, that one is not proves nothing.
+        gone = {outcome.done[key] for key in outcome.done.keys() & done.keys()}.intersection(missing if listed else ())
+        if listed and (late := [each for each in missing if each not in gone]):
+            outcome.stopped = outcome.stopped or CustodyConflictError(
+                f"the service does not list what it said that it created: {_names(late)}",
+                code="outcome-unknown",
+                retryable=True,
+            )
+        for key, request_id in list(outcome.done.items()):
+            why = ""
+            if request_id in gone:
+                why = (
+                    f"request {request_id}, which this task has created, is not listed any more: if it was removed, "
+                    "start a new run, which asks for it again"
+                )
+            elif request_id in listed:
+                why = self._difference(requests[key], listed[request_id], by_address[requests[key].address])
+                why = why and f"the service named {request_id} as its id, and {why}"
+            if why:
+                outcome.unknown[key] = why
+                del outcome.done[key]
+
+    def _difference(
+        self, request: WhitelistRequest, envelope: WhitelistEnvelope, same_address: Iterable[WhitelistRequest]
+    ) -> str:
+        """Return why a request at the service cannot be a row's; empty if it can."""
+        if unverified := self._trust.why_unverified(envelope):
+            return unverified
+        try:
+            fields = differing_fields(request, envelope)
+            others = [each for each in same_address if fields and not differing_fields(each, envelope)]
+        except CustodyResponseError as error:
+            self._log.warning("%s", error)
+            return ""
+        if "address" in fields or others:
+            return f"shows something else there ({', '.join(fields)}): look at the service, and start a new run"
+        if fields:
+            self._log.warning("Request %s is not quite what was asked for: %s.", envelope.id, ", ".join(fields))
+        return ""
+
+    def _fetch(self, ids: Sequence[str]) -> tuple[dict[str, WhitelistEnvelope], list[str]]:
+        """
+        Wait until the service lists what was created: the next plan must see it.
+
+        :return: the listed requests by id, and the ids that are not listed; none if the listing cannot be read.
+        """
+        listed: dict[str, WhitelistEnvelope] = {}
+        missing, deadline, intervals = list(ids), time.monotonic() + self._lookup_wait, lookup_intervals()
+        while missing:
+            try:
+                for start in range(0, len(missing), MAX_PAGE_SIZE):
+                    batch = missing[start : start + MAX_PAGE_SIZE]
+                    listed |= {each.id: each for each in self._client.find_whitelist_requests(ids=batch)}
+            except CustodyError as error:
+                self._log.warning("Whether the service lists what was created cannot be seen: %s", error)
+                return listed, []
+            missing = [each for each in missing if each not in listed]
+            if not missing or time.monotonic() >= deadline:
+                break
+            time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
+        if missing:
+            self._log.warning("The service does not list yet: %s.", _names(missing))
+        return listed, missing
+
+    # --- deletions -----------------------------------------------------------------------------------------
+
+    def _delete(
+        self,
+        file: WhitelistFile,
+        service: str,
+        plan: WhitelistPlan,
+        plan_hash: str,
+        done: Mapping[str, Row],
+        creates: Outcome,
+    ) -> Outcome:
+        """Delete what the plan deletes: rows that are sent as others are, and may be sent twice."""
+        operations = {f"{DELETE}{row.request_id}": row.operation for row in plan.with_action("delete")}
+        # The service may list for some time, or for good, what was deleted.
+        over = {
+            key
+            for key, row in done.items()
+            if key.startswith(DELETE)
+            and (row.state == "deleted" or (row.state == "sent" and row.detail not in operations.values()))
+        }
+        keys = [key for key in operations if key not in over]
+        sender = self._add_sender(
+            Sender(
+                self._store,
+                self._log,
+                look_up=partial(self._deletions_now, file, service, operations),
+                send=self._delete_one,
+                plan=plan_hash,
+                max_parallel=self._max_parallel,
+                sent=lambda: None,
+                done=self._log_deletion,
+            )
+        )
+        if creates.stopped is None:
+            sender.send(keys)
+        outcome = Outcome.of(self._store, keys if creates.stopped is None else (), plan_hash)
+
+        def by_id(rows: Mapping[str, str]) -> dict[str, str]:
+            return {key.removeprefix(DELETE): value for key, value in rows.items()}
+
+        return Outcome(
+            done=by_id({**outcome.done, **dict.fromkeys(over, "")}),
+            refused=by_id(outcome.refused),
+            unknown=by_id({key: sender.errors[key].reason for key in outcome.unknown}),
+            left=outcome.left if creates.stopped is None else keys,
+            stopped=sender.stopped if creates.stopped is None else None,
+        )
+
+    def _deletions_now(
+        self, file: WhitelistFile, service: str, operations: Mapping[str, str], keys: Sequence[str]
+    ) -> dict[str, Row]:
+        """Return the rows of deletions, those only that a plan would still make in the same way."""
+        listing = self._settings.fetch(self._client)
+        now = {row.request_id: row.operation for row in self._settings.plan(file, listing, service).rows}
+        listed = {each.id for each in listing.envelopes}
+        rows = {}
+        for key in keys:
+            request_id = key.removeprefix(DELETE)
+            row = Row(state="sent", detail=operations[key])
+            if now.get(request_id, "") != row.detail and (request_id in listed or self._may_exist(request_id)):
+                row = row.become("refused", _CHANGED)
+            rows[key] = row
+        return rows
+
+    def _may_exist(self, request_id: str) -> bool:
+        try:
+            return status_if_exists(self._client, request_id) is not None
+        except CustodyError as error:
+            self._log.warning("Whether request %s, which is not listed, exists cannot be known: %s", request_id, error)
+            return True
+
+    def _delete_one(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
+        before_send()
+        try:
+            self._client.delete_whitelist_request(key.removeprefix(DELETE), self._comment)
+        except CustodyNotFoundError:
+            self._log.info("Whitelisting request %s does not exist any more.", key.removeprefix(DELETE))
+        return row.become("deleted", row.detail)
+
+    def _log_deletion(self, key: str, row: Row) -> None:
+        request_id = key.removeprefix(DELETE)
+        if row.state == "deleted":
+            self._log.info("Whitelisting request %s is deleted.", request_id)
+        elif row.state != "void":
+            why = row.detail if row.state == "refused" else "nobody knows"
+            self._log.warning("Whitelisting request %s was not deleted: %s", request_id, why)
 
 
-def _deletion(done: Mapping[str, Row], row: PlanRow) -> str:
-    """Return the operation by which an earlier try deleted a request, or began to; empty if it did not."""
-    recorded = done.get(f"{DELETE}{row.request_id}")
-    return recorded.detail if recorded is not None else ""
-
-
-def _with_state(done: Mapping[str, Row], state: RowState) -> list[str]:
+def _deletions(done: Mapping[str, Row], state: str) -> list[str]:
     """Return the ids of the requests whose deletion has come so far."""
-    return sorted(key.removeprefix(DELETE) for key, row in done.items() if row.state == state)
+    return sorted(
+        key.removeprefix(DELETE) for key, row in done.items() if key.startswith(DELETE) and row.state == state
+    )
+
+
+def _deleted(done: Mapping[str, Row], there: Collection[str]) -> list[str]:
+    """Return the ids of the requests that this task has deleted, as far as can be seen."""
+    return [*_deletions(done, "deleted"), *(each for each in _deletions(done, "sent") if each not in there)]
 
 
 def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row], there: Collection[str]) -> Iterable[str]:
     """Yield what a plan does, without what this task has done already."""
     for row in plan.rows:
         key = row_key(row.request) if row.action == "create" and row.request else f"{DELETE}{row.request_id}"
-        state = done[key].state if key in done else None
-        if row.operation and (state in (None, "refused") or (state == "deleting" and row.request_id in there)):
+        state = done[key].state if key in done else "void"
+        is_open = row.action == "delete" and state == "sent" and row.request_id in there
+        if row.operation and (state in ("void", "refused") or is_open):
             yield row.operation
 
 
@@ -492,10 +596,12 @@ def _operations(
 
     :param there: the ids of the requests that nobody has deleted.
     """
+    deleted = {*_deleted(done, there)}
     dry = {row_key(row.request) for row in plan.rows if row.state == "create" and not row.action and row.request}
     for key, row in done.items():
-        if row.state == "deleted" or (row.state == "deleting" and key.removeprefix(DELETE) not in there):
-            yield row.detail
+        if key.startswith(DELETE):
+            if key.removeprefix(DELETE) in deleted:
+                yield row.detail
         elif row.state in ("sent", "created", "found") and key in requests and key not in dry:
             yield create_operation(requests[key])
 
@@ -508,3 +614,7 @@ def row_key(request: WhitelistRequest) -> str:
 def shorten_operation(operation: str) -> str:
     """Return what names an operation in XCom."""
     return digest(operation)[:12]
+
+
+def _names(ids: Sequence[str]) -> str:
+    return name_some([sanitize(each, 60) for each in ids])

@@ -1,183 +1,104 @@
-"""Records that the tries of one task instance share, and their stored form."""
+"""What the tries of one task instance have sent: rows in batches, and their stored form."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from airflow_custody.client.errors import CustodyOutcomeUnknownError
 
-T = TypeVar("T")
+#: The key of the task's state; each batch that is closed has a key of its own, with its number behind this one.
+STATE_KEY = "custody_create_once"
+#: The stored form's version. One of another version is refused.
+FORMAT = 2
 
-#: The stored form's version. A task that another version of this package started must be able to go on.
-FORMAT = 1
+#: ``sent``: it was about to be sent, and its outcome is unknown. ``void``: it had no effect. ``found``: somebody else
+#: has asked for the same.
+State = Literal["sent", "created", "deleted", "found", "refused", "void"]
 
 
-@dataclass(frozen=True)
-class Begun:
-    """A try that began and recorded no intent, so it sent nothing."""
-
-
-@dataclass(frozen=True)
-class Intent:
+class Row(BaseModel):
     """
-    A send that was about to happen when it was recorded; its outcome is unknown.
+    The record of one row; nothing in it is secret.
 
-    :param key: names the intent, and with it the variable of its manual override.
-    :param try_number: the task's try that recorded it.
-    :param max_tries: the task's ``max_tries`` then; it changes when a person clears the task.
-    :param content: a digest of each field that was asked for.
-    :param known_ids: the ids of what was at the service before; None: nobody looked.
-    :param recorded_at: time of recording, right before the send.
+    :param state: its state.
+    :param detail: the id of what was created or found, why it was refused, or the operation that deletes it.
+    :param known_ids: the ids of what was like it at the service before it was sent; None: nobody looked.
+    :param content: a digest of each field that was asked for; empty where the row's key is one of all of them.
+    :param max_tries: the task's ``max_tries`` when the state was recorded; it changes when a person clears the task.
     """
 
-    key: str | None
-    try_number: int
-    max_tries: int
-    content: Mapping[str, str]
-    known_ids: tuple[str, ...] | None
-    recorded_at: datetime
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    state: State
+    detail: str = ""
+    known_ids: list[str] | None = None
+    content: dict[str, str] = {}
+    max_tries: int = 0
+
+    def become(self, state: State, detail: str = "") -> Row:
+        """Return the record with another state."""
+        return self.model_copy(update={"state": state, "detail": detail})
 
 
-@dataclass(frozen=True)
-class Untracked:
+class Batch(BaseModel):
     """
-    An earlier try that may have sent, and of which nothing is recorded.
+    Rows that are recorded together, before they are sent and after.
 
-    This Airflow has no task state store, or its store has forgotten the record.
-
-    :param since: start of the run; None: not known.
-    """
-
-    since: datetime | None
-
-
-@dataclass(frozen=True)
-class Refused:
-    """
-    An intent that came to nothing: the service refused it.
-
-    :param intent: the intent.
+    :param number: its number among the task instance's batches.
+    :param key: names the batch, and with it the variables of the manual overrides of its rows; empty without a store.
+    :param plan: the hash of the plan that the rows are of; empty for a single one.
+    :param try_number: the try that sent it.
+    :param recorded_at: when it was recorded, before the rows were sent; None: not known.
+    :param rows: the record of each row, by its key.
     """
 
-    intent: Intent
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-
-@dataclass(frozen=True)
-class Created:
-    """
-    An intent that succeeded.
-
-    :param id: the id of what was created.
-    :param key: names this outcome, so that a manual override of the intent before it is spent.
-    :param max_tries: the task's ``max_tries`` when the outcome was recorded.
-    :param attempt: the intent.
-    """
-
-    id: str
+    number: int
     key: str
-    max_tries: int
-    attempt: Intent | Untracked
+    plan: str
+    try_number: int
+    recorded_at: AwareDatetime | None = Field(default=None, strict=False)
+    rows: dict[str, Row]
 
 
-Record = Begun | Intent | Untracked | Refused | Created
+def to_stored(batch: Batch) -> dict[str, Any]:
+    """Return a batch as plain JSON data."""
+    state = "open" if any(row.state == "sent" for row in batch.rows.values()) else "closed"
+    return {"format": FORMAT, "state": state, **batch.model_dump(mode="json", exclude_defaults=True)}
 
 
-def to_stored(record: Begun | Intent | Refused | Created) -> dict[str, Any]:
-    """Return a record as plain JSON data; nothing in it is secret."""
-    if isinstance(record, Begun):
-        return {"format": FORMAT, "state": "begun"}
-    if isinstance(record, Refused):
-        return {**to_stored(record.intent), "state": "refused"}
-    if isinstance(record, Created):
-        outcome = {"state": "created", "id": record.id, "max_tries": record.max_tries, "key": record.key}
-        if isinstance(record.attempt, Intent):
-            return {**to_stored(record.attempt), **outcome}
-        since = {} if record.attempt.since is None else {"since": record.attempt.since.isoformat()}
-        return {"format": FORMAT, **since, **outcome}
-    stored: dict[str, Any] = {
-        "format": FORMAT,
-        "state": "intent",
-        "try": record.try_number,
-        "max_tries": record.max_tries,
-        "content": dict(record.content),
-        "at": record.recorded_at.isoformat(),
-    }
-    if record.known_ids is not None:
-        stored["before"] = list(record.known_ids)
-    if record.key is not None:
-        stored["key"] = record.key
-    return stored
-
-
-def from_stored(stored: Mapping[str, Any]) -> Record:
+def from_stored(stored: Mapping[str, Any]) -> Batch:
     """
-    Return the record that was stored.
+    Return the batch that was stored.
 
     :param stored: the result of :func:`to_stored`, maybe of another version of this package.
     :raises CustodyOutcomeUnknownError: if it cannot be read.
     """
-    try:
-        if stored["format"] != FORMAT:
-            raise ValueError(stored["format"])
-        if stored["state"] == "begun":
-            return Begun()
-        attempt: Intent | Untracked
-        if "try" in stored:
-            attempt = Intent(
-                key=_text(stored["key"]) if "key" in stored else None,
-                try_number=_integer(stored["try"]),
-                max_tries=_integer(stored["max_tries"]),
-                content={_text(name): _text(value) for name, value in _typed(stored["content"], dict).items()},
-                known_ids=tuple(map(_text, _typed(stored["before"], list))) if "before" in stored else None,
-                recorded_at=_aware(stored["at"]),
+    if isinstance(stored, Mapping) and stored.get("format") == FORMAT:
+        try:
+            return Batch.model_validate(
+                {name: each for name, each in stored.items() if name not in ("format", "state")}
             )
-        else:
-            attempt = Untracked(_aware(stored["since"]) if "since" in stored else None)
-        if stored["state"] == "created":
-            return Created(_text(stored["id"]), _text(stored["key"]), _integer(stored["max_tries"]), attempt)
-        if stored["state"] == "refused" and isinstance(attempt, Intent):
-            return Refused(attempt)
-        if stored["state"] == "intent" and isinstance(attempt, Intent):
-            return attempt
-        raise ValueError(stored["state"])
-    except (KeyError, TypeError, ValueError):
-        raise CustodyOutcomeUnknownError(
-            "the record of an earlier try cannot be read, so nothing is sent: another version of "
-            "airflow-provider-custody wrote it, or it was damaged",
-            code="record-unreadable",
-            advice="Look in the service whether what this task asks for exists. If it does not, delete the key "
-            "'custody_create_once' of the task's state and clear the task.",
-        ) from None
+        except ValidationError:
+            pass
+    raise unreadable()
 
 
-def _typed(value: object, expected: type[T]) -> T:
-    if not isinstance(value, expected):
-        raise ValueError(value)
-    return value
-
-
-def _text(value: object) -> str:
-    if not _typed(value, str):
-        raise ValueError(value)
-    return str(value)
-
-
-def _integer(value: object) -> int:
-    if isinstance(value, bool):
-        raise ValueError(value)
-    return _typed(value, int)
-
-
-def _aware(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        raise ValueError(text)
-    return found
+def unreadable() -> CustodyOutcomeUnknownError:
+    """Return the error for a record that cannot be read."""
+    return CustodyOutcomeUnknownError(
+        "the record of an earlier try cannot be read, so nothing is sent: another version of airflow-provider-custody "
+        "wrote it, or it was damaged",
+        code="record-unreadable",
+        advice="Look in the service whether what this task asks for exists. Where it does not, delete the keys "
+        f"{STATE_KEY!r} of the task's state and clear the task.",
+    )
 
 
 def digest(value: object) -> str:

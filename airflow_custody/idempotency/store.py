@@ -1,33 +1,43 @@
-"""The store of the record that the tries of one task instance share: Airflow's task state store, if there is one."""
+"""The store of what the tries of one task instance have sent: Airflow's task state store, if there is one."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Variable
 
+from airflow_custody.client.errors import CustodyError
 from airflow_custody.idempotency.records import (
-    Begun,
-    Created,
-    Intent,
-    Record,
-    Refused,
-    Untracked,
+    FORMAT,
+    STATE_KEY,
+    Batch,
+    Row,
     digest,
     from_stored,
     to_stored,
+    unreadable,
 )
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-STATE_KEY = "custody_create_once"
+# A late write of an earlier try may replace one of this try.
+_MAX_WRITES = 3
 
 
-class RecordStore:
+class Store:
     """
-    The record that all tries of one task instance share.
+    What all tries of one task instance have sent.
+
+    One key of the task's state holds the number of batches and the batch that is open; each closed batch has a key of
+    its own. Without a store everything is kept in memory, and a later try knows nothing.
+
+    Whatever Airflow raises when this process is no longer the task's current try comes out of the methods that write,
+    and must not be caught: in a process whose supervisor has died it is a BrokenPipeError, which looks like the
+    network's.
 
     :param context: the task's context.
     """
@@ -37,9 +47,15 @@ class RecordStore:
         self._run: Any = context.get("dag_run")
         self._task: Any = context.get("task")
         self._store: Any = context.get("task_state_store")
-        self.try_number: int = self._ti.try_number
         #: Changes when a person clears the task, and not when it is retried.
         self.max_tries: int = self._ti.max_tries
+        #: Whether there is a store, so that a later try finds what was written.
+        self.is_kept = self._store is not None
+        self.batches: list[Batch] = []
+        #: The last that is known of each row, and its batch, by the row's key.
+        self.rows: dict[str, tuple[Batch, Row]] = {}
+
+    # --- reading -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """
@@ -48,100 +64,140 @@ class RecordStore:
         Without this, a task that was cleared could not tell whether an earlier try sent nothing, or whether the store
         forgets what succeeded (``[state_store] clear_on_success``, which is set on the server and not known here).
         """
-        if self._store is not None and self._store.get(STATE_KEY) is None and not self._may_have_forgotten:
-            self.write(Begun())
+        if self.is_kept and not self._may_have_forgotten and self._store.get(STATE_KEY) is None:
+            self._write(STATE_KEY, {"format": FORMAT, "state": "begun"})
 
-    def read(self) -> Record | None:
+    def read(self) -> bool:
         """
-        Return what the last try left behind.
+        Read what earlier tries left behind.
 
-        :return: the record; None if nothing was ever sent. Where the record may be lost, a later try gets an
-            :class:`Untracked` one.
+        :return: whether an earlier try may have sent something that is not recorded.
+        :raises CustodyOutcomeUnknownError: if it cannot be read.
         """
-        if self._store is not None and (stored := self._store.get(STATE_KEY)) is not None:
-            return from_stored(stored)
-        if not self._may_have_forgotten:
-            return None
-        # A clear may change when the run started; then nothing says what is older than the run.
-        cleared = self._store is not None or self._run is None or self._run.clear_number
-        return Untracked(None if cleared else self._run.start_date)
+        head = self._store.get(STATE_KEY) if self.is_kept else None
+        if head is None:
+            return self._may_have_forgotten
+        if head.get("format") != FORMAT:
+            raise unreadable()
+        for number in range(head.get("batches", 0)):
+            stored = self._store.get(_key(number))
+            # Only the last one can be open still.
+            self._put(from_stored(head["batch"] if stored is None and number == head["batches"] - 1 else stored))
+        return False
 
     @property
     def _may_have_forgotten(self) -> bool:
-        """Whether an earlier try may have sent although nothing is recorded."""
-        if self.try_number <= 1:
+        if self._ti.try_number <= 1:
             return False
         # A retry finds what was recorded. After a clear, the store may have been cleared when the task succeeded.
-        return self._store is None or self.max_tries != getattr(self._task, "retries", None)
+        return not self.is_kept or self.max_tries != getattr(self._task, "retries", None)
 
-    def new_key(self) -> str | None:
-        """Return a key for an intent; None without a store."""
-        return None if self._store is None else uuid.uuid4().hex
+    def add_forgotten(self, key: str) -> None:
+        """Record a row that an earlier try may have sent, and of which nothing is recorded."""
+        # A clear may change when the run started; then nothing says what is older than the run.
+        cleared = self.is_kept or self._run is None or self._run.clear_number
+        since = None if cleared else self._run.start_date
+        batch = Batch(number=0, key="", plan="", try_number=0, recorded_at=since, rows={key: Row(state="sent")})
+        self._write_head(self._put(batch))
 
-    def created(self, attempt: Intent | Untracked, identifier: str) -> Created:
-        """Return the record of an attempt whose outcome is known. A manual override of the attempt is spent."""
-        return Created(identifier, uuid.uuid4().hex, self.max_tries, attempt)
+    def open_rows(self, plan: str | None = None) -> list[str]:
+        """Return the keys of the rows whose outcome is unknown; of one plan, or of any."""
+        return [key for key, (batch, row) in self.rows.items() if row.state == "sent" and plan in (None, batch.plan)]
 
-    def write(self, record: Begun | Intent | Refused | Created) -> bool:
-        """
-        Keep the record for as long as the task instance exists.
+    def ids(self) -> set[str]:
+        """Return the ids of what was created."""
+        return {row.detail for _, row in self.rows.values() if row.state == "created"}
 
-        Raises whatever Airflow raises when this process is no longer the task's current try. That must not be
-        caught: in a process whose supervisor has died it is a BrokenPipeError, which looks like the network's.
+    def _put(self, batch: Batch) -> Batch:
+        """Add a batch, or replace the one with its number."""
+        self.batches[batch.number : batch.number + 1] = [batch]
+        for key, row in batch.rows.items():
+            if key not in self.rows or self.rows[key][0].number <= batch.number:
+                self.rows[key] = batch, row
+        return batch
 
-        :return: whether the record is there when it is read again. It is not if another try has taken over while the
-            write was under way, or if such a try's own late write came after this one.
-        """
-        return self.set(STATE_KEY, to_stored(record))
+    # --- writing -------------------------------------------------------------------------------------------
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is a store, so that a later try finds what was written."""
-        return self._store is not None
+    def new_batch(self, rows: Mapping[str, Row], plan: str = "") -> Batch:
+        """Return a batch of rows that are to be sent, which is not recorded yet."""
+        stamped = {key: self._stamped(row) for key, row in rows.items()}
+        key = uuid.uuid4().hex if self.is_kept else ""
+        number = len(self.batches)
+        return Batch(number=number, key=key, plan=plan, try_number=self._ti.try_number, rows=stamped)
 
-    def get(self, key: str) -> Any:
-        """Return what the task's state holds under a key; None for nothing, or without a store."""
-        return None if self._store is None else self._store.get(key)
+    def open(self, batch: Batch) -> None:
+        """Record a batch that is about to be sent, or record it again: a try that was superseded fails here."""
+        if batch.number == len(self.batches) and batch.number and self.is_kept:
+            # The last one may be open, in the place that this one takes.
+            previous = self.batches[-1]
+            if any(row.state == "sent" for row in previous.rows.values()):
+                self._write(_key(previous.number), to_stored(previous))
+        self._write_head(self._put(batch.model_copy(update={"recorded_at": datetime.now(timezone.utc)})))
 
-    def set(self, key: str, value: Any) -> bool:
-        """
-        Keep JSON data under a key of the task's state for as long as the task instance exists.
+    def record(self, outcomes: Iterable[tuple[str, Row]]) -> None:
+        """Record what became of rows, also of those of an earlier try, by their keys."""
+        changed: dict[int, dict[str, Row]] = {}
+        for key, row in outcomes:
+            changed.setdefault(self.rows[key][0].number, {})[key] = self._stamped(row)
+        for number, rows in changed.items():
+            batch = self.batches[number]
+            batch = self._put(batch.model_copy(update={"rows": {**batch.rows, **rows}}))
+            self._write(_key(number), to_stored(batch))
 
-        Raises as :meth:`write` does.
+    def _write_head(self, batch: Batch) -> None:
+        head = {"format": FORMAT, "state": "sending", "batches": len(self.batches), "batch": to_stored(batch)}
+        self._write(STATE_KEY, head)
 
-        :return: whether it is there when it is read again; True without a store.
-        """
-        if self._store is None:
-            return True
+    def _stamped(self, row: Row) -> Row:
+        return row.model_copy(update={"max_tries": self.max_tries})
+
+    def _write(self, key: str, value: Mapping[str, Any]) -> None:
+        """Keep JSON data for as long as the task instance exists, and make sure that it is there."""
+        if not self.is_kept:
+            return
         from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
-        self._store.set(key, value, retention=NEVER_EXPIRE)
-        # Airflow checks that a try is current before it writes, and not while it writes.
-        return bool(self._store.get(key) == value)
+        for _ in range(_MAX_WRITES):
+            self._store.set(key, value, retention=NEVER_EXPIRE)
+            # Airflow checks that a try is current before it writes, and not while it writes.
+            if self._store.get(key) == value:
+                return
+        raise CustodyError(
+            "another try of this task has taken over: what this one wrote to the task's state is not there; nothing "
+            "more was sent",
+            code="task-stopped",
+            nothing_sent=True,
+            retryable=True,
+        )
 
-    def override_variable(self, record: Intent | Untracked | Created, *, next_try: bool = False) -> str:
-        """
-        Return the name of the Airflow variable that holds a manual override of a record.
+    # --- manual overrides ----------------------------------------------------------------------------------
 
-        It is another one for each intent, or without a store for each try, so that no override is ever used twice.
+    def override_variable(self, key: str, *, next_try: bool = False) -> str:
         """
+        Return the name of the Airflow variable that holds a manual override of a row.
+
+        It is another one for each state of a row in each batch, or without a store for each try, so that no override is
+        ever used twice.
+        """
+        batch, row = self.rows[key]
         ti = self._ti
-        key = None if isinstance(record, Untracked) else record.key
-        key = key or digest([ti.dag_id, ti.run_id, ti.task_id, ti.map_index, self.try_number + next_try])
-        return f"custody_create_{key[:12]}"
+        batch_key = batch.key or [ti.dag_id, ti.run_id, ti.task_id, ti.map_index, ti.try_number + next_try]
+        return f"custody_create_{digest([batch_key, key, row.state, row.detail])[:12]}"
 
-    def manual_override(self, record: Intent | Untracked | Created) -> str | None:
+    def manual_override(self, key: str) -> list[str]:
         """
-        Return what a person has said about a record.
+        Return what a person has said about a row.
 
-        :return: an id; or ``none``, and maybe after it the ids of things that are not it; None for nothing.
+        :return: an id; or ``none``, and maybe after it the ids of things that are not it; empty for nothing.
         """
-        name = self.override_variable(record)
+        name = self.override_variable(key)
         try:
             value = Variable.get(name, default=None)
         except TypeError:  # Airflow 2 has another name for it.
             value = Variable.get(name, default_var=None)  # type: ignore[call-arg]
-        words = str(value or "").split()
-        if words and words[0].lower() == "none":
-            words[0] = "none"
-        return " ".join(words) or None
+        word, *others = str(value or "").split() or [""]
+        return [word.lower() if word.lower() == "none" else word, *others] if word else []
+
+
+def _key(number: int) -> str:
+    return f"{STATE_KEY}_{number:04d}"

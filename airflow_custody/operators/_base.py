@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import LOOKUP_WAIT, CustodyTask
 from airflow_custody.hooks.custody import CustodyHook
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.idempotency.create_once import Creation, OnClear, Timing
+    from airflow_custody.idempotency.create import OnClear, SingleCreation
 
 
 class CustodyOperator(CustodyTask):
@@ -36,26 +36,23 @@ class CustodyOperator(CustodyTask):
 class CustodyCreateOperator(CustodyOperator):
     """The base of the operators that create something at most once for each task instance."""
 
-    #: The clocks and bounds of creating once; None: the defaults. A test's subclass may turn them.
-    create_timing: ClassVar[Timing | None] = None
-
     def execute(self, context: Context) -> Any:
         """Create it, and leave a trace for later tries before anything can fail."""
-        from airflow_custody.idempotency.store import RecordStore
+        from airflow_custody.idempotency.store import Store
 
-        RecordStore(context).begin()
+        Store(context).begin()
         return super().execute(context)
 
     def _create_once(
         self,
         context: Context,
-        creation: Creation,
+        creation: SingleCreation,
         *,
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
         lookup_wait: float = LOOKUP_WAIT,
     ) -> str:
-        from airflow_custody.idempotency.create_once import CreateOnce
+        from airflow_custody.idempotency.create import CreateOnce
         from airflow_custody.metrics import create_counted
 
         return CreateOnce(
@@ -65,7 +62,6 @@ class CustodyCreateOperator(CustodyOperator):
             on_clear=on_clear,
             look_before_create=look_before_create,
             lookup_wait=lookup_wait,
-            timing=self.create_timing,
             report=partial(create_counted, self.custody_conn_id),
         ).run()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
 class WhitelistFileTask(CustodyOperator):
     """The base of planning and applying: the file, and the settings of a plan, which must be the same for both."""
 
+    template_fields: Sequence[str] = (
+        "path",
+        "dry_run_chains",
+        "effective_statuses",
+        "rejected_statuses",
+        "accept_fields",
+        "ignore",
+        "custody_conn_id",
+    )
     none_is_a_value = ("effective_statuses",)
 
     def __init__(

@@ -44,7 +44,7 @@ class CallPlace:
         self._facts: dict[str, Any] = {"filters": filters, "task": task}
         event, buried = None, None
         try:
-            event = last_event(context["inlet_events"], asset, ("cursor", "filters", "task"))
+            event = last_event(context["inlet_events"], asset, ("cursor", "filters"))
         except CustodyConfigurationError as error:
             # The state store may have one.
             buried = error

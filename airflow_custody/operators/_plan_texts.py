@@ -77,18 +77,18 @@ def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
 
 
 def to_result(plan_hash: str, applied: Applied) -> dict[str, Any]:
-    outcome = applied.outcome
+    outcome, deletions = applied.outcome, applied.deletions
     return {
         "plan_hash": plan_hash,
         "counts": {
-            "created": len(outcome.created),
-            "deleted": len(applied.deleted),
+            "created": len(outcome.done),
+            "deleted": len(deletions.done),
             "found": len(outcome.found),
-            "refused": len(outcome.refused) + len(applied.not_deleted),
-            "unknown": len(outcome.unknown) + len(applied.unknown),
-            "left": len(outcome.left) + len(applied.left),
+            "refused": len(outcome.refused) + len(deletions.refused),
+            "unknown": len(outcome.unknown) + len(deletions.unknown),
+            "left": len(outcome.left) + len(deletions.left),
         },
-        "request_ids": list(outcome.created.values()),
+        "request_ids": list(outcome.done.values()),
     }
 
 
@@ -106,11 +106,11 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     """
     from airflow_custody.idempotency.apply_plan import MARKED, row_key
 
-    outcome = applied.outcome
+    outcome, deletions = applied.outcome, applied.deletions
     problems = [*outcome.unknown.items(), *outcome.refused.items()]
-    stopped = outcome.stopped or applied.stopped
-    is_left = bool(outcome.left or applied.left)
-    if not problems and not applied.not_deleted and not applied.unknown and not is_left and stopped is None:
+    stopped = outcome.stopped or deletions.stopped
+    is_left = bool(outcome.left or deletions.left)
+    if not problems and not deletions.refused and not deletions.unknown and not is_left and stopped is None:
         return None
     places = {row_key(row.request): row for row in file.rows}
     lines = [
@@ -118,8 +118,8 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
         f"{'unknown' if key in outcome.unknown else 'refused'}: {why}"
         for key, why in problems
     ]
-    lines += [f"request {request_id}: not deleted: {why}" for request_id, why in applied.not_deleted.items()]
-    lines += [f"request {request_id}: unknown: {why}" for request_id, why in applied.unknown.items()]
+    lines += [f"request {request_id}: not deleted: {why}" for request_id, why in deletions.refused.items()]
+    lines += [f"request {request_id}: unknown: {why}" for request_id, why in deletions.unknown.items()]
     if len(lines) > _MAX_LINES:
         lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more, which the log has"]
     counts = counts_text(to_result("", applied)["counts"])
@@ -127,15 +127,15 @@ def to_failure(applied: Applied, file: WhitelistFile, *, can_go_on: bool) -> Cus
     text = f"not all of the plan was carried out ({counts}){': ' + stopped.reason if stopped else ''}{table}"
     advice = [stopped.advice] if stopped is not None and stopped.advice else []
     advice += ["Nothing of what is unknown is sent again by itself."] if outcome.unknown else []
-    marked = [f"{MARKED}."] if applied.not_deleted else []
+    marked = [f"{MARKED}."] if deletions.refused else []
     code: ErrorCode = "plan-incomplete"
     if stopped is not None:
         code = stopped.code
-    elif applied.unknown and not is_left and not outcome.refused and not applied.not_deleted:
+    elif deletions.unknown and not is_left and not outcome.refused and not deletions.refused:
         code = "outcome-unknown"
     if outcome.unknown:
         code = "outcome-unknown"
-    if not can_go_on and (outcome.created or outcome.unknown or applied.deleted):
+    if not can_go_on and (outcome.done or outcome.unknown or deletions.done):
         # A later try would find that the plan has changed.
         only_refused = not is_left and stopped is None
         error_type = (

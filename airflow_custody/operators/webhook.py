@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN, ParameterError, check_numbers
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.webhooks.models import WireWebhook
-    from airflow_custody.idempotency.candidates import Candidate
-    from airflow_custody.idempotency.create_once import Found
+    from airflow_custody.idempotency.search import Candidate, Found
 
 __all__ = [
     "CustodyCreateWebhookOperator",
@@ -214,9 +213,6 @@ class _WebhookCreation:
         secret: str | None,
         store_secret: Callable[[str, str], None] | None,
     ) -> None:
-        from airflow_custody.client.webhooks.operations import CREATE_WEBHOOK
-
-        self.operation = CREATE_WEBHOOK
         self._client = client
         self._type = webhook_type
         self._url = url
@@ -226,14 +222,16 @@ class _WebhookCreation:
             client.auth.hide(secret)
         self._store_secret = store_secret
         self.timeout = client.settings.timeout
-        self.which = f"{webhook_type} to {url}"
         self.content: Mapping[str, object] = {
             "service": client.settings.base_url,
             "webhook_type": webhook_type,
             "url": url,
         }
 
-    def send(self, before_send: Callable[[], None]) -> str:
+    def which(self, key: str) -> str:
+        return f"{self._type} to {self._url}"
+
+    def send(self, key: str, before_send: Callable[[], None]) -> str:
         webhook_id, secret = self._client.create_webhook(
             self._type, self._url, secret=self._secret, before_send=before_send
         )
@@ -262,49 +260,36 @@ class _WebhookCreation:
             )
         return webhook_id
 
-    def find(self, *, thorough: bool) -> Found:
-        from airflow_custody.idempotency.create_once import Found
+    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
+        from airflow_custody.idempotency.search import Found
 
-        filtered = list(self._client.list_webhooks(webhook_type=self._type, url=self._url))
-        if not thorough:
-            return Found([self._candidate(each) for each in filtered])
-        ids = {each["id"] for each in filtered}
-        listed = list(self._client.list_webhooks())
-        candidates = [self._candidate(each, filtered=each["id"] in ids) for each in listed]
-        inconclusive = "" if listed else "it lists no webhook at all, so it may hide them"
-        return Found([each for each in candidates if "type" not in each.differs], inconclusive)
+        # Not by the URL, which the service may write in its own way.
+        candidates = [self._candidate(each) for each in self._client.list_webhooks(webhook_type=self._type)]
+        inconclusive = ""
+        if thorough and not candidates and not any(self._client.list_webhooks()):
+            inconclusive = "it lists no webhook at all, so it may hide them"
+        return dict.fromkeys(keys, Found(candidates, inconclusive))
 
-    def get(self, identifier: str) -> Candidate | None:
+    def get(self, key: str, identifier: str) -> Candidate | None:
         found = next((each for each in self._client.list_webhooks() if each["id"] == identifier), None)
         return None if found is None else self._candidate(found, secret_known=True)
 
-    def _candidate(self, webhook: WireWebhook, *, secret_known: bool = False, filtered: bool = True) -> Candidate:
+    def _candidate(self, webhook: WireWebhook, *, secret_known: bool = False) -> Candidate:
         from airflow_custody.client.timestamps import parse_timestamp
-        from airflow_custody.idempotency.candidates import Candidate
+        from airflow_custody.idempotency.search import Candidate
 
-        differs = tuple(
-            name for name, value in (("type", self._type), ("url", self._url)) if webhook.get(name) != value
-        )
-        why = ""
-        if (
-            differs
-            and self._type == webhook.get("type")
-            and _normalize_url(self._url) == _normalize_url(webhook.get("url"))
-        ):
-            why, differs = "its URL is spelled differently", ()
+        url, shown = self._url, webhook.get("url")
+        differs = [] if webhook.get("type") == self._type else ["type"]
+        unclear = ""
+        if shown != url and _normalize_url(shown) != _normalize_url(url):
+            differs.append("url")
+        elif shown != url:
+            unclear = "its URL is spelled differently"
         elif not differs and self._secret is None and not secret_known:
             # A webhook of another try has shown its secret to nobody.
-            why = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
-        return Candidate(
-            webhook["id"],
-            same=not differs and not why,
-            unclear=why,
-            differs=differs,
-            created_at=parse_timestamp(webhook.get("createdAt")),
-            filtered=filtered,
-            # Of the same type, and to a URL that the service may have written in its own way.
-            guessed="url" in differs,
-        )
+            unclear = "its secret was shown once and is lost: delete it, say 'none', and clear this task"
+        created_at = parse_timestamp(webhook.get("createdAt"))
+        return Candidate(webhook["id"], tuple(differs), unclear, created_at)
 
 
 def _normalize_url(url: str | None) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import WhitelistRequest
-    from airflow_custody.idempotency.create_once import OnClear
+    from airflow_custody.idempotency.create import OnClear
 
 
 class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
@@ -132,14 +132,15 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
-        from airflow_custody.idempotency.whitelist_requests import WhitelistRequestCreation
+        from airflow_custody.idempotency.create import ONE
+        from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
 
         request = self._request()
         if self.check_address:
             _check_address(request)
         request_id = self._create_once(
             context,
-            WhitelistRequestCreation(hook.get_conn(), request),
+            WhitelistCreation(hook.get_conn(), {ONE: request}),
             on_clear=self.on_clear,
             look_before_create=self.look_before_create,
             lookup_wait=self.lookup_wait,

@@ -82,16 +82,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :raises AirflowSkipException: with ``skip_if_nothing_to_do``.
     """
 
-    template_fields: Sequence[str] = (
-        "path",
-        "must_keep",
-        "dry_run_chains",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
-        "ignore",
-        "custody_conn_id",
-    )
+    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "must_keep")
     ui_color = "#dce6f5"
 
     def __init__(
@@ -203,12 +194,13 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     Apply a plan that was approved: create what the file has and the service does not, each row at most once.
 
     Plans again first, and refuses if the hash is another: the file or the service has changed since the approval. What
-    this task's own record says that it has created is no change. Rows are written down before they are sent, 50 at a
+    this task's own record says that it has created is no change. Rows are written down before they are sent, 100 at a
     time, sent by a few threads, and written down after: a task that was retried, killed at any point or cleared goes on
     where it was (Airflow 3.3, in the task state store; before, a later try does nothing unless nothing was sent). A row
     that the service refuses stops nothing else: the task fails at the end, with a table. After a lost response the
     service is searched before the row is sent again; a row of which nobody can know is left to a person, and the log
-    says how to decide. Tasks that apply at the same base URL take turns.
+    says how to decide. Nothing keeps two tasks from applying at once: use ``max_active_runs=1``, or a pool
+    of one slot.
 
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
     Killing the task does not take requests back. Listing and deleting are undocumented.
@@ -235,17 +227,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :raises CustodyError: if rows are left to be sent, and trying again may help; Airflow's retries apply.
     """
 
-    template_fields: Sequence[str] = (
-        "path",
-        "plan_hash",
-        "comment",
-        "dry_run_chains",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
-        "ignore",
-        "custody_conn_id",
-    )
+    template_fields: Sequence[str] = (*WhitelistFileTask.template_fields, "plan_hash", "comment")
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
@@ -286,7 +268,6 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             comment=check_text("comment", self.comment),
             max_parallel=self.max_parallel,
             lookup_wait=self.lookup_wait,
-            timing=self.create_timing,
             report=partial(create_counted, self.custody_conn_id),
         )
         file = self._read_file(context)
@@ -331,9 +312,9 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         # The requests, so that the approving task can compare them with what the service shows.
         requests = [
             {"id": request_id, **applied.requests[key].model_dump(exclude_none=True)}
-            for key, request_id in applied.outcome.created.items()
+            for key, request_id in applied.outcome.done.items()
         ]
-        self._linked_ids = tuple(applied.outcome.created.values())
+        self._linked_ids = tuple(applied.outcome.done.values())
         context["ti"].xcom_push(key="requests", value=requests)
         self._push(context, result)
         return result

@@ -8,21 +8,17 @@ when it is approved on 3.3 is what the demo shows, which has a test of its own.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.configuration import AIRFLOW_HOME
 from airflow_runs import AIRFLOW, Run, load, run_dag
 from people import connect_approvers
 from task_log import TaskLog
@@ -267,42 +263,3 @@ def test_a_file_that_is_a_link_out_of_the_folder_is_refused(
     assert run.state_of("plan") == "failed"
     assert "leads out of the DAG's bundle" in task_log.text
     assert sandbox.control.request_log("POST") == []
-
-
-_RUN = """
-import json
-import sys
-from datetime import datetime, timezone
-from custody_whitelist_as_code import dag
-day, conf = sys.argv[1:]
-run = dag.test(datetime(2026, 1, int(day), tzinfo=timezone.utc), run_conf=json.loads(conf))
-sys.exit(run.state != "success")
-"""
-
-
-def test_two_runs_at_once_request_each_row_once(sandbox: Sandbox, folder: Path, request: pytest.FixtureRequest) -> None:
-    conf = {} if HAS_APPROVALS else {"approved_plan": run_dag(dag_of(folder)).xcom("plan")["plan_hash"]}
-
-    def run(day: int) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", _RUN, str(day), json.dumps(conf)],
-            env={**os.environ, "AIRFLOW_HOME": AIRFLOW_HOME, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-
-    with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(run, day) for day in (1, 2)]
-        if HAS_APPROVALS:
-            office: Office = request.getfixturevalue("office")
-            office.approve_all(2, lambda: any(each.done() for each in runs))
-        done = [each.result() for each in runs]
-    outputs = [each.stdout + each.stderr for each in done]
-    assert sorted(each.returncode for each in done) == [0, 1], "\n".join(text[-3000:] for text in outputs)
-    assert statuses(sandbox) == [EFFECTIVE] * ROWS
-    assert signatures(sandbox) == 2
-    (failed,) = [text for each, text in zip(done, outputs, strict=True) if each.returncode]
-    reason = line_of(failed, "the plan is not the one that was approved")
-    assert re.search(r"line \d+ \(.*?\) is (pending|unchanged) now \(37\d\d\)", reason)

@@ -154,21 +154,13 @@ def _odd_service_scenarios() -> list[Scenario]:
             "spelling",
             "response lost, the service spells the address differently",
             sandbox_faults=lost,
-            behaviour={"address_form": "no prefix"},
-            explained=1,
+            behaviour={"address_form": "upper"},
         ),
         Scenario(
             "label",
             "response lost, the service shortens the label",
             sandbox_faults=lost,
             behaviour={"label_length": 4},
-            explained=1,
-        ),
-        Scenario(
-            "memo",
-            "response lost, the service fills in a memo",
-            sandbox_faults=lost,
-            behaviour={"fill": {"memo": "0"}},
             explained=1,
         ),
         Scenario(

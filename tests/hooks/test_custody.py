@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import Any
 
@@ -86,26 +85,6 @@ def test_a_wrong_setting_is_named_and_the_token_is_not_quoted(
     assert caught.value.reason.count(named) == 1
     for secret in ("a-token", "secret", "lines-of-token"):
         assert secret not in str(caught.value)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Airflow 2, about an extra that is no object
-@pytest.mark.parametrize("depth", [300, 100_000])
-@pytest.mark.parametrize("shape", ['{"a": %s}', '{"verify": %s}', "%s"])
-@pytest.mark.parametrize("as_text", [True, False])
-def test_an_extra_that_is_nested_too_deeply(
-    monkeypatch: pytest.MonkeyPatch, depth: int, shape: str, as_text: bool
-) -> None:
-    extra = shape % ("[" * depth + "]" * depth)
-    value = json.dumps(extra) if as_text else extra
-    hook = define(monkeypatch, json.dumps({**BASE, "extra": 0}).replace('"extra": 0', f'"extra": {value}'))
-    if depth < 1000 and shape != "%s":
-        # Not ours to judge: it is an extra that is not known, or not a path.
-        with contextlib.suppress(CustodyConfigurationError):
-            hook.get_conn().close()
-        return
-    with pytest.raises(CustodyConfigurationError, match="custody_default") as caught:
-        hook.get_conn()
-    assert caught.value.__context__ is None
 
 
 def test_a_connection_that_is_not_defined() -> None:

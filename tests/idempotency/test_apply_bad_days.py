@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apply_tries import ROWS, ApplyTask, QuickApply, address, check_all, check_exactly, plan
+from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan
 from checksums import eip55
 from task_log import TaskLog
 from task_tries import CREATE, LISTING, RowsStore, needs_store, somebody_creates, variable_in
@@ -20,8 +20,8 @@ from airflow_custody.client import (
     CustodyPermissionError,
     WhitelistRequest,
 )
-from airflow_custody.idempotency import create_rows
-from airflow_custody.idempotency.create_once import Timing
+from airflow_custody.idempotency import send
+from airflow_custody.idempotency.create import CreateRows
 from airflow_custody.sandbox import Sandbox
 
 PAGE = {"body": "<html>no</html>", "content_type": "text/html"}
@@ -29,7 +29,7 @@ PAGE = {"body": "<html>no</html>", "content_type": "text/html"}
 
 @pytest.fixture(autouse=True)
 def quick(sandbox: Sandbox, connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    monkeypatch.setattr(send, "BATCH", 5)
     # While the service lists another request of this user, the absence of one counts.
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
@@ -82,11 +82,11 @@ def test_rows_that_cannot_be_searched_for_are_searched_for_by_the_next_try(sandb
 def test_a_service_that_responds_to_nothing_gets_no_more_after_a_while(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(create_rows, "_MAX_LOST", 5)
+    monkeypatch.setattr(send, "MAX_LOST", 5)
     sandbox.control.add_fault("status", **CREATE, status=500, times=None)
     error = task.fails()
     assert error.retryable
-    assert "the service responded to none of the last 5 requests, and none of them had any effect" in str(error)
+    assert "12 left). The rows that are left had no effect" in str(error)
     assert len(sandbox.control.request_log("POST")) - 1 == 5
     sandbox.control.clear_faults()
     task.attempt()
@@ -96,7 +96,7 @@ def test_a_service_that_responds_to_nothing_gets_no_more_after_a_while(
 def test_a_service_whose_responses_are_all_lost_is_no_obstacle(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(create_rows, "_MAX_LOST", 5)
+    monkeypatch.setattr(send, "MAX_LOST", 5)
     sandbox.control.add_fault("drop", **CREATE, work=True, times=None)
     task.attempt()
     check_all(sandbox, task)
@@ -128,7 +128,10 @@ def test_429_after_every_fourth_slows_down(sandbox: Sandbox, task: ApplyTask, pa
     check_all(sandbox, task)
 
 
-def test_what_the_service_asks_of_one_thread_holds_for_all(sandbox: Sandbox, task: ApplyTask) -> None:
+def test_what_the_service_asks_of_one_thread_holds_for_all(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "time", time)
     sandbox.control.add_fault("status", **CREATE, status=429, body=body(429), retry_after="1", skip=4)
     task.attempt()
     log = sandbox.control.request_log("POST")[1:]
@@ -219,27 +222,24 @@ def test_another_spelling_is_recognized(sandbox: Sandbox, path: str, form: str) 
 
 
 @needs_store
-@pytest.mark.parametrize(
-    "change", [{"label_length": 4}, {"fill_always": {"memo": "x"}}, {"chain_name": "Ethereum"}], ids=str
-)
 def test_what_the_service_changes_is_a_reason_to_ask(
-    sandbox: Sandbox, task: ApplyTask, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.configure(**change)
+    sandbox.control.configure(label_length=4)
     sandbox.control.add_fault("drop", **CREATE, work=True)
     sandbox.control.add_fault("normal", **CREATE, times=None)
     error = task.fails()
     assert isinstance(error, CustodyOutcomeUnknownError)
     assert not error.retryable
     assert "11 created, 1 unknown" in str(error)
-    row = next(each for each in sandbox.control.whitelist_requests() if f"{each['id']} is for the same" in str(error))
+    row = next(each for each in sandbox.control.whitelist_requests() if f"{each['id']} is new" in str(error))
     task.clear()
     error = task.fails()
     assert len(sandbox.control.whitelist_requests()) == 13
     # Somebody else's is refused, the row's own is not.
     variable = f"AIRFLOW_VAR_{variable_in(str(error)).upper()}"
     monkeypatch.setenv(variable, task.requests[0]["id"])
-    assert "is not a new whitelisting request for the same" in str(task.fails())
+    assert "it is another row's" in str(task.fails())
     monkeypatch.setenv(variable, row["id"])
     task.attempt()
     assert row["id"] in [each["id"] for each in task.requests]
@@ -263,34 +263,6 @@ def test_rows_that_the_service_hides_are_left_to_a_person(
 
 
 @needs_store
-def test_a_person_says_that_there_is_none_although_there_is_one_like_it(
-    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sandbox.control.configure(clock_offset=-3600)
-    sandbox.control.add_fault("drop", **CREATE, work=False)
-    with CustodyClient(sandbox.url, sandbox.token) as client:
-        normal = CustodyClient.create_whitelist_request
-
-        def create(self: CustodyClient, request: WhitelistRequest, **options: Any) -> str:
-            try:
-                return normal(self, request, **options)
-            except CustodyOutcomeUnknownError:
-                # Another program asks for the same right then.
-                normal(client, request)
-                raise
-
-        monkeypatch.setattr(CustodyClient, "create_whitelist_request", create)
-        error = task.fails()
-    assert "before this task sent its own" in str(error)
-    made = [each["id"] for each in sandbox.control.whitelist_requests()]
-    other = next(each for each in made if each not in {each["id"] for each in task.requests} and each != made[0])
-    variable = f"AIRFLOW_VAR_{variable_in(str(error)).upper()}"
-    monkeypatch.setenv(variable, other)
-    task.attempt()
-    check_all(sandbox, task)
-
-
-@needs_store
 def test_a_clock_that_is_behind_is_no_obstacle_where_a_row_is_new(sandbox: Sandbox, task: ApplyTask) -> None:
     sandbox.control.configure(created_at="0001-01-01T00:00:00Z")
     sandbox.control.add_fault("drop", **CREATE, work=True, times=3)
@@ -304,14 +276,14 @@ def test_a_clock_that_is_behind_is_no_obstacle_where_a_row_is_new(sandbox: Sandb
 def test_what_another_program_asks_for_between_plan_and_window_is_not_sent(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, task_log: TaskLog
 ) -> None:
-    normal = create_rows.CreateRows.run
+    normal = CreateRows.run
 
-    def run(creator: Any, keys: Any) -> Any:
+    def run(creator: Any, keys: Any, **options: Any) -> Any:
         somebody_creates(sandbox, label="Label 3", address=address(3))
         somebody_creates(sandbox, label="Another label", address=address(7))
-        return normal(creator, keys)
+        return normal(creator, keys, **options)
 
-    monkeypatch.setattr(create_rows.CreateRows, "run", run)
+    monkeypatch.setattr(CreateRows, "run", run)
     error = task.fails()
     assert "10 created, 1 found, 1 refused" in str(error)
     assert "somebody else has asked for the same destination meanwhile" in str(error)
@@ -329,10 +301,10 @@ def test_a_plan_of_yesterday_of_which_somebody_created_a_row(sandbox: Sandbox, t
 
 
 def test_a_slow_service_renews_the_fence(sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = itertools.count()
-    # Each look at the clock is a second later than the one before.
-    monkeypatch.setattr(QuickApply, "create_timing", Timing(fence=4.0, clocks=lambda: (float(next(ticks)),)))
+    monkeypatch.setattr(send, "FENCE", 0.1)
+    monkeypatch.setattr(send, "time", time)
+    sandbox.control.add_fault("normal", **CREATE, delay=0.1, times=None)
     task.attempt(max_parallel=2)
     check_all(sandbox, task)
     if task.store is not None:
-        assert task.store.states.count("applying") > 4
+        assert task.store.states.count("sending") > 4

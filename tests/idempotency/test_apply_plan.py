@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 import time
-from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW
-from apply_tries import ROWS, ApplyTask, QuickApply, address, check_exactly, plan, write_rows
+from apply_tries import ROWS, ApplyTask, address, check_exactly, plan, write_rows
 from clocks import SkippingTime
 from connections import connection_json
 from task_tries import CREATE, RowsStore, needs_store, somebody_creates
@@ -21,14 +21,15 @@ from airflow_custody.client import (
     CustodyConflictError,
     CustodyRequestError,
 )
-from airflow_custody.idempotency import create_rows
+from airflow_custody.idempotency import send
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator
 from airflow_custody.sandbox import Sandbox
 
 
 @pytest.fixture(autouse=True)
 def quick(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     # Several windows although there are few rows.
-    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    monkeypatch.setattr(send, "BATCH", 5)
 
 
 def test_each_row_is_created(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
@@ -53,7 +54,7 @@ def test_the_calls_beside_the_creations_are_few(sandbox: Sandbox, tmp_path: Path
 
 
 @needs_store
-@pytest.mark.parametrize("write", range(2, 9))
+@pytest.mark.parametrize("write", range(2, 8))
 @pytest.mark.parametrize("before", [True, False])
 def test_a_task_that_was_killed_goes_on_where_it_was(
     sandbox: Sandbox, task: ApplyTask, write: int, before: bool
@@ -198,9 +199,9 @@ def test_a_refused_row_that_somebody_else_has_asked_for_is_not_sent_again(sandbo
 def test_a_task_that_is_stopped_sends_no_further_row(sandbox: Sandbox, path: str) -> None:
     sandbox.control.add_fault("normal", **CREATE, delay=0.2, times=None)
     task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-    operators: list[QuickApply] = []
+    operators: list[CustodyApplyWhitelistPlanOperator] = []
 
-    class Noted(QuickApply):
+    class Noted(CustodyApplyWhitelistPlanOperator):
         def _run(self, context: Any, hook: Any) -> Any:
             operators.append(self)
             return super()._run(context, hook)
@@ -211,7 +212,7 @@ def test_a_task_that_is_stopped_sends_no_further_row(sandbox: Sandbox, path: str
         operators[0].on_kill()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("apply_tries.QuickApply", Noted)
+        patch.setattr("apply_tries.CustodyApplyWhitelistPlanOperator", Noted)
         threading.Thread(target=stop_once_a_row_has_left, daemon=True).start()
         error = task.fails(max_parallel=1)
     # Without a record, a later try would only find that the plan has changed.
@@ -242,17 +243,20 @@ def test_the_plan_of_another_tenant_is_refused(
 def test_what_was_sent_before_a_time_out_is_not_forgotten(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, waits: SkippingTime
 ) -> None:
-    calls = [0]
+    class TimedOut(queue.SimpleQueue[Any]):
+        """What the main thread waits at, where the time-out is raised once a row has been sent."""
 
-    def timed_out(*given: Any, **options: Any) -> Any:
-        calls[0] += 1
-        if calls[0] == 1:
-            while not sandbox.control.whitelist_requests():
-                time.sleep(0.01)
+        is_over = False
+
+        def get(self, *given: Any) -> Any:
+            event = super().get(*given)
+            if TimedOut.is_over:
+                return event
+            TimedOut.is_over = True
+            self.put(event)
             raise RuntimeError("the task's time-out")
-        return wait(*given, **options)
 
-    monkeypatch.setattr("airflow_custody.idempotency.create_rows.wait", timed_out)
+    monkeypatch.setattr(send, "SimpleQueue", TimedOut)
     with pytest.raises(RuntimeError, match="time-out"):
         task.attempt()
     sent = len(sandbox.control.whitelist_requests())
@@ -286,10 +290,11 @@ def test_rows_of_one_address_do_not_take_each_others_ids(sandbox: Sandbox, tmp_p
     for offset in (2, 1):
         body = {"result": {"id": str(first + offset)}}
         sandbox.control.add_fault("status", **CREATE, status=200, body=body, work=True, times=1)
-    task.attempt(max_parallel=1)
-    made = {each["id"]: each.get("memo") for each in sandbox.control.whitelist_requests()}
-    assert [made[each["id"]] for each in task.requests] == [each["memo"] for each in task.requests]
-    assert len(made) == 4
+    error = task.fails(max_parallel=1)
+    assert "1 created, 2 unknown" in str(error)
+    assert str(error).count("shows something else there (memo, label)") == 2
+    assert [each["memo"] for each in task.requests] == ["3"]
+    assert len(sandbox.control.whitelist_requests()) == 4
 
 
 @needs_store

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,9 +28,8 @@ from airflow_custody.client import (
     CustodyOutcomeUnknownError,
     WhitelistRequest,
 )
-from airflow_custody.idempotency import create_rows
-from airflow_custody.idempotency.create_once import Timing
-from airflow_custody.idempotency.send_limits import Fence, RateLimiter
+from airflow_custody.idempotency import send
+from airflow_custody.idempotency.send import Fence
 from airflow_custody.sandbox import Sandbox
 
 # Seconds that the service has for a response.
@@ -38,7 +39,7 @@ TIMEOUT = 60.0
 @pytest.fixture(autouse=True)
 def quick(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=TIMEOUT))
-    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    monkeypatch.setattr(send, "BATCH", 5)
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
 
@@ -62,19 +63,19 @@ def test_an_open_window_of_which_nothing_is_known_is_kept(
 ) -> None:
     # Nothing of the first window can be told from what the service shows.
     sandbox.control.configure(label_length=3)
-    task.dies_at(4)
+    task.dies_at(3)
     assert task.store is not None
-    first = json.loads(task.store.values["custody_apply"])["window"]["rows"]
+    first = json.loads(task.store.values["custody_create_once"])["batch"]["rows"]
     for _ in range(2):
         error = task.fails()
         assert "7 created, 5 unknown" in str(error)
         assert str(error).count("differs in: label") == 5
-    assert set(json.loads(task.store.values["custody_apply_0000"])["rows"]) == set(first)
+    assert set(json.loads(task.store.values["custody_create_once_0000"])["rows"]) == set(first)
     assert len(sandbox.control.whitelist_requests()) == 13
     text = str(error)
     for row in sandbox.control.whitelist_requests():
         if row["id"] in text:
-            line = next(each for each in text.splitlines() if f"{row['id']} is for the same" in each)
+            line = next(each for each in text.splitlines() if f"{row['id']} is new" in each)
             variable = line.split("airflow variables set ")[1].split()[0]
             monkeypatch.setenv(f"AIRFLOW_VAR_{variable.upper()}", row["id"])
     task.attempt()
@@ -90,11 +91,8 @@ def test_a_try_that_was_superseded_sends_nothing_more(sandbox: Sandbox, task: Ap
     normal = store.set
 
     def set_(key: str, value: Any, **options: Any) -> None:
-        if value["state"] != "window":
-            normal(key, value, **options)
-            return
         # What this try writes is not there when it reads it again: another has written after it.
-        normal(key, {**value, "try": 99}, **options)
+        normal(key, {**value, "try_number": 99} if value["state"] == "closed" else value, **options)
 
     store.set = set_  # type: ignore[method-assign]
     error = task.fails()
@@ -107,7 +105,7 @@ def test_a_try_that_was_superseded_sends_nothing_more(sandbox: Sandbox, task: Ap
 def test_a_try_whose_store_says_nothing_sends_nothing(sandbox: Sandbox, task: ApplyTask) -> None:
     store = task.store
     assert store is not None
-    store.fails_at, store.failure = "applying", BrokenPipeError("the supervisor is gone")
+    store.fails_at, store.failure = "sending", BrokenPipeError("the supervisor is gone")
     with pytest.raises(BrokenPipeError):
         task.attempt()
     assert len(sandbox.control.whitelist_requests()) == 1
@@ -195,7 +193,7 @@ def test_a_new_plan_in_the_same_run_while_rows_of_the_old_one_are_open(
 ) -> None:
     sandbox.control.add_fault("drop", **CREATE, work=work, skip=1)
     # Right before the outcome of the first window is written down.
-    task.dies_at(4)
+    task.dies_at(3)
     write_rows(Path(path), [*ROWS, 99])
     task.clear()
     new = plan(path)
@@ -213,7 +211,7 @@ def test_what_was_approved_before_the_open_rows_were_listed_is_void(
     write_rows(Path(path), [*ROWS, 99])
     new = plan(path)["plan_hash"]
     write_rows(Path(path), ROWS)
-    task.dies_at(4)
+    task.dies_at(3)
     write_rows(Path(path), [*ROWS, 99])
     assert isinstance(task.fails(plan_hash=new), CustodyConflictError)
     check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
@@ -223,20 +221,20 @@ def test_what_was_approved_before_the_open_rows_were_listed_is_void(
 def test_open_rows_that_a_new_file_has_no_more_are_waited_for(
     sandbox: Sandbox, task: ApplyTask, path: str, waits: SkippingTime
 ) -> None:
-    task.dies_at(4)
+    task.dies_at(3)
     write_rows(Path(path), range(20, 23))
     task.clear()
     skipped = waits.skipped
     task.attempt(plan_hash=plan(path)["plan_hash"])
     # The fence, the time-out and the look-up's time.
-    assert waits.skipped - skipped >= 60.0 + TIMEOUT + 0.3
+    assert waits.skipped - skipped >= 10.0 + TIMEOUT + 0.3
     check_exactly(sandbox, [0, 1, 2, 3, 4, 5, 20, 21, 22], task.requests)
 
 
 @needs_store
 def test_a_record_that_cannot_be_read_sends_nothing(sandbox: Sandbox, task: ApplyTask) -> None:
     assert task.store is not None
-    task.store.values["custody_apply"] = json.dumps({"format": 2, "state": "applying"})
+    task.store.values["custody_create_once"] = json.dumps({"format": 1, "state": "applying"})
     error = task.fails()
     assert isinstance(error, CustodyOutcomeUnknownError)
     assert "cannot be read, so nothing is sent" in str(error)
@@ -253,7 +251,7 @@ def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
     sandbox.control.clear_faults()
     skipped = waits.skipped
     assert "is not the one that was approved; nothing was sent" in str(task.fails())
-    assert waits.skipped - skipped > 60.0 + TIMEOUT
+    assert waits.skipped - skipped > 10.0 + TIMEOUT
     assert "this Airflow has no record of it" in task_log.text
     # A new plan goes on.
     task.attempt(plan_hash=plan(path)["plan_hash"])
@@ -294,12 +292,16 @@ def test_an_interrupted_task_ends_soon_and_sends_nothing_more(
     body = {"error": "ResourceExhausted", "message": "slow down", "code": 429}
     sandbox.control.add_fault("status", **CREATE, status=429, body=body, retry_after="590", times=None)
 
-    def serve(fence: Fence, renew: Callable[[], None]) -> None:
-        if len(sandbox.control.request_log("POST")) > 1:
+    class Interrupted(queue.SimpleQueue[Any]):
+        """What the main thread waits at, until it is interrupted."""
+
+        def get(self, *given: Any) -> Any:
+            while len(sandbox.control.request_log("POST")) <= 1:
+                time.sleep(0.01)
             raise interrupt("enough")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fence, "renew_if_needed", serve)
+        patch.setattr(send, "SimpleQueue", Interrupted)
         with pytest.raises(interrupt):
             task.attempt()
     number = len(sandbox.control.request_log("POST"))
@@ -311,81 +313,45 @@ def test_an_interrupted_task_ends_soon_and_sends_nothing_more(
         check_all(sandbox, task)
 
 
-def test_a_fence_that_cannot_be_renewed_in_time_lets_nothing_pass() -> None:
-    now = [0.0]
-    fence = Fence(Timing(fence=1.0, clocks=lambda: (now[0],)))
-    fence.start()
-    now[0] = 2.0
-    passed: list[BaseException | None] = []
-
-    def wait_for_record() -> None:
-        try:
-            fence.wait_for_record()
-            passed.append(None)
-        except BaseException as error:
-            passed.append(error)
-
-    thread = threading.Thread(target=wait_for_record)
-    thread.start()
-
-    def slow() -> None:
-        now[0] += 1.5
-
-    def serve() -> None:
-        while True:
-            fence.renew_if_needed(slow)
-            time.sleep(0.01)
-
-    with pytest.raises(CustodyError, match="took longer than 1 s, 3 times in a row"):
-        serve()
+def test_a_fence_that_cannot_be_renewed_in_time_lets_nothing_pass(waits: SkippingTime) -> None:
+    fence = Fence(lambda: waits.sleep(6), lambda: None)
+    with pytest.raises(CustodyError, match="took longer than 5 s, 3 times"):
+        fence.check()
     fence.close()
-    thread.join(600)
-    assert "has ended" in str(passed)
+    with pytest.raises(CustodyError, match="has ended") as caught:
+        fence.check()
+    assert caught.value.nothing_sent
 
 
-def test_a_clock_that_is_set_back_or_ahead_renews_the_fence() -> None:
-    clocks = [(0.0, 1000.0)]
-    fence = Fence(Timing(fence=1.0, clocks=lambda: clocks[-1]))
-    fence.start()
-    clocks.append((0.5, 10.0))
-    fence.wait_for_record()
-    clocks.append((0.6, 5000.0))
-    thread = threading.Thread(target=fence.wait_for_record)
-    thread.start()
-    renewed: list[int] = []
-    while thread.is_alive():
-        fence.renew_if_needed(lambda: renewed.append(1))
-        time.sleep(0.01)
-    assert renewed == [1]
-
-
-def test_a_rate_limiter_that_has_stopped_lets_nobody_wait() -> None:
-    limiter = RateLimiter()
-    limiter.pause(60)
-    found: list[bool] = []
-    thread = threading.Thread(target=lambda: found.append(limiter.wait()))
-    thread.start()
-    limiter.stop()
-    thread.join(600)
-    assert found == [False]
+@pytest.mark.parametrize("moved", [(0.5, -1000.0), (0.5, 4000.0), (6.0, 6.0)])
+def test_a_clock_that_is_set_back_or_ahead_renews_the_fence(
+    moved: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks = [0.0, 1000.0]
+    monkeypatch.setattr(send, "time", SimpleNamespace(monotonic=lambda: clocks[0], time=lambda: clocks[1]))
+    records: list[int] = []
+    fence = Fence(lambda: records.append(1), lambda: None)
+    for _ in range(2):
+        fence.check()
+    assert len(records) == 1
+    clocks[0] += moved[0]
+    clocks[1] += moved[1]
+    fence.check()
+    assert len(records) == 2
 
 
 @needs_store
-@pytest.mark.parametrize("others", [0, 1])
-def test_what_was_created_and_removed_since_is_not_created(sandbox: Sandbox, tmp_path: Path, others: int) -> None:
+def test_what_was_created_and_removed_since_is_not_created(sandbox: Sandbox, tmp_path: Path) -> None:
     """The plan of it has the hash of the first one, so the task cannot tell that it was approved once more."""
-    for _ in range(others):
-        somebody_creates(sandbox, label="Other", address=address(9))
-    path = write_rows(tmp_path / "rows.yaml", [1])
+    path = write_rows(tmp_path / "rows.yaml", [1, 2])
     task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-    (number,) = task.attempt()["request_ids"]
+    number, other = task.attempt()["request_ids"]
     sandbox.control.set_whitelist_status(number, "removed")
-    assert plan(path)["plan_hash"] == task.arguments["plan_hash"]
     task.clear()
     error = task.fails()
     assert f"request {number}, which this task has created, is not listed any more" in str(error)
     assert "start a new run" in str(error)
-    assert task.ti.pushed["request_ids"] == []
+    assert task.ti.pushed["request_ids"] == [other]
     (again,) = ApplyTask(path, plan(path)["plan_hash"], RowsStore()).attempt()["request_ids"]
     assert again != number
 

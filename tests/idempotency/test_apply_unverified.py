@@ -11,10 +11,10 @@ from apply_tries import ROWS, ApplyTask, address
 from task_tries import CREATE, Store, Task, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyConflictError
-from airflow_custody.idempotency import create_rows
-from airflow_custody.idempotency.create_once import CreateOnce
-from airflow_custody.idempotency.create_rows import CreateRows
-from airflow_custody.idempotency.listed_rows import ListedRows
+from airflow_custody.idempotency import send
+from airflow_custody.idempotency.apply_plan import ApplyPlan
+from airflow_custody.idempotency.search import Search
+from airflow_custody.idempotency.send import Sender
 from airflow_custody.sandbox import Sandbox
 
 NUMBER = 3
@@ -25,7 +25,7 @@ def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) 
     connection = json.loads(sandbox.connection(pins=True))
     connection["extra"] |= {"timeout": 60, "max_retries": 0}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
-    monkeypatch.setattr(create_rows, "WINDOW", 5)
+    monkeypatch.setattr(send, "BATCH", 5)
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
 
@@ -57,7 +57,7 @@ def test_what_is_forged_right_before_sending_takes_no_row(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, words: dict[str, Any]
 ) -> None:
     made: list[str] = []
-    before(monkeypatch, CreateRows, "_send_window", lambda: made.append(forge(sandbox)))
+    before(monkeypatch, Sender, "send", lambda: made.append(forge(sandbox)))
     error = task.fails(**words)
     assert f"{made[0]} is not verified: no signature covers its text" in str(error)
     assert "1 refused" in str(error)
@@ -77,7 +77,7 @@ def test_what_somebody_has_asked_for_takes_its_row(
         if state == "rejected":
             sandbox.control.set_whitelist_status(made, "rejected")
 
-    before(monkeypatch, CreateRows, "_send_window", create)
+    before(monkeypatch, Sender, "send", create)
     assert task.attempt()["counts"]["found"] == 1
     assert len(rows_of(sandbox)) == 1
 
@@ -88,10 +88,10 @@ def test_what_is_forged_after_a_lost_response_is_not_this_tasks(
 ) -> None:
     sandbox.control.add_fault("drop", **CREATE, skip=NUMBER - 1)
     made: list[str] = []
-    before(monkeypatch, CreateRows, "_resolve", lambda: made.append(forge(sandbox)))
+    before(monkeypatch, Search, "resolve", lambda: made.append(forge(sandbox)))
     error = task.fails(max_parallel=1)
     assert "1 unknown" in str(error)
-    assert f"{made[0]} is like it, but whitelisting request {made[0]} is not verified: no signature" in str(error)
+    assert f"{made[0]} is new, and whitelisting request {made[0]} is not verified: no signature" in str(error)
     error = task.fails(max_parallel=1)
     assert f"1 unverified: line 5 (request {made[0]}) unverified" in str(error)
     assert rows_of(sandbox) == made
@@ -106,8 +106,8 @@ def test_what_was_created_and_is_shown_as_in_effect_is_unknown(
 ) -> None:
     before(
         monkeypatch,
-        ListedRows,
-        "check",
+        ApplyPlan,
+        "_check_created",
         lambda: sandbox.control.set_whitelist_status(rows_of(sandbox)[0], "APPROVED"),
     )
     error = task.fails()
@@ -122,7 +122,7 @@ def test_what_was_found_and_does_not_verify_any_more_gives_its_row_back(
 ) -> None:
     made: list[str] = []
     fields = {"label": f"Label {NUMBER}", "address": address(NUMBER)}
-    before(monkeypatch, CreateRows, "_send_window", lambda: made.append(somebody_creates(sandbox, **fields)))
+    before(monkeypatch, Sender, "send", lambda: made.append(somebody_creates(sandbox, **fields)))
     task.dies_at(5)
     assert rows_of(sandbox) == made
     sandbox.control.set_whitelist_status(made[0], "APPROVED")
@@ -140,7 +140,7 @@ def test_a_single_request_that_is_forged_after_a_lost_response_is_not_this_tasks
     task = Task(Store(), **fields)
     sandbox.control.add_fault("drop", **CREATE)
     made: list[str] = []
-    before(monkeypatch, CreateOnce, "_after_lost_response", lambda: made.append(forge(sandbox)))
+    before(monkeypatch, Search, "resolve", lambda: made.append(forge(sandbox)))
     task.refused("it cannot be known whether")
     assert "is not verified: no signature covers its text" in task.refused()
     assert rows_of(sandbox) == made

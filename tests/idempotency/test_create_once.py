@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,12 +15,10 @@ from task_tries import ADDRESS, CREATE, KEY, LISTING, Store, Task, needs_store, 
 
 from airflow_custody.client import (
     CustodyConnectionError,
-    CustodyError,
     CustodyOutcomeUnknownError,
     CustodyRequestError,
     CustodyServerError,
 )
-from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -59,16 +56,13 @@ def test_first_try_records_its_intent_and_then_the_id(sandbox: Sandbox, stored: 
     assert stored.attempt() == "3711"
     assert [call["method"] for call in sandbox.control.request_log()] == ["GET", "POST"]
     record = stored.store.record
-    assert (record["state"], record["id"], record["try"], record["before"]) == ("created", "3711", 1, [])
-    assert stored.store.states == ["begun", "intent", "created"]
+    assert (record["state"], record["detail"], record["try_number"], record["known_ids"]) == ("created", "3711", 1, [])
+    assert stored.store.states == ["begun", "sending", "closed"]
     assert stored.store.retention == timedelta.max
     text = json.dumps(record)
     assert sandbox.token not in text
     assert ADDRESS not in text
-    log = task_log.text
-    assert log.index("Recording the intent, sending") < log.index(
-        "Created whitelisting request 3711 for 0xababab…ababab on ETH"
-    )
+    assert "Created whitelisting request 3711 for 0xababab…ababab on ETH" in task_log.text
 
 
 @needs_store
@@ -88,25 +82,6 @@ def test_a_superseded_try_sends_nothing(sandbox: Sandbox, stored: Task, why: Exc
         stored.attempt()
     assert caught.value is why
     assert sandbox.control.request_log(**CREATE) == []
-
-
-@needs_store
-def test_a_slow_fence_is_written_again(sandbox: Sandbox, stored: Task) -> None:
-    clock = iter([0.0, 9.0, 9.0, 18.0, 18.0, 18.1])
-
-    class SlowOperator(CustodyCreateWhitelistRequestOperator):
-        create_timing = Timing(fence=0.2, clocks=lambda: (0.0, next(clock)))
-
-    stored.operator = SlowOperator
-    assert stored.attempt() == "3711"
-    assert stored.store.states == ["begun", "intent", "intent", "intent", "created"]
-    clock = iter(float(9 * step // 2) for step in range(100))
-    stored = Task(Store())
-    stored.operator = SlowOperator
-    with pytest.raises(CustodyError, match=r"could not be recorded three times.*; nothing was sent") as caught:
-        stored.attempt()
-    assert caught.value.retryable
-    assert made(sandbox) == ["3711"]
 
 
 def test_a_service_without_the_lookup_does_not_stop_the_first_try(
@@ -233,7 +208,7 @@ def test_an_id_from_a_manual_override_is_checked_where_possible(
     sandbox.control.add_fault("drop", **CREATE, work=True)
     sandbox.control.add_fault("status", **LISTING, skip=1, status=404)
     message = task.refused()
-    wrongs = [("9999", "does not exist"), (other, "asks for something else"), ("#1", "must be a whole number")]
+    wrongs = [("9999", "does not exist"), (other, "differs in: address"), ("#1", "must be a whole number")]
     for wrong, why in wrongs:
         monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", wrong)
         message = task.refused(why)
@@ -262,30 +237,30 @@ def test_a_gateway_that_blocks_the_lookup_does_not_block_the_way_out(
 
 @needs_store
 def test_killed_before_the_intent(sandbox: Sandbox, stored: Task) -> None:
-    stored.die_at("intent")
+    stored.die_at("sending")
     assert made(sandbox) == []
     assert stored.attempt() == "3711"
 
 
 @needs_store
 def test_killed_between_response_and_record(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
-    stored.die_at("created")
+    stored.die_at("closed")
     assert made(sandbox) == ["3711"]
     assert stored.attempt() == "3711"
     assert made(sandbox) == ["3711"]
     log = task_log.text
-    assert "Try 1 was about to send at" in log
+    assert "Try 1 sent a whitelisting request at" in log
     assert "Found whitelisting request 3711" in log
-    assert stored.store.record["id"] == "3711"
+    assert stored.store.record["detail"] == "3711"
 
 
 @needs_store
 @pytest.mark.usefixtures("own_requests_are_seen")
 def test_killed_between_intent_and_send(sandbox: Sandbox, stored: Task, task_log: TaskLog) -> None:
-    stored.die_at("created")
+    stored.die_at("closed")
     sandbox.control.set_whitelist_status("3712", "removed")
     assert stored.attempt() == "3713"
-    assert "There is none at the service" in task_log.text
+    assert "1 row had no effect" in task_log.text
     assert made(sandbox) == ["3713"]
 
 
@@ -331,9 +306,9 @@ def test_a_request_that_existed_before_is_never_used(sandbox: Sandbox, task: Tas
 
 @needs_store
 def test_two_new_candidates_need_a_manual_override(sandbox: Sandbox, stored: Task) -> None:
-    stored.die_at("created")
+    stored.die_at("closed")
     theirs = somebody_creates(sandbox)
-    message = stored.refused("There are 2 like it that did not exist before")
+    message = stored.refused("3711 is new, and is what was asked for; 3712 is new, and is what was asked for")
     assert theirs in message
     assert len(made(sandbox)) == 2
 
@@ -343,33 +318,23 @@ def test_two_new_candidates_need_a_manual_override(sandbox: Sandbox, stored: Tas
 def test_a_request_for_the_same_address_with_other_content_is_not_used_beside_the_own_one(
     sandbox: Sandbox, stored: Task, theirs: dict[str, Any]
 ) -> None:
-    stored.die_at("created")
+    stored.die_at("closed")
     other = somebody_creates(sandbox, **theirs)
     assert stored.attempt() == "3711"
     assert made(sandbox) == ["3711", other]
 
 
 @needs_store
-def test_a_candidate_created_long_after_the_send_is_not_used(sandbox: Sandbox, stored: Task) -> None:
-    stored.die_at("created")
-    sandbox.control.set_whitelist_status("3711", "removed")
-    sent = datetime.now(timezone.utc) - timedelta(minutes=30)
-    stored.store.values[KEY] = json.dumps({**stored.store.record, "at": sent.isoformat()})
-    somebody_creates(sandbox)
-    stored.refused("3712 was created at .*, after this task can have sent it")
-
-
-@needs_store
 def test_a_candidate_that_is_nearly_the_same_needs_a_manual_override(sandbox: Sandbox, stored: Task) -> None:
-    stored.die_at("created")
+    stored.die_at("closed")
     sandbox.control.set_whitelist_status("3711", "removed")
     somebody_creates(sandbox, label="TREASURY")
-    stored.refused("3712 is like it, but it leaves open: label")
+    stored.refused("3712 is new, and it differs in: label")
 
 
 @needs_store
 def test_a_candidate_that_cannot_be_verified_needs_a_manual_override(sandbox: Sandbox, stored: Task) -> None:
-    stored.die_at("created")
+    stored.die_at("closed")
     broken = {"id": "3711", "metadata": {"payloadAsString": "{}", "hash": "0" * 64}}
     sandbox.control.add_fault("status", **LISTING, status=200, body={"result": [broken], "totalItems": "1"})
     stored.refused("cannot be verified")
@@ -378,11 +343,11 @@ def test_a_candidate_that_cannot_be_verified_needs_a_manual_override(sandbox: Sa
 @needs_store
 def test_without_the_lookup_before_the_create_only_a_date_after_the_send_decides(sandbox: Sandbox) -> None:
     stored = Task(Store(), look_before_create=False)
-    stored.die_at("created")
+    stored.die_at("closed")
     assert stored.attempt() == "3711"
     stored = Task(Store(), look_before_create=False)
     sandbox.control.set_whitelist_status("3711", "removed")
-    stored.die_at("created")
+    stored.die_at("closed")
     for age in (3600, 30 * 86400):
         sandbox.control.set_whitelist_age("3712", age)
         stored.refused("3712 may have existed before")
@@ -397,7 +362,7 @@ def test_changed_content_is_refused_and_its_fields_are_named(
     sandbox: Sandbox, stored: Task, recorded: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if recorded == "intent":
-        stored.die_at("created")
+        stored.die_at("closed")
     else:
         stored.attempt()
     stored.refused(
@@ -419,7 +384,7 @@ def test_changed_content_is_refused_and_its_fields_are_named(
 def test_another_service_behind_the_connection_is_a_change(
     sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored.die_at("created")
+    stored.die_at("closed")
     with Sandbox() as other:
         monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(other))
         stored.refused("has changed since: service")
@@ -447,31 +412,8 @@ def test_no_connection_leaves_no_intent(sandbox: Sandbox, stored: Task, monkeypa
 @needs_store
 def test_a_record_of_another_version_is_refused(sandbox: Sandbox, stored: Task) -> None:
     stored.attempt()
-    stored.store.values[KEY] = json.dumps({**stored.store.record, "format": 2})
+    stored.store.values[KEY] = json.dumps({**json.loads(stored.store.values[KEY]), "format": 1})
     stored.refused("another version")
-
-
-@needs_store
-def test_a_task_of_the_previous_version_continues(sandbox: Sandbox, stored: Task) -> None:
-    # Its try sent the request and was killed. The record is as that version wrote it.
-    own = somebody_creates(sandbox)
-    stored.tries = 1
-    content = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", "service": sandbox.url}
-    record = {
-        "format": 1,
-        "state": "intent",
-        "try": 1,
-        "max_tries": 3,
-        "content": {name: hashlib.sha256(json.dumps(value).encode()).hexdigest() for name, value in content.items()},
-        "before": [],
-        "key": "3f9c2a71d0be4d5f8a1b2c3d4e5f6071",
-        "at": (datetime.now(timezone.utc) - timedelta(minutes=2)).isoformat(),
-    }
-    stored.store.values[KEY] = json.dumps(record)
-    assert stored.attempt() == own
-    assert made(sandbox) == [own]
-    after = stored.store.record
-    assert (after["state"], after["id"], after["content"]) == ("created", own, record["content"])
 
 
 # --- cleared by a user -------------------------------------------------------------------------------------
@@ -507,14 +449,14 @@ def test_a_clear_creates_another_request_with_on_clear_create(sandbox: Sandbox) 
     # A retry after the clear is not another clear.
     assert stored.attempt() == "3712"
     stored.clear()
-    stored.die_at("created")
+    stored.die_at("closed")
     assert stored.attempt() == "3713"
 
 
 @needs_store
 def test_a_clear_after_an_unknown_outcome_resolves_it_first(sandbox: Sandbox) -> None:
     stored = Task(Store(), on_clear="create")
-    stored.die_at("created")
+    stored.die_at("closed")
     stored.clear()
     assert stored.attempt() == "3711"
     assert stored.attempt() == "3711"

@@ -22,7 +22,7 @@ from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperato
 
 ROOT = Path(__file__).parents[2]
 # A screen's line or two. Some name a connection, a path and two roles.
-MAX_LENGTH = 260
+MAX_LENGTH = 340
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR_LINE = re.compile(r"\[error +\] (.*?) +\[airflow\.task\.[\w.]*airflow_custody[\w.]*\]")
 _BLOCKED = """

@@ -176,10 +176,11 @@ def test_an_event_that_is_made_by_hand_has_no_place(sandbox: Sandbox, webhook: s
     assert reader.ids() == ["1"]
 
 
-def test_a_cursor_of_a_later_version_is_refused(sandbox: Sandbox, webhook: str) -> None:
+@pytest.mark.parametrize("version", [1, 99])
+def test_a_cursor_of_another_version_is_refused(sandbox: Sandbox, webhook: str, version: int) -> None:
     reader = Reader()
     reader.run()
-    reader.events[-1].extra["cursor"]["version"] = 99
+    reader.events[-1].extra["cursor"]["version"] = version
     with failing_at_once("version"):
         reader.run()
 

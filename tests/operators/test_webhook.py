@@ -291,7 +291,7 @@ def test_a_webhook_whose_url_the_service_writes_otherwise_is_not_created_twice(
     sandbox.control.add_webhook(type=TYPE, url=URL.replace("/custody", "/another"))
 
     def created(value: Any) -> None:
-        if value["state"] == "intent":
+        if value["state"] == "sending":
             sandbox.control.add_webhook(type=TYPE, **change)
 
     with failing_at_once("differs in: url|spelled differently"):

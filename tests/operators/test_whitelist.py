@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import task
 from airflow_runs import execute, failing_at_once, new_dag, run_dag
+from clocks import SkippingTime
 from connections import connection_json
 from task_log import TaskLog
 
@@ -180,13 +181,17 @@ def test_refused_by_the_service_fails_at_once(sandbox: Sandbox) -> None:
         create(blockchain="DOGE", address="D123", check_address=False)
 
 
-def test_a_rate_limit_and_a_refused_connection_are_left_to_retries(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+def test_a_long_rate_limit_and_a_refused_connection_are_left_to_retries(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, waits: SkippingTime
 ) -> None:
     sandbox.control.add_fault("rate_limit", method="POST", retry_after=7)
+    skipped = waits.skipped
+    assert create() == "3711"
+    assert waits.skipped - skipped >= 7
+    sandbox.control.add_fault("rate_limit", method="POST", retry_after=61)
     with pytest.raises(CustodyRateLimitError) as caught:
         create()
-    assert caught.value.retry_after == 7
+    assert caught.value.retry_after == 61
     monkeypatch.setenv(
         "AIRFLOW_CONN_CUSTODY_DEFAULT",
         '{"conn_type": "custody", "host": "http://127.0.0.1:9", "password": "t0ken", "extra": {"max_retries": 0}}',

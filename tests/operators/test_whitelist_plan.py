@@ -16,8 +16,6 @@ from task_tries import RowsStore, somebody_creates
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.whitelist.plan import STATES
-from airflow_custody.idempotency import apply_lock
-from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -25,18 +23,12 @@ from airflow_custody.sandbox import Sandbox
 ROWS = range(1, 5)
 
 
-@pytest.fixture(autouse=True)
-def quick(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
+pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     return write_rows(tmp_path / "whitelist.yaml", ROWS)
-
-
-class QuickApply(CustodyApplyWhitelistPlanOperator):
-    create_timing = Timing(fence=60.0)
 
 
 class PlanTask:
@@ -321,8 +313,13 @@ def test_a_request_that_cannot_be_read_is_ignored_by_name_in_planning_and_applyi
     assert planned["counts"]["create"] == 4
     arguments = {"path": path, "plan_hash": planned["plan_hash"], "lookup_wait": 0.2}
     with failing_at_once("not the one that was approved"):
-        execute(lambda: QuickApply(task_id="apply", **arguments))
-    assert execute(lambda: QuickApply(task_id="apply", ignore=broken, **arguments))["counts"]["created"] == 4
+        execute(lambda: CustodyApplyWhitelistPlanOperator(task_id="apply", **arguments))
+    assert (
+        execute(lambda: CustodyApplyWhitelistPlanOperator(task_id="apply", ignore=broken, **arguments))["counts"][
+            "created"
+        ]
+        == 4
+    )
 
 
 # --- in a DAG run ------------------------------------------------------------------------------------------------
@@ -334,7 +331,7 @@ def test_mapped_tasks_with_native_templates(sandbox: Sandbox, airflow_db: None, 
     dag.render_template_as_native_obj = True
     with dag:
         plans = [CustodyPlanWhitelistOperator(task_id=f"plan_{index}", path=path) for index, path in enumerate(paths)]
-        apply = QuickApply.partial(task_id="apply", lookup_wait=0.2).expand_kwargs(
+        apply = CustodyApplyWhitelistPlanOperator.partial(task_id="apply", lookup_wait=0.2).expand_kwargs(
             [
                 {"path": path, "plan_hash": f"{{{{ ti.xcom_pull('plan_{index}')['plan_hash'] }}}}"}
                 for index, path in enumerate(paths)
@@ -361,7 +358,7 @@ def test_arguments_that_are_not_those_of_the_task_that_planned_are_named(
 ) -> None:
     messages: list[str] = []
 
-    class Explaining(QuickApply):
+    class Explaining(CustodyApplyWhitelistPlanOperator):
         def _run(self, context: Any, hook: Any) -> Any:
             try:
                 return super()._run(context, hook)
@@ -384,7 +381,7 @@ def test_what_has_changed_since_the_approval_is_named(
 ) -> None:
     messages: list[str] = []
 
-    class Explaining(QuickApply):
+    class Explaining(CustodyApplyWhitelistPlanOperator):
         def _run(self, context: Any, hook: Any) -> Any:
             somebody_creates(sandbox, label="Label 3", address=address(3))
             write_rows(Path(path), [1, 3, 4, 99])

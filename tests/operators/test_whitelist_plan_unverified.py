@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow_runs import FakeTaskInstance, execute, failing_at_once
-from apply_tries import QuickApply, address, check_exactly, write_rows
+from apply_tries import address, check_exactly, write_rows
 from task_log import TaskLog
 from task_tries import somebody_creates
 
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.plan import STATES
-from airflow_custody.idempotency import apply_lock
-from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
 
@@ -25,7 +24,6 @@ def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) 
     connection = json.loads(sandbox.connection(pins=True))
     connection["extra"] |= {"timeout": 60, "max_retries": 0}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
-    monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
 
 
 @pytest.fixture
@@ -93,7 +91,9 @@ def test_applying_goes_on_beside_what_was_seen_and_refuses_what_is_new(sandbox: 
 
     def apply() -> dict[str, Any]:
         arguments = {"path": path, "prune": True, "plan_hash": approved["plan_hash"], "lookup_wait": 0.2}
-        result: dict[str, Any] = execute(lambda: QuickApply(task_id="apply", **arguments), ti=FakeTaskInstance())
+        result: dict[str, Any] = execute(
+            lambda: CustodyApplyWhitelistPlanOperator(task_id="apply", **arguments), ti=FakeTaskInstance()
+        )
         return result
 
     # It changes nothing that applying would do; but whoever approved has not seen it.

@@ -13,7 +13,6 @@ from apply_tries import address, write_rows
 from connections import connection_json
 from people import Person
 
-from airflow_custody.idempotency import apply_lock
 from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
@@ -111,7 +110,6 @@ def test_a_task_that_fails_leads_to_the_requests_that_it_knows_of(ann: Person) -
 def test_applying_leads_to_what_it_created(
     sandbox: Sandbox, ann: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apply_lock, "SETTLE", 0.1)
     path = write_rows(tmp_path / "whitelist.yaml", range(1, 4))
     with new_dag() as dag:
         plan: Any = CustodyPlanWhitelistOperator(task_id="plan", path=path).output

@@ -59,6 +59,8 @@ class Operation:
         ``read back``: an empty response is enough, or one that shows the object in its new state; after anything
         else the object is read (``ServiceOperations._write``). Default None: it is no write.
     :param hints: advice by status code, in addition to the advice for every operation.
+    :param creates: whether it makes an object that a second call would make again: then a refusal that is not the
+        service's own leaves the outcome unknown. Default False.
     :param names_objects: whether its path or its body names objects, which may not exist. Default False.
     """
 
@@ -71,6 +73,7 @@ class Operation:
     documented: bool = True
     confirmed_by: Literal["result", "read back"] | None = None
     hints: Mapping[int, str] = field(default_factory=dict)
+    creates: bool = False
     names_objects: bool = False
 
     def __post_init__(self) -> None:
@@ -109,11 +112,11 @@ class Operation:
         return self._after_sending(CustodyResponseError, message, code, facts)
 
     def refused_by_status(self, error_type: type[CustodyError], message: str, **facts: Any) -> CustodyError:
-        """Return the error for a 4xx: of a gateway, it does not prove that nothing was done."""
+        """Return the error for a 4xx: a gateway's does not prove that nothing was created."""
         code: ErrorCode | None = "request-refused" if error_type is CustodyRequestError else None
-        if facts["from_service"]:
-            return self.failed(error_type, message, code=code, **facts)
-        return self._after_sending(error_type, message, code, facts)
+        if self.creates and not facts["from_service"]:
+            return self._after_sending(error_type, message, code, facts)
+        return self.failed(error_type, message, code=code, **facts)
 
     def _after_sending(
         self, error_type: type[CustodyError], message: str, code: ErrorCode | None, facts: dict[str, Any]

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.http.operation import Operation
+from airflow_custody.client.http.responses import Reply
 from airflow_custody.client.http.transport import Transport
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class ServiceOperations:
         says_nothing = False
         refusal: CustodyError | None = None
         try:
-            reply = self._transport.call(operation, None, body=body)
+            reply: Reply[Any] = self._transport.call(operation, None, body=body)
         except CustodyNotFoundError as error:
             if error.from_service:
                 raise

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import requests
@@ -138,12 +138,11 @@ class _Adapter(HTTPAdapter):
             options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(settings.timeout * 1000))))
         self._options: dict[str, Any] = {"socket_options": options}
         proxy = settings.proxy_in_use
-        if settings.base_url.startswith("https:"):
-            self._options["ssl_context"] = _tls_context(settings)
-        self._proxy_context = None
-        if proxy and proxy.url.lower().startswith("https:"):
-            # Only the service is given the client certificate.
-            self._proxy_context = _tls_context(settings, with_certificate=False)
+        # Only the service is given the client certificate.
+        over_tls = proxy is not None and proxy.url.lower().startswith("https:")
+        self._proxy_context = _tls_context(settings, with_certificate=False) if over_tls else None
+        is_https = settings.base_url.startswith("https:")
+        self._options["ssl_context"] = _tls_context(settings) if is_https else self._proxy_context
         # It makes no retries: which are safe is decided here, and logged in our own words.
         super().__init__(pool_maxsize=_MAX_CONNECTIONS)
 
@@ -273,33 +272,17 @@ class Transport:
         finally:
             self._checks.remove(check)
 
-    @overload
     def call(
         self,
         operation: Operation,
-        shape: type[T],
+        shape: type[T] | None,
         *,
         query: Query | None = None,
         body: Any = None,
         before_send: Callable[[], None] | None = None,
         authenticate: bool = True,
         only_try: float | None = None,
-    ) -> Reply[T]: ...
-
-    @overload
-    def call(self, operation: Operation, shape: None, *, body: Any = None) -> Reply[None]: ...
-
-    def call(
-        self,
-        operation: Operation,
-        shape: Any,
-        *,
-        query: Query | None = None,
-        body: Any = None,
-        before_send: Callable[[], None] | None = None,
-        authenticate: bool = True,
-        only_try: float | None = None,
-    ) -> Reply[Any]:
+    ) -> Reply[T]:
         """
         Call an operation: send the request, retry it where that is safe, and read the response.
 

@@ -8,9 +8,9 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from airflow_custody.client.arguments import check_seconds, check_time, describe
-from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
 from airflow_custody.client.text import read_number, sanitize
 
@@ -66,13 +66,13 @@ def verify_delivery(
     # All are compared, so that the time it takes does not tell which one matches.
     matches = [hmac.compare_digest(_decode(each), expected) for each in signatures.split()]
     if not any(matches):
-        raise _refused("no signature matches", "delivery-refused")
+        raise _refused("no signature matches")
     # Only what the service has signed is worth reading.
     seconds = read_number(timestamp, 10**12 - 1)
     if seconds is None:
         raise _refused("its time stamp cannot be read")
     if not abs(now - seconds) <= tolerance:
-        raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's", "delivery-refused")
+        raise _refused(f"its time stamp is more than {tolerance:g} s from this machine's")
     if first_time is not None:
         first = first_time(identifier)
         if first is not None and not isinstance(first, int):
@@ -83,22 +83,18 @@ def verify_delivery(
                 code="parameter-wrong",
             )
         if not first:
-            raise _refused("it was seen before", "delivery-refused")
+            raise _refused("it was seen before")
     return identifier
 
 
 def _key(secret: object) -> bytes:
+    with suppress(UnicodeEncodeError):
+        if isinstance(secret, str) and secret.strip():
+            return secret.encode()
     # Everybody knows the empty one. A wrong value is not quoted: it may be a secret.
-    if not isinstance(secret, str) or not secret.strip():
-        raise CustodyConfigurationError(
-            "the webhook's secret is missing, or is not text", setting="secret", code="credentials-missing"
-        )
-    try:
-        return secret.encode()
-    except UnicodeEncodeError:
-        raise CustodyConfigurationError(
-            "the webhook's secret is not text", setting="secret", code="credentials-missing"
-        ) from None
+    raise CustodyConfigurationError(
+        "the webhook's secret is missing, or is not text", setting="secret", code="credentials-missing"
+    )
 
 
 def _by_lower_name(headers: object) -> dict[str, str]:
@@ -124,5 +120,7 @@ def _decode(signature: str) -> bytes:
         return b""
 
 
-def _refused(why: str, code: ErrorCode = "delivery-refused") -> CustodyRequestError:
-    return CustodyRequestError(f"the delivery is refused: {why}", operation="verify webhook delivery", code=code)
+def _refused(why: str) -> CustodyRequestError:
+    return CustodyRequestError(
+        f"the delivery is refused: {why}", operation="verify webhook delivery", code="delivery-refused"
+    )

@@ -55,6 +55,7 @@ CREATE_WEBHOOK = Operation(
     confidential=True,
     documented=False,
     confirmed_by="result",
+    creates=True,
 )
 LIST_WEBHOOKS = Operation(
     "list webhooks", "GET", "/webhooks", roles=("Admin or AdminReadOnly",), confidential=True, documented=False

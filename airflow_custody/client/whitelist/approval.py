@@ -196,7 +196,8 @@ class Approver:
                 )
         except CustodyError as error:
             # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
-            if isinstance(error, CustodyOutcomeUnknownError) or (sent.is_set() and not error.from_service):
+            is_refused = error.from_service or error.nothing_sent or not sent.is_set()
+            if isinstance(error, CustodyOutcomeUnknownError) or not is_refused:
                 self._resolve(hashes, error)
                 return True
             if self._is_later_try and error.from_service:
@@ -381,10 +382,11 @@ def _nothing(progress: BatchProgress) -> str:
 
 
 def _explained(error: CustodyError, words: str, *, is_safe: bool = False) -> CustodyError:
-    """Return an error whose outcome was looked into. A page of a gateway keeps its type and its hints."""
+    """Return an error whose outcome was looked into; it is not retryable unless that is safe."""
     if isinstance(error, CustodyOutcomeUnknownError):
         error.retryable, error.advice = is_safe, words
     else:
+        # A redirect: it comes again.
         error.retryable = error.retryable and is_safe
         error.advice = f"{words} {error.advice}" if error.advice else words
     return error

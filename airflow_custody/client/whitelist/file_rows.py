@@ -27,7 +27,7 @@ _CHAIN = ("blockchain", "currency")
 _ASCII = (*_CHAIN, "network", "address")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileRow:
     """
     One row of a whitelist file.

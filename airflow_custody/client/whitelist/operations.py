@@ -40,6 +40,7 @@ CREATE_WHITELIST_REQUEST = Operation(
     "/whitelists/addresses",
     roles=("WhitelistedAddressCreator", "TPUser"),
     confirmed_by="result",
+    creates=True,
     hints={
         400: "If it is about the currency: 'blockchain' is the chain's symbol at the service, such as ETH, and must be "
         "active in its hardware security module. The address must follow the rules of its chain."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -37,7 +37,7 @@ CHANGES: tuple[State, ...] = ("unverified", "create", "differs", "undeclared", "
 _HASH_FORMAT = "custody-plan-2"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PlanRow:
     """
     One row of a plan.
@@ -66,7 +66,7 @@ class PlanRow:
     note: str = ""
     shown: Mapping[str, str] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def operation(self) -> str:
         """The operation, as the text that the plan's hash covers; empty for none."""
         if self.action == "create" and self.request is not None:
@@ -165,33 +165,29 @@ class PlanLimits:
         :param plan: the plan.
         :return: a text for each limit; empty if the plan keeps all of them.
         """
-        return tuple(self._faults(plan))
-
-    def _faults(self, plan: WhitelistPlan) -> Iterator[str]:
+        found = []
         creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
         declared = [each for each in plan.rows if each.where]
         listed = sum(bool(each.request_id) for each in plan.rows)
         # Requests that nobody signed must not make room for more deletions.
         verified = listed - sum(each.state == "unverified" for each in plan.rows)
         if self.max_creates is not None and creates > self.max_creates:
-            yield f"it creates {creates}, and max_creates is {self.max_creates}"
+            found.append(f"it creates {creates}, and max_creates is {self.max_creates}")
         if _is_over(creates, len(declared), self.max_create_percent):
-            yield (
-                f"it creates {creates} of the {count(len(declared), 'row')} of the file, and max_create_percent is "
-                f"{self.max_create_percent:g}"
-            )
+            rows = count(len(declared), "row")
+            limit = f"max_create_percent is {self.max_create_percent:g}"
+            found.append(f"it creates {creates} of the {rows} of the file, and {limit}")
         if self.max_deletes is not None and deletes > self.max_deletes:
-            yield f"it deletes {deletes}, and max_deletes is {self.max_deletes}"
+            found.append(f"it deletes {deletes}, and max_deletes is {self.max_deletes}")
         if listed >= 10 and _is_over(deletes, verified, self.max_delete_percent):
-            yield (
-                f"it deletes {deletes} of the {count(verified, 'request')} at the service, and max_delete_percent is "
-                f"{self.max_delete_percent:g}"
-            )
+            limit = f"max_delete_percent is {self.max_delete_percent:g}"
+            found.append(f"it deletes {deletes} of the {count(verified, 'request')} at the service, and {limit}")
         requests = [each.request for each in declared if each.request is not None]
         kept = {text for each in requests for text in (each.label, each.address)}
         for each in as_list(self.must_keep):
             if each not in kept and not any(_is_address_of(request, each) for request in requests):
-                yield f"must_keep names {sanitize(each, 80)!r}, which the file does not have"
+                found.append(f"must_keep names {sanitize(each, 80)!r}, which the file does not have")
+        return tuple(found)
 
 
 def _is_address_of(request: WhitelistRequest, text: str) -> bool:

@@ -136,7 +136,7 @@ def _dry_run(
     return {*chains}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Listed:
     """
     A request at the service, and what is known of it.
@@ -241,6 +241,9 @@ class _Planner:
             found, listed = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
             self._taken.add(listed)
             return found
+        if others := self.rows.in_another_case(destination):
+            note = f"it differs only in case from {others[0]}, which may be the same: nothing is created"
+            return PlanRow("differs", request=row.request, where=row.where, fields=("address",), note=note)
         if claims:
             self._taken.add(claims[0])
             note = f"{claims[0].note}. It may be this one: nothing is created"
@@ -249,9 +252,6 @@ class _Planner:
             hidden = sanitize(unreadable[0].envelope.id, 40)
             note = f"request {hidden} cannot be read, and may be this one: nothing is created"
             return PlanRow("unreadable", request=row.request, where=row.where, note=note)
-        if others := self.rows.in_another_case(destination):
-            note = f"it differs only in case from {others[0]}, which may be the same: nothing is created"
-            return PlanRow("differs", request=row.request, where=row.where, fields=("address",), note=note)
         if destination.chain in self.dry_run:
             return PlanRow("create", request=row.request, where=row.where, note=_DRY_RUN)
         return PlanRow("create", "create", row.request, row.where)

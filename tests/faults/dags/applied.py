@@ -10,14 +10,11 @@ from typing import Any
 from airflow.providers.common.compat.sdk import DAG
 from scenarios import APPLY_SCENARIOS
 
-from airflow_custody.idempotency.create_once import Timing
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 
 
 class KilledApplyOperator(CustodyApplyWhitelistPlanOperator):
     """The apply operator, which tells the runner its process; with a fence so short that the scenario ends soon."""
-
-    create_timing = Timing(fence=1.0)
 
     def execute(self, context: Any) -> Any:
         pid_file = Path(os.environ["FAULTS_FOLDER"]) / f"{self.custody_conn_id}.pid"

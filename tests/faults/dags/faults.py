@@ -35,12 +35,12 @@ class DisruptingStore:
 
     def set(self, key: str, value: Any, **kwargs: Any) -> None:
         state, moment = value["state"], self._scenario.moment
-        if (state, moment) in [("intent", "before the intent is stored"), ("created", "before the id is stored")]:
+        if (state, moment) in [("sending", "before the intent is stored"), ("closed", "before the id is stored")]:
             self._disrupt()
         self._store.set(key, value, **kwargs)
-        if (state, moment) in [("intent", "before the request is sent"), ("created", "after the id is stored")]:
+        if (state, moment) in [("sending", "before the request is sent"), ("closed", "after the id is stored")]:
             self._disrupt()
-        if (state, moment) == ("intent", "before the response"):
+        if (state, moment) == ("sending", "before the response"):
             threading.Thread(target=self._disrupt_once_created, daemon=True).start()
 
     def _disrupt_once_created(self) -> None:

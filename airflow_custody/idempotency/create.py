@@ -1,0 +1,371 @@
+"""Creating something at most once for each row: one row, or thousands."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError, CustodyResponseError
+from airflow_custody.idempotency.records import Row, State, digest
+from airflow_custody.idempotency.search import Creation, Search, lookup_intervals
+from airflow_custody.idempotency.send import Sender
+from airflow_custody.idempotency.store import Store
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import Context
+
+#: Behaviour when a person clears a task that has created its request.
+OnClear = Literal["reuse", "create"]
+
+#: The outcome of a create: it was sent, whatever came of it; its response was lost, and it was found again; or nobody
+#: knows whether it exists.
+CreateOutcome = Literal["sent", "found", "unknown"]
+#: Called with what was created, for people, what became of it, and how many.
+Report = Callable[[str, CreateOutcome, int], object]
+
+#: The key of a single row.
+ONE = "one"
+_MAX_IDS_SHOWN = 10
+
+
+def ignore_report(what: str, outcome: CreateOutcome, number: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass
+class Outcome:
+    """
+    The outcome of rows.
+
+    :param done: the id of what was created, or the operation that deleted it, by the row's key.
+    :param found: the id of what somebody else has asked for meanwhile, by the row's key.
+    :param refused: why the service refused, by the row's key.
+    :param unknown: why it cannot be known what became of it, and how a person decides, by the row's key.
+    :param left: the keys of the rows that had no effect.
+    :param stopped: the error that ended the sending early; None: none did.
+    """
+
+    done: dict[str, str] = field(default_factory=dict)
+    found: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    stopped: CustodyError | None = None
+
+    @classmethod
+    def of(cls, store: Store, keys: Collection[str], plan: str) -> Outcome:
+        """Return what is known of rows of a plan."""
+        outcome = cls()
+        for key in keys:
+            batch, row = store.rows.get(key, (None, None))
+            if row is None or batch is None or row.state == "void" or batch.plan != plan:
+                outcome.left.append(key)
+            elif row.state == "sent":
+                outcome.unknown[key] = "its response was lost, and the service could not be searched"
+            else:
+                {"found": outcome.found, "refused": outcome.refused}.get(row.state, outcome.done)[key] = row.detail
+        return outcome
+
+
+class CreateRows:
+    """
+    Creates what rows ask for, each unless an earlier try of this task instance did.
+
+    :param store: what was sent.
+    :param creation: the objects to create.
+    :param log: the task's log.
+    :param look_up: as that of :class:`Sender`.
+    :param existed: ids of other things that existed before: one that a response names is not what was created.
+    :param plan: the hash of the plan that the rows are of. Default empty: a single row.
+    :param max_parallel: maximum number of requests at once. Default 1.
+    :param lookup_wait: seconds that the service may take to show what it created.
+    :param report: called with what became of creates.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        creation: Creation,
+        log: logging.Logger,
+        *,
+        look_up: Callable[[Sequence[str]], Mapping[str, Row]],
+        existed: Collection[str] = (),
+        plan: str = "",
+        max_parallel: int = 1,
+        lookup_wait: float,
+        report: Report,
+    ) -> None:
+        self._store = store
+        self._creation = creation
+        self._log = log
+        self._existed = existed
+        self._plan = plan
+        self._lock = threading.Lock()
+        # The row that each id belongs to, and the rows of which another response named the id.
+        self._keys_by_id: dict[str, str] = {}
+        self._doubted: list[str] = []
+        report = partial(report, creation.what)
+        self.search = Search(store, creation, log, lookup_wait=lookup_wait, found=partial(report, "found"))
+        self.sender = Sender(
+            store,
+            log,
+            look_up=look_up,
+            send=self._send,
+            plan=plan,
+            max_parallel=max_parallel,
+            sent=lambda: report("sent", 1),
+            done=self._log_row,
+        )
+
+    def run(self, keys: Sequence[str], *, searched_at: float | None = None) -> Outcome:
+        """
+        Create what the rows ask for, unless it was created.
+
+        :param keys: the rows' keys.
+        :param searched_at: when those that are open were searched for before; None (default): not yet.
+        :return: the outcome of each row.
+        """
+        self._keys_by_id = {row.detail: key for key, (_, row) in self._store.rows.items() if row.state == "created"}
+        earlier = {*self._store.open_rows()}
+        # What the service refused may have been mended since.
+        todo = [key for key in keys if self._has_state(key, "void", "refused")]
+        while True:
+            self.sender.send(todo)
+            doubted, self._doubted = self._doubted, []
+            self._store.record((key, self._store.rows[key][1].become("sent")) for key in doubted)
+            is_earlier = {*self._store.open_rows()} <= earlier
+            self.search.resolve(keys, searched_at=searched_at if is_earlier else None)
+            sent, todo = todo, [key for key in keys if self._has_state(key, "void")]
+            # What was sent in vain is sent again as long as something gets through.
+            gets_through = not sent or not {*sent} <= {*todo}
+            if not todo or self.sender.stopped or self.search.failure or not gets_through:
+                break
+        outcome = Outcome.of(self._store, keys, self._plan)
+        outcome.unknown |= {
+            key: f"{why} {self.search.advice(key)}" for key, why in self.search.unknown.items() if key in keys
+        }
+        outcome.stopped = self.sender.stopped or self.search.failure
+        return outcome
+
+    def _has_state(self, key: str, *states: State) -> bool:
+        """Tell whether a row has one of these states; one that another plan is done with, or no plan, is ``void``."""
+        if key in self.search.unknown:
+            return False
+        batch, row = self._store.rows.get(key, (None, None))
+        is_void = row is None or batch is None or (batch.plan != self._plan and row.state != "sent")
+        return "void" in states if is_void or row is None else row.state in states
+
+    def _send(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
+        identifier = self._creation.send(key, before_send)
+        with self._lock:
+            other = self._keys_by_id.setdefault(identifier, key)
+            if other != key:
+                # One of the two responses is another request's.
+                self._doubted.append(other)
+        if other != key or identifier in (row.known_ids or ()) or identifier in self._existed:
+            raise CustodyOutcomeUnknownError(
+                f"the response names {identifier}, which is something else",
+                operation=f"create {self._creation.what}",
+                code="outcome-unknown",
+            )
+        return row.become("created", identifier)
+
+    def _log_row(self, key: str, row: Row) -> None:
+        what, which = self._creation.what, self._creation.which(key)
+        if row.state == "created":
+            self._log.info("Created %s %s for %s.", what, row.detail, which)
+        elif row.state == "refused":
+            self._log.warning("Refused: %s: %s", which, row.detail)
+        elif row.state == "found":
+            self._log.warning("Not sent: somebody else has asked for %s meanwhile: %s %s.", which, what, row.detail)
+        elif row.state == "sent":
+            why = self.sender.errors[key].message.rstrip(".")
+            self._log.warning("The outcome of the %s for %s is unknown: %s.", what, which, why)
+
+
+class SingleCreation(Creation, Protocol):
+    """One object to create, whose row has the key :data:`ONE`."""
+
+    @property
+    def content(self) -> Mapping[str, object]:
+        """The fields that must not change from one try to the next: what is asked for, and where."""
+
+
+class CreateOnce:
+    """
+    Creates something unless an earlier try of this task instance did: a batch of one row.
+
+    :param context: the task's context.
+    :param creation: the object to create.
+    :param log: the task's log.
+    :param on_clear: behaviour when a person has cleared the task after it was created: ``reuse`` (default) returns it
+        again if it still exists, ``create`` creates another.
+    :param look_before_create: whether to record before the first send what exists already. Default True.
+    :param lookup_wait: seconds that the service may take to show what it created. Default 30.
+    :param report: called with what became of the create. Default: nobody is told.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        creation: SingleCreation,
+        log: logging.Logger,
+        *,
+        on_clear: OnClear = "reuse",
+        look_before_create: bool = True,
+        lookup_wait: float = 30.0,
+        report: Report = ignore_report,
+    ) -> None:
+        self._creation = creation
+        self._log = log
+        self._on_clear = on_clear
+        self._look_before_create = look_before_create
+        self._lookup_wait = lookup_wait
+        self._report = partial(report, creation.what)
+        self._store = Store(context)
+        self._content = {name: digest(value) for name, value in creation.content.items()}
+        self._rows = CreateRows(
+            self._store, creation, log, look_up=self._look_up, lookup_wait=lookup_wait, report=report
+        )
+
+    def run(self) -> str:
+        """
+        Find out what earlier tries did, and send if that is safe.
+
+        :return: the id of what was created, now or earlier.
+        :raises CustodyOutcomeUnknownError: if it cannot be known whether it exists, or it asks for something else;
+            nothing (more) was sent.
+        :raises CustodyError: of another type if it was not created.
+        """
+        store, search = self._store, self._rows.search
+        if store.read():
+            self._log.info("An earlier try of this task may have sent, and there is no record of it.")
+            store.add_forgotten(ONE)
+        if ONE in store.rows and store.rows[ONE][1].state in ("sent", "created"):
+            if search.follow_override(ONE):
+                self._keep(content=self._content)
+            elif ONE in search.unknown:
+                raise self._unknown(search.unknown[ONE])
+            else:
+                self._refuse_changes()
+                self._check_created()
+        outcome = self._rows.run([ONE])
+        if ONE in outcome.done:
+            return outcome.done[ONE]
+        if ONE in search.unknown:
+            raise self._unknown(search.unknown[ONE])
+        if search.failure is not None:
+            search.failure.advice = f"{self._history()} The next try searches again; nothing is sent until then."
+        error = outcome.stopped or self._rows.sender.errors[ONE]
+        if ONE in outcome.left and outcome.stopped is None:
+            error.retryable = True
+            error.advice = (
+                f"It was not carried out: {search.under_way:g} s later the service shows no such "
+                f"{self._creation.what}. Trying again is safe."
+            )
+        raise error
+
+    def _keep(self, **changes: object) -> None:
+        self._store.record([(ONE, self._store.rows[ONE][1].model_copy(update=changes))])
+
+    def _check_created(self) -> None:
+        """Decide whether what an earlier try created is used: another is created if its row becomes ``void``."""
+        row = self._store.rows[ONE][1]
+        if row.state != "created":
+            self._log.info("%s", self._history())
+            return
+        what = f"{self._creation.what} {row.detail}"
+        if row.max_tries == self._store.max_tries:
+            self._log.info("An earlier try of this task created %s: using it, nothing is sent.", what)
+        elif self._on_clear == "create":
+            self._log.info("This task created %s and was cleared: creating another, as on_clear='create' says.", what)
+            self._keep(state="void", detail="")
+        elif self._may_exist(row.detail):
+            self._log.info(
+                "This task created %s and was cleared: using it again. For a new one at each clear, give the operator "
+                "on_clear='create'.",
+                what,
+            )
+        else:
+            self._log.warning("This task created %s, which no longer exists: creating another.", what)
+            self._keep(state="void", detail="")
+
+    def _may_exist(self, identifier: str) -> bool:
+        """Tell whether what was created may still exist; the service has some time to show it."""
+        deadline, intervals = time.monotonic() + self._lookup_wait, lookup_intervals()
+        try:
+            while (found := self._creation.get(ONE, identifier)) is None:
+                if time.monotonic() >= deadline:
+                    if why := self._creation.find([ONE], thorough=True)[ONE].inconclusive:
+                        self._log.warning("The service does not show %s, which proves nothing: %s.", identifier, why)
+                    return bool(why)
+                time.sleep(max(0.05, min(next(intervals), deadline - time.monotonic())))
+        except CustodyError as error:
+            if not error.not_offered:
+                raise
+            self._log.warning("Whether %s still exists cannot be checked: %s", identifier, error)
+            return True
+        if found.difference:
+            # The service said that it is this task's. It may have changed or filled in a field.
+            self._log.warning("%s is not quite what this task asked for: %s.", identifier, found.difference)
+        return True
+
+    def _look_up(self, keys: Sequence[str]) -> dict[str, Row]:
+        """Return the row with the ids of what exists before the send."""
+        known: list[str] | None = None
+        if self._look_before_create:
+            try:
+                known = sorted(each.id for each in self._creation.find(keys, thorough=False)[ONE].candidates)
+            except CustodyError as error:
+                if not error.not_offered:
+                    hint = "Nothing was created."
+                    if isinstance(error, CustodyResponseError) and not error.retryable:
+                        hint += (
+                            " With look_before_create=False the task creates without looking first, and may not find "
+                            "out what became of a lost response."
+                        )
+                    error.advice = f"{error.advice} {hint}" if error.advice else hint
+                    raise
+                self._log.warning(
+                    "If the response to the create is lost, this task cannot find out what became of it: %s", error
+                )
+        if known:
+            shown = ", ".join([*known[-_MAX_IDS_SHOWN:], *(["..."] if len(known) > _MAX_IDS_SHOWN else [])])
+            self._log.info("Already at the service, not created by this task: %s %s.", self._creation.what, shown)
+        return {ONE: Row(state="sent", known_ids=known, content=self._content)}
+
+    # --- not knowing ---------------------------------------------------------------------------------------
+
+    def _refuse_changes(self) -> None:
+        """Refuse to use what was created for other content, and to send beside it."""
+        row = self._store.rows[ONE][1]
+        if row.state == "created" and row.max_tries != self._store.max_tries and self._on_clear == "create":
+            return
+        if row.content and row.content != self._content:
+            names = {*row.content, *self._content}
+            changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
+            raise self._unknown(f"What is asked for has changed since: {', '.join(changed)}.")
+
+    def _unknown(self, why: str) -> CustodyOutcomeUnknownError:
+        self._report("unknown", 1)
+        return CustodyOutcomeUnknownError(
+            f"it cannot be known whether the {self._creation.what} that this task asks for exists, so it is not sent "
+            f"again. {self._history()} {why}",
+            code="outcome-unknown",
+            advice=self._rows.search.advice(ONE),
+        )
+
+    def _history(self) -> str:
+        """Return what earlier tries did, as far as it is known."""
+        batch, row = self._store.rows[ONE]
+        if row.state == "created":
+            return f"An earlier try created {row.detail}."
+        if batch.recorded_at is None or not batch.try_number:
+            return f"An earlier try may have sent a {self._creation.what}."
+        at = batch.recorded_at.isoformat()
+        return f"Try {batch.try_number} sent a {self._creation.what} at {at}, or was about to."

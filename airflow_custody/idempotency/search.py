@@ -1,0 +1,329 @@
+"""Finding out what became of rows that were sent and of which nobody knows."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from airflow_custody.client.errors import CustodyError, CustodyRequestError
+from airflow_custody.client.text import count
+from airflow_custody.idempotency.records import Batch, Row
+from airflow_custody.idempotency.store import Store
+
+#: Maximum number of seconds between recording a row and its last byte's departure.
+FENCE = 5.0
+# How far the service's clock may be behind Airflow's for a date to count as after the send.
+_PRECISION = timedelta(seconds=1)
+_MAX_LOOKUP_INTERVAL = 5.0
+
+
+class AmbiguousError(Exception):
+    """Raised when it cannot be told which candidate is a row's, or whether one is; its text says why."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """
+    Something at the service that has the key of what was asked for.
+
+    :param id: its id.
+    :param differs: the fields in which it is something else.
+    :param unclear: why it cannot be told whether it is what was asked for; empty if it can.
+    :param created_at: creation time; None if the service does not say.
+    :param by_other: whether the service says that another user created it. Default False.
+    :param filtered: whether the service's own filter finds it. Only then does it prove something that the search
+        before the send, which used the filter, did not find it. Default True.
+    """
+
+    id: str
+    differs: tuple[str, ...] = ()
+    unclear: str = ""
+    created_at: datetime | None = None
+    by_other: bool = False
+    filtered: bool = True
+
+    @property
+    def difference(self) -> str:
+        """Why it is not what was asked for; empty if it is."""
+        differs = f"it differs in: {', '.join(self.differs)}" if self.differs else ""
+        return self.unclear or differs or ("another user created it" if self.by_other else "")
+
+
+@dataclass(frozen=True)
+class Found:
+    """
+    The result of a search for a row.
+
+    :param candidates: the candidates.
+    :param inconclusive: why a search that found nothing proves nothing; empty if it does prove absence.
+    """
+
+    candidates: Sequence[Candidate]
+    inconclusive: str = ""
+
+
+class Creation(Protocol):
+    """The objects to create for rows, and how to find them again."""
+
+    @property
+    def what(self) -> str:
+        """The kind of thing, for people: ``"whitelisting request"``."""
+
+    @property
+    def timeout(self) -> float:
+        """The seconds after which the sender gives up waiting for a response."""
+
+    def which(self, key: str) -> str:
+        """Return which one a row asks for, for people: enough to recognize it at the service."""
+
+    def send(self, key: str, before_send: Callable[[], None]) -> str:
+        """Create one and return its id; ``before_send`` must be called right before the request's body leaves."""
+
+    def find(self, keys: Collection[str], *, thorough: bool) -> Mapping[str, Found]:
+        """
+        Find whatever may be the rows' at the service.
+
+        :param keys: the rows' keys.
+        :param thorough: whether to look at everything that the service lists. Otherwise what the service itself filters
+            is enough, which may miss a thing that it spells differently.
+        """
+
+    def get(self, key: str, identifier: str) -> Candidate | None:
+        """Get the thing with an id, to compare it with a row; None if the service itself says that there is none."""
+
+
+def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
+    """
+    Tell whether something was created after a row was recorded; None if that cannot be told.
+
+    A date never proves that it is old: the service's clock may be wrong by days. It can prove that it is new.
+    """
+    if row.known_ids is not None and (candidate.filtered or candidate.id in row.known_ids):
+        return candidate.id not in row.known_ids
+    since = batch.recorded_at
+    if since is None or candidate.created_at is None or candidate.created_at < since - _PRECISION:
+        return None
+    return True
+
+
+def select(batch: Batch, row: Row, candidates: Iterable[Candidate]) -> Candidate | None:
+    """
+    Return the only candidate that a row can have created.
+
+    :param batch: the row's batch.
+    :param row: the row.
+    :param candidates: the search results.
+    :return: the candidate; None if there is none.
+    :raises AmbiguousError: if there are several, or one of which it cannot be told.
+    """
+    new = {each: is_new(batch, row, each) for each in candidates}
+    others = [each for each, is_it in new.items() if is_it is not False]
+    possible = [each for each in others if not each.differs and not each.by_other]
+    if len(possible) == 1 and not possible[0].unclear and new[possible[0]]:
+        return possible[0]
+    if not others:
+        return None
+    reasons = []
+    for each in others:
+        age = "is new" if new[each] else "may have existed before this task"
+        reasons.append(f"{each.id} {age}, and {each.difference or 'is what was asked for'}")
+    raise AmbiguousError(f"Found at the service: {'; '.join(reasons)}.")
+
+
+def lookup_intervals() -> Iterator[float]:
+    """Yield the seconds between two searches, which become rarer."""
+    interval = 1.0
+    while True:
+        yield interval
+        interval = min(2 * interval, _MAX_LOOKUP_INTERVAL)
+
+
+class Search:
+    """
+    The search for rows whose outcome is unknown, of this try and of earlier ones.
+
+    :param store: what was sent.
+    :param creation: the objects to create.
+    :param log: the task's log.
+    :param lookup_wait: seconds that the service may take to show what it created.
+    :param found: called with how many were found.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        creation: Creation,
+        log: logging.Logger,
+        *,
+        lookup_wait: float,
+        found: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._creation = creation
+        self._log = log
+        self._found = found
+        #: Seconds for which a request may be on its way, or not be listed yet: its row was recorded at most one fence
+        #: before the last look at that record, and leaves at most one fence later.
+        self.under_way = 2 * FENCE + creation.timeout + lookup_wait
+        #: Why a person must decide about rows, by their keys.
+        self.unknown: dict[str, str] = {}
+        #: The error that ended the last search; None: none did.
+        self.failure: CustodyError | None = None
+
+    def resolve(self, keys: Collection[str], *, searched_at: float | None = None) -> None:
+        """
+        Search the service until all of these rows that are open are found, or would have been.
+
+        The wait is counted by this process's own clock, from the first search that succeeds: the clock that a row was
+        recorded by may be another machine's, and a service that hangs may hold what was sent until it responds again.
+
+        :param keys: the rows' keys.
+        :param searched_at: when all of them were searched for before; None (default): not yet.
+        """
+        open_ = self._open(keys)
+        if open_:
+            self._log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
+        began, intervals = time.monotonic(), lookup_intervals()
+        sure_after = None if searched_at is None else searched_at + self.under_way
+        if sure_after is not None and open_:
+            # Most of these were never sent, so it is the time that counts.
+            time.sleep(max(0.0, sure_after - began))
+        while open_:
+            late = sure_after is not None and time.monotonic() >= sure_after
+            try:
+                found = self._creation.find(open_, thorough=late)
+            except CustodyError as error:
+                if not error.retryable:
+                    why = f"The service cannot be searched: {error.text}"
+                    self.unknown |= dict.fromkeys(open_, why)
+                    return
+                if time.monotonic() - began > 2 * self.under_way:
+                    self.failure = error
+                    return
+                self._log.warning("Cannot search the service yet: %s", error)
+                sure_after = None
+            else:
+                self._judge(open_, found, late=late)
+                if sure_after is None:
+                    sure_after = time.monotonic() + self.under_way
+            if open_ := self._open(keys):
+                interval = next(intervals)
+                time.sleep(interval if sure_after is None else max(0.05, min(interval, sure_after - time.monotonic())))
+
+    def adopt(self, found: Mapping[str, Found]) -> None:
+        """Take what was found for what earlier tries sent, where that is certain."""
+        self._judge([*found], found, late=False)
+        # More becomes known by searching thoroughly.
+        self.unknown.clear()
+
+    def judge(self, found: Mapping[str, Found]) -> None:
+        """Decide on rows after a search that is late enough to find all that was created."""
+        self._judge([*found], found, late=True)
+
+    def _open(self, keys: Collection[str]) -> list[str]:
+        return [key for key in self._store.open_rows() if key in keys and key not in self.unknown]
+
+    def _judge(self, keys: Iterable[str], found: Mapping[str, Found], *, late: bool) -> None:
+        outcomes: list[tuple[str, Row]] = []
+        taken = self._store.ids()
+        nothing = 0
+        for key in keys:
+            batch, row = self._store.rows[key]
+            try:
+                candidate = select(batch, row, (each for each in found[key].candidates if each.id not in taken))
+            except AmbiguousError as error:
+                self.unknown[key] = str(error)
+                continue
+            if candidate is not None:
+                what, which = self._creation.what, self._creation.which(key)
+                self._log.info("Found %s %s for %s: it did not exist before.", what, candidate.id, which)
+                taken.add(candidate.id)
+                outcomes.append((key, row.become("created", candidate.id)))
+            elif late and found[key].inconclusive:
+                self.unknown[key] = f"The service shows none, which proves nothing: {found[key].inconclusive}."
+            elif late:
+                nothing += 1
+                outcomes.append((key, row.become("void")))
+        self._store.record(outcomes)
+        self._found(len(outcomes) - nothing)
+        if nothing:
+            self._log.info("%s had no effect: the service does not show what was sent.", count(nothing, "row"))
+
+    # --- manual overrides ----------------------------------------------------------------------------------
+
+    def advice(self, key: str) -> str:
+        """Return how a person decides about a row."""
+        batch, _ = self._store.rows[key]
+        if batch.plan and not self._store.is_kept:
+            return "Look at the service, and start a new run: this Airflow keeps no record for a later try."
+        variable = self._store.override_variable(key, next_try=True)
+        return (
+            f"Look in the service for a {self._creation.what} for {self._creation.which(key)}, pending ones included. "
+            f"If it exists: airflow variables set {variable} ID, with its id. If it does not: airflow variables set "
+            f"{variable} none. Then clear this task."
+        )
+
+    def follow_override(self, key: str) -> bool:
+        """
+        Apply the manual override of a row, if there is one.
+
+        What it says is checked against the service where that can be searched.
+
+        :param key: the row's key.
+        :return: whether it says what became of the row.
+        :raises CustodyError: if the service cannot be searched now.
+        """
+        word, *others = self._store.manual_override(key) or [""]
+        if not word:
+            return False
+        try:
+            problem = self._problem_of_none(key, others) if word == "none" else self._problem_of(key, word)
+        except CustodyError as error:
+            if error.retryable or (error.status is None and not isinstance(error, CustodyRequestError)):
+                raise
+            problem = f"it cannot be: {error.message}" if error.status is None else ""
+            if not problem:
+                self._log.warning("What the variable says cannot be checked: %s", error)
+        if problem:
+            self.unknown[key] = f"The variable says {' '.join([word, *others])}: {problem}."
+            return False
+        row = self._store.rows[key][1]
+        self._log.info("The variable says %s for %s.", word, self._creation.which(key))
+        self._store.record([(key, row.become("void") if word == "none" else row.become("created", word))])
+        return True
+
+    def _problem_of_none(self, key: str, others: Collection[str]) -> str:
+        batch, row = self._store.rows[key]
+        ignored = {*others, row.detail, *self._store.ids()}
+        found = self._creation.find([key], thorough=True)[key].candidates
+        like = [
+            each.id for each in found if not each.difference and each.id not in ignored and is_new(batch, row, each)
+        ]
+        if not like:
+            return ""
+        return (
+            f"{', '.join(like)} is what was asked for. If that is not this task's all the same, say "
+            f"'none {' '.join([*others, *like])}'"
+        )
+
+    def _problem_of(self, key: str, identifier: str) -> str:
+        batch, row = self._store.rows[key]
+        found = self._creation.get(key, identifier)
+        if found is None:
+            return "it does not exist"
+        if identifier == row.detail:
+            return ""
+        if is_new(batch, row, found) is False:
+            return "it existed before this task"
+        if identifier in self._store.ids():
+            return "it is another row's"
+        # A person has looked at it, and may take for it what the service changed or filled in.
+        if "address" in found.differs:
+            return found.difference
+        if found.difference:
+            self._log.warning("%s is not quite what was asked for: %s.", identifier, found.difference)
+        return ""
