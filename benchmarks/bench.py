@@ -84,8 +84,7 @@ def health(rounds: int) -> None:
     import requests
 
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.health.criteria import HealthCriteria
-    from airflow_custody.client.health.verdict import judge
+    from airflow_custody.client.health.verdict import HealthCriteria, judge
     from airflow_custody.sandbox import health_entry
 
     with service() as (control, url, token), requests.Session() as session, CustodyClient(url, token) as client:
@@ -209,8 +208,7 @@ async def name_lookup(hanging: list[Coroutine[Any, Any, object]]) -> float:
 def triggers(rounds: int) -> None:
     """Compare what deferred sensors do to the triggerer's event loop."""
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.health.criteria import HealthCriteria
-    from airflow_custody.client.health.verdict import judge
+    from airflow_custody.client.health.verdict import HealthCriteria, judge
     from airflow_custody.sandbox import health_entry
     from airflow_custody.triggers.health import CustodyHealthTrigger
 

@@ -12,7 +12,7 @@ from airflow.triggers.base import TriggerEvent
 from clocks import LateTime
 
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers import _base, whitelist
+from airflow_custody.triggers import _base
 from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
@@ -31,7 +31,6 @@ def end_waits_after(patch: pytest.MonkeyPatch, sandbox: Sandbox, calls: int) -> 
     """Return a deadline that passes once the service has been called so often."""
     late = LateTime(lambda: len(sandbox.control.request_log()) >= calls)
     patch.setattr(_base, "time", late)
-    patch.setattr(whitelist, "time", late)
     return time.time() + 600
 
 

@@ -24,7 +24,7 @@ from statsd_server import StatsdServer, backend, metrics_on
 
 from airflow_custody import metrics
 from airflow_custody.client import CustodyClient
-from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.health.verdict import HealthCriteria
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator

@@ -11,7 +11,7 @@ from connections import connection_json
 from statsd_server import StatsdServer
 
 from airflow_custody.client import CustodyError
-from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.health.verdict import HealthCriteria, HealthWait
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.sandbox import Sandbox
@@ -51,7 +51,7 @@ def test_whether_it_is_healthy_is_sent_whatever_happens(
         if reads == "task":
             hook.check_health(criteria)
         else:
-            fetch_health("custody_default", hook.get_conn(), [criteria])
+            fetch_health("custody_default", hook.get_conn(), [HealthWait(criteria)])
     found = [each for each in tagged.received() if each.name == "custody.health.healthy"]
     assert [(each.value, each.type, each.tags) for each in found] == [
         (counted, "g", {"conn_id": "custody_default", "tenant_id": "all"})

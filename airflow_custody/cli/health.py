@@ -12,12 +12,11 @@ from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_comm
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output, message
 from airflow_custody.client.error_codes import label
-from airflow_custody.client.errors import CustodyError, CustodyUnhealthyError
+from airflow_custody.client.errors import CustodyError
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
-    from airflow_custody.client.health.criteria import HealthCriteria
-    from airflow_custody.client.health.verdict import HealthVerdict
+    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
 
 _DEFAULT_WATCH = 30.0
 _MAX_WATCH = 86_400
@@ -39,8 +38,7 @@ def check_health(args: Namespace, output: Output) -> int:
     problems and 50 groups. With --watch each poll is one line; one that failed is
     {"healthy": null, "error", "code", "fetched_at"}.
     """
-    from airflow_custody.client.health.criteria import HealthCriteria
-    from airflow_custody.client.health.verdict import advice_on_names
+    from airflow_custody.client.health.verdict import HealthCriteria
 
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,
@@ -56,8 +54,7 @@ def check_health(args: Namespace, output: Output) -> int:
     verdict = _judge(args, criteria)
     output.data(verdict.to_json(), [*verdict.table(), verdict.summary()])
     if verdict.missing:
-        advice = advice_on_names(verdict.missing)
-        message(CustodyUnhealthyError(verdict.summary(), advice=advice, code="parameter-wrong"))
+        message(verdict.error())
         return ERROR
     return _code(verdict)
 

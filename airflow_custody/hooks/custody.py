@@ -9,8 +9,7 @@ from airflow.providers.common.compat.sdk import BaseHook
 
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient
-    from airflow_custody.client.health.criteria import HealthCriteria
-    from airflow_custody.client.health.verdict import HealthVerdict
+    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict
 
 
 class CustodyHook(BaseHook):

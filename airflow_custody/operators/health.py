@@ -80,31 +80,15 @@ class CustodyHealthCheckOperator(CustodyOperator):
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.errors import CustodyUnhealthyError
-        from airflow_custody.client.health.criteria import HealthCriteria
-        from airflow_custody.client.health.verdict import advice_on_names
+        from airflow_custody.client.health.verdict import HealthCriteria
 
-        verdict = hook.check_health(
-            HealthCriteria.of(
-                tenant_id=self.tenant_id,
-                groups=self.groups,
-                components=self.components,
-                checks=self.checks,
-                require_results=self.require_results,
-                healthy_statuses=self.healthy_statuses,
-                require_fresh=self.require_fresh,
-            )
-        )
+        verdict = hook.check_health(HealthCriteria.from_fields(self))
         for line in verdict.table():
             self.log.info("%s", line)
         if verdict.healthy:
             self.log.info("Custody: %s", verdict.summary())
         elif self.fail_when_unhealthy:
-            raise CustodyUnhealthyError(
-                verdict.summary(),
-                advice=advice_on_names(verdict.missing),
-                code="parameter-wrong" if verdict.missing else "not-healthy",
-            )
+            raise verdict.error()
         else:
             self.log.warning("Custody: %s", verdict.summary())
         return verdict.to_json()

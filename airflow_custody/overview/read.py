@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyConnectionError, CustodyError, CustodyPermissionError
-from airflow_custody.client.health.criteria import HealthCriteria
-from airflow_custody.client.health.verdict import judge
+from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState

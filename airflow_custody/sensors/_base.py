@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import (
     AirflowSensorTimeout,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_custody.client.errors import CustodyError
+    from airflow_custody.client.wait_state import WaitState
 
 # Airflow's own time-out of a deferral is a backstop for a triggerer that is down. It must not come before the
 # trigger's, which knows the last result.
@@ -44,6 +44,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     #: The state that is waited for: the word in messages, and the status of the trigger's successful event.
     target_state = ""
+    #: Seconds after which a poke polls again while something is missing that the service may list late. A subclass may
+    #: change it.
+    recheck_delay: ClassVar[float] = 5.0
 
     def __init__(self, *, deferrable: bool, **kwargs: Any) -> None:
         check_flags(deferrable=deferrable)
@@ -57,36 +60,16 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         self._last_result = ""
 
     @abstractmethod
-    def _poll(self) -> PokeReturnValue | bool:
-        """Poll once: a value if the target state is reached, False if it is not yet."""
+    def _poll(self) -> WaitState:
+        """Poll once, and return the state of the wait."""
 
-    @abstractmethod
-    def _success_message(self, result: dict[str, Any]) -> str:
-        """Return what the log says when the trigger reports success."""
-
-    def _poll_again(self, result: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the result of polling once more in the worker, or None if what the trigger found is enough."""
-        return None
-
-    def _unverified_error(self) -> CustodyError | None:
-        """Return the error that replaces a time-out, if something is unverified; None: nothing is."""
-        return None
-
-    @property
-    def _has_unverified(self) -> bool:
-        """Whether a time-out would be an error."""
-        return False
+    def _result(self, result: dict[str, Any]) -> Any:
+        """Return the task's result, from what the trigger found."""
+        return result
 
     @abstractmethod
     def _trigger(self, deadline: float | None) -> BaseTrigger:
         """Return the trigger that waits until a Unix time; None: no limit."""
-
-    def _backoff(self) -> dict[str, Any]:
-        """Return the trigger's arguments for becoming rarer, from the sensor's usual parameters."""
-        return {
-            "exponential_backoff": bool(self.exponential_backoff),
-            "max_wait": None if self.max_wait is None else self.max_wait.total_seconds(),
-        }
 
     @cached_property
     def hook(self) -> CustodyHook:
@@ -94,22 +77,35 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         return CustodyHook(self.custody_conn_id)
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
-        """Poll once; a transient error is "not yet"."""
+        """Poll once, or until nothing is in doubt; a transient error is "not yet"."""
         from airflow_custody.client.errors import CustodyError
 
-        found: PokeReturnValue | bool = False
+        give_up = time.monotonic() + self.timeout
         try:
-            found = self._poll()
+            state = self._poll()
+            # Within this poke: in reschedule mode the next one knows nothing of it. Deferrable, the trigger does it.
+            while state.in_doubt and state.error is None and not self.deferrable:
+                if (left := give_up - time.monotonic()) <= 0:
+                    break
+                self.log.info("Not yet: %s", state.summary)
+                time.sleep(min(self.recheck_delay, left))
+                state = self._poll()
         except CustodyError as error:
             if not error.transient:
                 raise
             self._last_result = error.text
             self.log.warning("Not yet: %s", error)
-        if self.mode == "reschedule" and self._has_unverified:
-            # The process of the next poke would know nothing of it.
-            self.log.info("Polling on in this process until it is decided.")
-            self.mode = "poke"
-        return found
+            return False
+        self._last_result = state.summary
+        for warning in state.warnings:
+            self.log.warning("%s.", warning)
+        if state.error is not None:
+            raise state.error
+        if not state.is_done:
+            self.log.info("Not yet: %s", state.summary)
+            return False
+        self.log.info("Custody: %s", state.summary)
+        return PokeReturnValue(is_done=True, xcom_value=dict(state.result))
 
     def execute(self, context: Context) -> Any:
         """Wait in the worker, or poll once and wait in the triggerer."""
@@ -118,9 +114,9 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             if not self.deferrable:
                 return super().execute(context)
             started = time.time()
-            result = self.poke(context)
-            if isinstance(result, PokeReturnValue):
-                return result.xcom_value
+            found = self.poke(context)
+            if isinstance(found, PokeReturnValue):
+                return found.xcom_value
             if time.time() - started > self.timeout:
                 raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
             self.defer(
@@ -129,34 +125,21 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 timeout=timedelta(seconds=self.timeout + self.poke_interval) + _BACKSTOP,
             )
 
-    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> dict[str, Any]:
+    def execute_complete(self, context: Context, event: dict[str, Any] | None = None) -> Any:
         """Return what the trigger reports, or raise what ended the wait."""
         from airflow_custody.client.errors import CustodyError
         from airflow_custody.client.text import sanitize
 
-        facts = event if isinstance(event, dict) else {}
-        status = facts.get("status")
-        result: dict[str, Any] | None = None
-        error: CustodyError | None = None
-        try:
-            if status == self.target_state:
-                result = facts["result"]
-                message = self._success_message(result)
-            elif status == "error":
-                error = CustodyError.from_json(facts["error"])
-        except (AttributeError, LookupError, TypeError, ValueError):
-            # It lacks what such an event has.
-            result = None
-        if result is not None:
-            found = self._poll_again(result)
-            if found is None:
-                self.log.info("%s", message)
-            return found or result
-        if error is not None:
-            raise error
+        facts = event or {}
+        status, result, error = facts.get("status"), facts.get("result"), facts.get("error")
+        if status == self.target_state and isinstance(result, dict):
+            self.log.info("Custody: %s", facts.get("message"))
+            return self._result(result)
         if status == "timeout":
             self._last_result = str(facts.get("message") or "")
             raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
+        if status == "error" and isinstance(error, dict):
+            raise CustodyError.from_json(error)
         raise CustodyError(
             f"the trigger sent an unknown event: {sanitize(repr(event))}", code="unexpected", retryable=True
         )
@@ -176,22 +159,16 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         End the task the same way in every mode.
 
         Airflow's own handling of ``soft_fail`` differs between them: it skips on failures in poke mode, and on
-        every error after a deferral. So the setting is hidden from it. A time-out while something is unverified is an
-        error.
+        every error after a deferral. So the setting is hidden from it.
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
             with failing_task(self):
-                try:
-                    yield
-                except (AirflowSensorTimeout, AirflowTaskTimeout):
-                    if (error := self._unverified_error()) is not None:
-                        raise error from None
-                    raise
+                yield
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
-            message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)
             from airflow_custody.client.error_codes import label
 
+            message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)
             message = f"{message} {label('wait-timed-out')}"
             if soft_fail:
                 raise AirflowSkipException(message) from None
@@ -199,4 +176,5 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             raise type(timeout)(message) from None
         finally:
             self.soft_fail = soft_fail
-            self.hook.close()
+            if "hook" in self.__dict__:
+                self.hook.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import PokeReturnValue, conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_custody._base import NOT_GIVEN, ParameterError, check_flags
 from airflow_custody.hooks.custody import CustodyHook
@@ -16,6 +16,8 @@ from airflow_custody.sensors._base import CustodySensor
 if TYPE_CHECKING:
     from airflow.triggers.base import StartTriggerArgs
 
+    from airflow_custody.client.health.verdict import HealthWait
+    from airflow_custody.client.wait_state import WaitState
     from airflow_custody.triggers.health import CustodyHealthTrigger
 
 _TRIGGER = "airflow_custody.triggers.health.CustodyHealthTrigger"
@@ -52,7 +54,8 @@ class CustodyHealthSensor(CustodySensor):
         for the first poll. Parameters may then be text and templates, on Airflow 2 no templates, and not an upstream
         task's output. A mapped sensor begins in a worker. Airflow 3.3 gives such a trigger no queue, so no triggerer
         with ``--queues`` takes it. Default False.
-    :param poke_interval: seconds between two polls. Default 60.
+    :param poke_interval: seconds between two polls. Default 60. ``exponential_backoff`` and ``max_wait`` have an effect
+        only in a worker.
     :param timeout: seconds after which the sensor gives up.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
     :return: the verdict as plain JSON, as the operator returns it.
@@ -70,8 +73,7 @@ class CustodyHealthSensor(CustodySensor):
     )
     ui_color = "#dcecf5"
     target_state = "healthy"
-    #: Seconds after which a poke looks again for a name that does not exist: a service that is just starting may not
-    #: list everything yet. A subclass may change it.
+    #: A service that is just starting may not list everything yet.
     recheck_delay: ClassVar[float] = 10.0
 
     # None for the class: a mapped sensor has only that, which knows nothing of its parameters. It begins in a worker.
@@ -122,57 +124,20 @@ class CustodyHealthSensor(CustodySensor):
                 timeout=timedelta(seconds=self.timeout),
             )
 
-    def _poll(self) -> PokeReturnValue | bool:
-        from airflow_custody.client.health.criteria import HealthCriteria
-        from airflow_custody.client.health.verdict import missing_names_error
+    @cached_property
+    def _wait(self) -> HealthWait:
+        from airflow_custody.client.health.verdict import HealthCriteria, HealthWait
 
-        criteria = HealthCriteria.of(
-            tenant_id=self.tenant_id,
-            groups=self.groups,
-            components=self.components,
-            checks=self.checks,
-            require_results=self.require_results,
-            healthy_statuses=self.healthy_statuses,
-            require_fresh=self.require_fresh,
-        )
-        verdict = self.hook.check_health(criteria)
-        if (missing := verdict.missing) and not self.deferrable:
-            # Within this poke: in reschedule mode the next one knows nothing of it. Deferrable, the trigger does it.
-            self.log.info("%s. Looking again in %g s.", verdict.summary(), self.recheck_delay)
-            time.sleep(self.recheck_delay)
-            verdict = self.hook.check_health(criteria)
-            if missing := missing & verdict.missing:
-                raise missing_names_error(missing, verdict.summary())
-        self._last_result = verdict.summary()
-        if not verdict.healthy:
-            self.log.info("Not yet: %s", self._last_result)
-            return False
-        for line in verdict.table():
-            self.log.info("%s", line)
-        self.log.info("Custody: %s", self._last_result)
-        return PokeReturnValue(is_done=True, xcom_value=verdict.to_json())
+        return HealthWait(HealthCriteria.from_fields(self))
 
-    def _success_message(self, result: dict[str, Any]) -> str:
-        from airflow_custody.client.text import count_of
-
-        return f"Custody: the service is healthy: {count_of(result['total'], result['total'], 'check')} healthy."
+    def _poll(self) -> WaitState:
+        return self._wait.update(self.hook.check_health)
 
     def _trigger(self, deadline: float | None) -> CustodyHealthTrigger:
         from airflow_custody.triggers.health import CustodyHealthTrigger
 
-        return CustodyHealthTrigger(
-            custody_conn_id=self.custody_conn_id,
-            tenant_id=self.tenant_id,
-            groups=self.groups,
-            components=self.components,
-            checks=self.checks,
-            require_results=self.require_results,
-            healthy_statuses=self.healthy_statuses,
-            require_fresh=self.require_fresh,
-            poke_interval=self.poke_interval,
-            deadline=deadline,
-            **self._backoff(),
-        )
+        criteria = {name: getattr(self, name) for name in (*self.template_fields, "require_fresh")}
+        return CustodyHealthTrigger(**criteria, poke_interval=self.poke_interval, deadline=deadline)
 
 
 def _is_plain(value: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.triggers._base import PollSchedule, _Connection, _pool, wrap_unexpected
+from airflow_custody.triggers._base import _Connection, in_thread, next_delay, wrap_unexpected
 from airflow_custody.triggers._waiting import within
 
 try:
@@ -89,7 +88,7 @@ class JournalProducer(SharedStreamProducer):
 
     def __init__(self, custody_conn_id: str, poke_interval: float) -> None:
         self._custody_conn_id = custody_conn_id
-        self._schedule = PollSchedule(poke_interval)
+        self._interval = poke_interval
         self._save_delay = min(poke_interval, SAVE_DELAY)
         self._number = self._last_distrusted = 0
         self._closed = asyncio.Event()
@@ -104,12 +103,12 @@ class JournalProducer(SharedStreamProducer):
 
         A failure is logged and waited out, also if waiting alone will not help: Airflow restarts a trigger each second.
         """
-        polls = failures = 0
+        failures = 0
         try:
             with _Connection.shared(self._custody_conn_id) as connection:
                 while True:
                     self.joined.clear()
-                    found, errors = await self._poll(connection, failing=failures > 0)
+                    found, errors = await self._poll(connection)
                     for each in errors:
                         log.log(
                             logging.WARNING if each.transient else logging.ERROR,
@@ -121,10 +120,10 @@ class JournalProducer(SharedStreamProducer):
                     self._number += 1
                     reading = SharedReading(self._number, self, found)
                     yield reading, reading
-                    polls, failures = polls + 1, failures + 1 if errors and not found else 0
+                    failures = failures + 1 if errors and not found else 0
                     error = max(errors, key=lambda each: each.retry_after or 0.0, default=None)
                     with suppress(asyncio.TimeoutError):
-                        await within(self._schedule.next_delay(polls, failures, error), self.joined.wait())
+                        await within(next_delay(self._interval, failures, error), self.joined.wait())
         finally:
             self._closed.set()
 
@@ -151,15 +150,11 @@ class JournalProducer(SharedStreamProducer):
             closed.cancel()
             saving.cancel()
 
-    async def _poll(
-        self, connection: _Connection, *, failing: bool
-    ) -> tuple[dict[CallWatcher, Found], list[CustodyError]]:
+    async def _poll(self, connection: _Connection) -> tuple[dict[CallWatcher, Found], list[CustodyError]]:
         if not self.wanted:
             return {}, []
-        run, pool = contextvars.copy_context().run, _pool(self._custody_conn_id, failing)
-        loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(pool, run, _read_all, connection, dict(self.wanted))
+            return await in_thread(self._custody_conn_id, _read_all, connection, dict(self.wanted))
         except CustodyError as error:
             return {}, [error]
         except Exception as exception:

@@ -5,24 +5,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime, timezone
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_custody.client.arguments import check_seconds, check_text, check_time, plain_names, refuse_missing
+from airflow_custody.client.arguments import plain_names, refuse_missing
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.triggers._base import (
-    PollResult,
-    PollSchedule,
-    SharedPoll,
-    error_event,
-    event,
-    poll_until,
-    wrap_unexpected,
-)
+from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, event, wait_until_done
 
 try:
     from airflow.triggers.base import BaseEventTrigger
@@ -32,9 +23,11 @@ except ImportError:  # Airflow 2 has no event-driven scheduling.
 if TYPE_CHECKING:
     from airflow.triggers.base import TriggerEvent
 
-    from airflow_custody.client import CustodyClient, HealthCheck
-    from airflow_custody.client.health.criteria import HealthCriteria
-    from airflow_custody.client.health.verdict import MissingName
+    from airflow_custody.client import CustodyClient
+    from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict, HealthWait
+    from airflow_custody.client.wait_state import WaitState
+
+    CheckHealth = Callable[[HealthCriteria], HealthVerdict]
 
 _STATE_KEY = "custody_health"
 _STATES = ("healthy", "unhealthy")
@@ -52,28 +45,11 @@ TEMPLATED = (
 FireOn = Literal["healthy", "unhealthy", "change"]
 
 
-@dataclass(frozen=True)
-class HealthState:
-    """
-    The verdict on one listing, without the checks that it is about: hundreds of triggers may hold one each.
-
-    :param healthy: whether the service is healthy.
-    :param summary: the verdict in one line.
-    :param result: the verdict as plain JSON data.
-    :param missing: the names that the criteria ask for and that the listing does not have.
-    """
-
-    healthy: bool
-    summary: str
-    result: dict[str, Any]
-    missing: frozenset[MissingName]
-
-
 class CustodyHealthTrigger(BaseEventTrigger):
     """
     A trigger that polls the service's health until it is healthy, or watches it change.
 
-    For a deferred task (``fire_on=None``) it fires once: ``{"status": "healthy", "result": ...}``,
+    For a deferred task (``fire_on=None``) it fires once: ``{"status": "healthy", "result": ..., "message": ...}``,
     ``{"status": "timeout", "message": ...}`` or ``{"status": "error", "error": ...}``. An error is an event, never
     an exception of the trigger. A connection failure, a truncated response, a 5xx or a 429 is not an error: it is
     logged, and polls become rarer until the service responds again. A name in ``groups``, ``components``, ``checks`` or
@@ -87,8 +63,8 @@ class CustodyHealthTrigger(BaseEventTrigger):
     give each asset's watcher a trigger with arguments of its own. A triggerer with ``--queues`` takes the deferred
     tasks of its queues, but no asset watchers: for these run one without.
 
-    All triggers of one connection, tenant and interval share one poll, unless they back off exponentially. The
-    arguments hold the connection's id and nothing secret.
+    All triggers of one connection, tenant and interval share one poll. The arguments hold the connection's id and
+    nothing secret.
 
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
     :param tenant_id: only the checks of this tenant; None (default): of all.
@@ -101,9 +77,6 @@ class CustodyHealthTrigger(BaseEventTrigger):
     :param poke_interval: seconds between two polls. Default 60.
     :param deadline: Unix time in seconds after which the wait times out: wall-clock, so that it survives a restart
         of the triggerer. None (default): no limit.
-    :param exponential_backoff: whether polls become rarer while the service is not healthy; such a trigger does not
-        share its polls. Default False.
-    :param max_wait: maximum number of seconds between two polls then; None (default): no limit but the deadline.
     :param fire_on: for asset watchers: ``"healthy"``, ``"unhealthy"`` or ``"change"``. None (default): wait until
         healthy and fire once.
     """
@@ -121,8 +94,6 @@ class CustodyHealthTrigger(BaseEventTrigger):
         require_fresh: bool = True,
         poke_interval: float = 60.0,
         deadline: float | None = None,
-        exponential_backoff: bool = False,
-        max_wait: float | None = None,
         fire_on: FireOn | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -138,8 +109,6 @@ class CustodyHealthTrigger(BaseEventTrigger):
         self.require_fresh = require_fresh
         self.poke_interval = poke_interval
         self.deadline = deadline
-        self.exponential_backoff = exponential_backoff
-        self.max_wait = max_wait
         self.fire_on = fire_on
         # Airflow's default is that of asset watchers, which have no queue; a deferred task has its own.
         self.supports_triggerer_queue = fire_on is None
@@ -161,91 +130,56 @@ class CustodyHealthTrigger(BaseEventTrigger):
                 "require_fresh": self.require_fresh,
                 "poke_interval": self.poke_interval,
                 "deadline": self.deadline,
-                "exponential_backoff": self.exponential_backoff,
-                "max_wait": self.max_wait,
                 "fire_on": self.fire_on,
             },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait for what the shared poll brings for these criteria."""
+        from airflow_custody.client.health.verdict import HealthCriteria, HealthWait
+
         try:
-            criteria = self._criteria()
+            # Their templates are rendered by now.
+            for name in self._given:
+                refuse_missing(name, getattr(self, name))
+            check_timing(self.custody_conn_id, self.poke_interval, self.deadline)
+            wait = HealthWait(HealthCriteria.from_fields(self))
         except CustodyError as error:
             yield error_event(error)
             return
         if self.fire_on is not None:
-            async for each in self._watch(criteria):
+            async for each in self._watch(wait):
                 yield each
             return
-        with self._poll().subscribe(criteria) as results:
-            yield await poll_until(
-                results, self._judge(), deadline=self.deadline, interval=float(self.poke_interval), log=self.log
-            )
-
-    def _poll(self) -> SharedPoll[HealthCriteria, HealthState]:
         interval = float(self.poke_interval)
-        # A trigger that backs off has a rhythm of its own, and so a poll of its own.
-        key = object() if self.exponential_backoff else ("health", self.custody_conn_id, str(self.tenant_id), interval)
-        schedule = PollSchedule(interval, self.exponential_backoff, self.max_wait, self.deadline)
-        return SharedPoll(key, self.custody_conn_id, partial(_fetch, self.custody_conn_id), schedule)
-
-    def _criteria(self) -> HealthCriteria:
-        """Return the criteria, all arguments checked: their templates are rendered by now."""
-        from airflow_custody.client.health.criteria import HealthCriteria
-
-        for name in self._given:
-            refuse_missing(name, getattr(self, name))
-        check_text("custody_conn_id", self.custody_conn_id)
-        check_seconds("poke_interval", self.poke_interval)
-        if self.deadline is not None:
-            check_time("deadline", self.deadline)
-        if self.max_wait is not None:
-            check_seconds("max_wait", self.max_wait)
-        return HealthCriteria.of(
-            tenant_id=self.tenant_id,
-            groups=self.groups,
-            components=self.components,
-            checks=self.checks,
-            require_results=self.require_results,
-            healthy_statuses=self.healthy_statuses,
-            require_fresh=self.require_fresh,
+        yield await wait_until_done(
+            self._poll(), wait, "healthy", deadline=self.deadline, interval=interval, log=self.log
         )
 
-    def _judge(self) -> Callable[[HealthState], TriggerEvent | str]:
-        """Return what says which event a state ends the wait with, or in words why it does not."""
-        missing: frozenset[MissingName] = frozenset()
-
-        def judge(state: HealthState) -> TriggerEvent | str:
-            from airflow_custody.client.health.verdict import missing_names_error
-
-            nonlocal missing
-            before, missing = missing, state.missing
-            if before & missing:
-                return error_event(missing_names_error(before & missing, state.summary))
-            if not state.healthy:
-                return state.summary
-            self.log.info("Custody: %s", state.summary)
-            return event("healthy", result=state.result)
-
-        return judge
+    def _poll(self) -> SharedPoll[WaitState]:
+        interval = float(self.poke_interval)
+        key = ("health", self.custody_conn_id, str(self.tenant_id), interval)
+        return SharedPoll(key, self.custody_conn_id, partial(_fetch, self.custody_conn_id), interval)
 
     # --- watching for an asset -------------------------------------------------------------------------------
 
-    async def _watch(self, criteria: HealthCriteria) -> AsyncIterator[TriggerEvent]:
+    async def _watch(self, wait: HealthWait) -> AsyncIterator[TriggerEvent]:
         """Fire on each change of state that ``fire_on`` asks for."""
         before = await self._load_state()
         while True:
-            with self._poll().subscribe(criteria) as results:
-                async for result in results:
-                    state = result.value
-                    now = "healthy" if state is not None and state.healthy else "unhealthy"
+            with self._poll().subscribe(wait) as results:
+                while (state := await results.get()) is not None:
+                    is_healthy, result = False, None
+                    if isinstance(state, CustodyError):
+                        reason = f"the service cannot be judged: {state}"
+                    else:
+                        is_healthy, result, reason = state.is_done, dict(state.result), state.summary
+                    now = "healthy" if is_healthy else "unhealthy"
                     if now == before:
                         continue
-                    reason = state.summary if state else f"the service cannot be judged: {result.error}"
                     self.log.info("Custody became %s: %s", now, reason)
                     if self.fire_on in (now, "change"):
-                        yield event(now, result=state and state.result, reason=reason)
+                        yield event(now, result=result, reason=reason)
                     # After the event: a triggerer that dies in between fires once more rather than not at all.
                     await self._save_state(now)
                     before = now
@@ -284,28 +218,17 @@ def _why(exception: Exception) -> str:
     return f"{type(exception).__name__}: {exception}"
 
 
-def _fetch(
-    custody_conn_id: str, client: CustodyClient, criteria: Sequence[HealthCriteria]
-) -> Mapping[HealthCriteria, PollResult[HealthState]]:
+def _fetch(custody_conn_id: str, client: CustodyClient, waits: Sequence[HealthWait]) -> CheckHealth:
     """
-    Fetch a tenant's health listing, and judge it by each set of criteria.
+    Fetch a tenant's health listing, and return what judges it by each set of criteria once.
 
     That may be hundreds of times ten thousand checks: work for a thread, and not for the event loop.
     """
+    from airflow_custody.client.health.verdict import judge
     from airflow_custody.metrics import health_listed
 
     # One poll is for one tenant.
-    with health_listed(custody_conn_id, criteria[0]) as checks:
-        checks += client.list_health_checks(criteria[0].tenant_id)
-        fetched_at = datetime.now(timezone.utc)
-    return {each: _judge_by(each, checks, fetched_at) for each in criteria}
-
-
-def _judge_by(criteria: HealthCriteria, checks: Sequence[HealthCheck], fetched_at: datetime) -> PollResult[HealthState]:
-    from airflow_custody.client.health.verdict import judge
-
-    try:
-        verdict = judge(checks, criteria, fetched_at)
-    except Exception as exception:
-        return PollResult(error=wrap_unexpected(exception, "judge health checks"))
-    return PollResult(HealthState(verdict.healthy, verdict.summary(), verdict.to_json(), verdict.missing))
+    criteria = waits[0].criteria
+    with health_listed(custody_conn_id, criteria) as checks:
+        checks += client.list_health_checks(criteria.tenant_id)
+    return cache(partial(judge, checks, now=datetime.now(timezone.utc)))

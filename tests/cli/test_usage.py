@@ -18,7 +18,7 @@ from airflow_custody.cli import main as cli
 from airflow_custody.cli.connection import SETTINGS
 from airflow_custody.cli.whitelist import LIMITS
 from airflow_custody.client import ClientSettings
-from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.health.verdict import HealthCriteria
 from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.plan import PlanLimits
 

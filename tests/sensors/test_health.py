@@ -129,15 +129,6 @@ def test_the_error_names_what_exists(sandbox: Sandbox, criteria: dict[str, Any],
     assert "names are compared exactly" in str(caught.value.error)
 
 
-@pytest.mark.parametrize(("max_wait", "seconds"), [(None, None), (7, 7.0), (timedelta(minutes=1), 60.0)])
-def test_what_makes_pokes_rarer_is_passed_on(sandbox: Sandbox, max_wait: Any, seconds: float | None) -> None:
-    sandbox.control.update_health(group="hsm", status="error")
-    with pytest.raises(TaskDeferred) as deferred:
-        execute(lambda: sensor("deferrable", exponential_backoff=True, max_wait=max_wait))
-    arguments = deferred.value.trigger.serialize()[1]
-    assert (arguments["exponential_backoff"], arguments["max_wait"]) == (True, seconds)
-
-
 def test_deferrable_polls_once_before_it_defers(sandbox: Sandbox) -> None:
     assert execute(lambda: sensor("deferrable"))["healthy"]
     sandbox.control.update_health(group="hsm", status="error")
@@ -206,13 +197,12 @@ def test_settings_that_hide_errors_are_refused(setting: str) -> None:
 
 
 def test_start_from_trigger_hands_over_everything_the_trigger_needs() -> None:
-    gate = sensor("deferrable", start_from_trigger=True, groups=("hsm",), timeout=77, max_wait=5)
+    gate = sensor("deferrable", start_from_trigger=True, groups=("hsm",), timeout=77)
     assert gate.start_from_trigger
     assert gate.start_trigger_args is not None
     arguments = gate.start_trigger_args.trigger_kwargs
     assert arguments is not None
     assert arguments["groups"] == ["hsm"]
-    assert arguments["max_wait"] == 5
     assert gate.start_trigger_args.timeout == timedelta(seconds=77)
     assert CustodyHealthSensor.start_trigger_args is None
     assert not sensor(start_from_trigger=True).start_from_trigger

@@ -18,26 +18,20 @@ from airflow_custody.client import CustodyClient, CustodyError, CustodyRequestEr
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist import progress
 from airflow_custody.client.whitelist.progress import ListedRequest
+from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
-from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 MODES = ["poke", "reschedule", "deferrable"]
 FIELDS: dict[str, Any] = {"label": "Treasury", "address": "0x" + "a" * 40, "blockchain": "ETH", "memo": "m"}
 
 
-class QuickSensor(CustodyWhitelistRequestSensor):
-    """The sensor, for a service that shows signatures so soon that no test has to wait for them."""
-
-    gone_after = 0.5
-    unverified_after = 0.4
-
-
 @pytest.fixture(autouse=True)
-def quick_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CustodyWhitelistRequestTrigger, "gone_after", 0.5)
-    monkeypatch.setattr(CustodyWhitelistRequestTrigger, "unverified_after", 0.4)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let signatures be shown within half a second."""
+    monkeypatch.setattr(RequestWait, "gone_after", 0.5)
+    monkeypatch.setattr(RequestWait, "unverified_after", 0.4)
 
 
 def pin(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
@@ -79,19 +73,21 @@ def how(mode: str) -> dict[str, Any]:
 
 def run_sensor(mode: str, **kwargs: Any) -> Run:
     with new_dag() as dag:
-        QuickSensor(**{"task_id": "wait", "poke_interval": 0.2, "timeout": 600, **how(mode), **kwargs})
+        CustodyWhitelistRequestSensor(
+            **{"task_id": "wait", "poke_interval": 0.2, "timeout": 600, **how(mode), **kwargs}
+        )
     return run_dag(dag)
 
 
 def wait(request_id: Any, **kwargs: Any) -> Any:
     arguments = {"task_id": "wait", "poke_interval": 0.2, "timeout": 600, "deferrable": False, **kwargs}
-    return execute(lambda: QuickSensor(request_id=request_id, **arguments))
+    return execute(lambda: CustodyWhitelistRequestSensor(request_id=request_id, **arguments))
 
 
 def wait_in_both(request_id: Any, **kwargs: Any) -> Any:
     """Wait in the worker; and come back from a trigger that found it in effect. Both must end the same way."""
     found = wait(request_id, **kwargs)
-    sensor = QuickSensor(task_id="wait", request_id=request_id, deferrable=True, **kwargs)
+    sensor = CustodyWhitelistRequestSensor(task_id="wait", request_id=request_id, deferrable=True, **kwargs)
     assert come_back(sensor, result=found) == found
     return found
 
@@ -184,7 +180,7 @@ class TestInARun:
         with new_dag() as dag:
             output = cast(Any, CustodyCreateWhitelistRequestOperator(task_id="create", **FIELDS).output)
             arguments: dict[str, Any] = {"poke_interval": 0.2, "timeout": 600, **how(mode)}
-            QuickSensor(task_id="wait", request_id=output, expected=output["request"], **arguments)
+            CustodyWhitelistRequestSensor(task_id="wait", request_id=output, expected=output["request"], **arguments)
         sandbox.control.configure(fill={"tnParticipantID": "p"} if mode == "poke" else {})
         signer = threading.Timer(0.0, sign_when_created, [sandbox])
         signer.start()
@@ -222,25 +218,23 @@ def test_a_signature_that_is_shown_late_is_waited_for(
 ) -> None:
     looked_up = progress.find_listed
 
-    def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRequest]:
-        found = looked_up(client, ids)
+    def find_listed(client: CustodyClient, ids: Iterable[str], **how: Any) -> dict[str, ListedRequest]:
+        found = looked_up(client, ids, **how)
         sandbox.control.sign_whitelist_requests(forged)
         return found
 
-    monkeypatch.setattr(progress, "find_listed", find_listed)
+    monkeypatch.setattr("airflow_custody.client.whitelist.wait.find_listed", find_listed)
     found = wait(forged if many else forged[0])
     assert found["verified"] == (2 if many else True)
 
 
-def test_a_forged_row_fails_within_seconds_and_the_trigger_takes_over(forged: list[str]) -> None:
-    assert 1 < CustodyWhitelistRequestSensor.unverified_after < 15
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_forged_row_fails_within_seconds_in_the_first_poll(forged: list[str], deferrable: bool) -> None:
     started = time.monotonic()
     with failing_at_once("is not verified") as caught:
-        wait(forged[0], poke_interval=3600, timeout=7200)
+        wait(forged[0], poke_interval=3600, timeout=7200, deferrable=deferrable)
     assert isinstance(caught.value.error, CustodyVerificationError)
     assert 0.4 <= time.monotonic() - started < 1800
-    with pytest.raises(TaskDeferred):
-        wait(forged[0], deferrable=True)
 
 
 def test_what_is_pending_or_rejected_is_not_a_matter_of_signatures(sandbox: Sandbox, forged: list[str]) -> None:
@@ -327,6 +321,7 @@ def test_of_a_list_all_that_are_something_else_are_named(sandbox: Sandbox, signe
     error = failure_of(signed, expected=many)
     assert isinstance(error, CustodyRequestError)
     assert error.message == (
+        "2 of 3 whitelisting requests are not what was asked for: "
         f"whitelisting request {signed[0]} is not what was asked for: customer_id (asked for '1', shown '0'); "
         f"whitelisting request {signed[2]} is not what was asked for: customer_id (asked for '1', shown '2')"
     )
@@ -392,41 +387,20 @@ def test_the_trigger_does_not_know_what_is_expected(sandbox: Sandbox) -> None:
     assert FIELDS["address"] not in json.dumps(caught.value.trigger.serialize())
 
 
-def test_what_a_trigger_did_not_verify_is_verified_in_the_worker(sandbox: Sandbox, forged: list[str]) -> None:
-    # Of an earlier version, or started before the keys were pinned.
-    for ids, result in (
-        (forged[0], {"id": forged[0], "state": "effective", "status": "APPROVED", "signatures": 0}),
-        (forged, {"state": "effective", "count": 2, "statuses": {"APPROVED": 2}}),
-        (forged, {"state": "effective", "count": 2, "statuses": {"APPROVED": 2}, "verified": 1}),
-    ):
-        sensor = QuickSensor(task_id="wait", request_id=ids, deferrable=True)
-        with failing_at_once("not verified"):
-            come_back(sensor, result=result)
-    sandbox.control.sign_whitelist_requests(forged)
-    sensor = QuickSensor(task_id="wait", request_id=forged, deferrable=True)
-    assert come_back(sensor, result={"count": 2})["verified"] == 2
-
-
 def test_what_a_trigger_verified_is_not_looked_up_again(sandbox: Sandbox, signed: list[str]) -> None:
     for ids in (signed, signed[0]):
         found = wait(ids)
         sandbox.control.clear_request_log()
-        sensor = QuickSensor(task_id="wait", request_id=ids, deferrable=True)
+        sensor = CustodyWhitelistRequestSensor(task_id="wait", request_id=ids, deferrable=True)
         assert come_back(sensor, result=found) == found
         assert sandbox.control.request_log() == []
 
 
-def test_a_last_look_that_fails_is_repeated(
-    sandbox: Sandbox, signed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("airflow_custody.sensors.whitelist._PAUSES", (0.1, 0.1))
+def test_a_last_poll_that_fails_is_retried(sandbox: Sandbox, signed: list[str]) -> None:
     expected = {**FIELDS, "customer_id": "0"}
     found = wait(signed[0])
-    sandbox.control.add_fault("status", status=503, times=2)
-    sensor = QuickSensor(task_id="wait", request_id=signed[0], deferrable=True, expected=expected)
-    assert come_back(sensor, result=found) == found
-    sandbox.control.add_fault("status", status=503, times=3)
-    sensor = QuickSensor(task_id="wait", request_id=signed[0], deferrable=True, expected=expected)
+    sandbox.control.add_fault("status", status=503)
+    sensor = CustodyWhitelistRequestSensor(task_id="wait", request_id=signed[0], deferrable=True, expected=expected)
     with pytest.raises(CustodyError, match="in effect, and this worker does not") as caught:
         come_back(sensor, result=found)
     assert caught.value.retryable

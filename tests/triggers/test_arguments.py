@@ -72,7 +72,6 @@ def test_an_odd_time(sandbox: Sandbox, name: str, value: Any) -> None:
     assert_refused(whitelist_trigger(**{name: value}), name)
     assert_refused(CustodyHealthTrigger(**{name: value}), name)
     assert_refused(CustodyHealthTrigger(**{name: value}, fire_on="change"), name)
-    assert_refused(CustodyHealthTrigger(max_wait=value, exponential_backoff=True), "max_wait")
     assert sandbox.control.request_log() == []
 
 

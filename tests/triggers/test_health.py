@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,13 +15,17 @@ from connections import connection_json
 from request_triggers import end_waits_after
 from task_log import TaskLog
 
-from airflow_custody.client import CustodyClient
-from airflow_custody.client.health.criteria import HealthCriteria
-from airflow_custody.client.health.verdict import MissingName, judge
+from airflow_custody.client import (
+    CustodyAuthenticationError,
+    CustodyClient,
+    CustodyRateLimitError,
+    CustodyServerError,
+)
+from airflow_custody.client.health.verdict import HealthCriteria, HealthVerdict, HealthWait, Problem, judge
 from airflow_custody.sandbox import Sandbox, health_entry
 from airflow_custody.sandbox.health.store import default_entries
-from airflow_custody.triggers._base import PollSchedule, SharedPoll
-from airflow_custody.triggers.health import CustodyHealthTrigger, HealthState
+from airflow_custody.triggers._base import SharedPoll, next_delay
+from airflow_custody.triggers.health import CustodyHealthTrigger
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -68,7 +73,7 @@ def polled(sandbox: Sandbox, times: int) -> None:
 
 
 def test_arguments_survive_json() -> None:
-    made = trigger(tenant_id="1", groups=("hsm",), require_results={"ETH"}, deadline=5.0, max_wait=3)
+    made = trigger(tenant_id="1", groups=("hsm",), require_results={"ETH"}, deadline=5.0)
     path, arguments = made.serialize()
     assert path == "airflow_custody.triggers.health.CustodyHealthTrigger"
     again = CustodyHealthTrigger(**json.loads(json.dumps(arguments)))
@@ -166,17 +171,15 @@ class TestMissingNames:
         thread.join()
         assert event["status"] == "healthy"
 
-    def test_another_name_is_missing_each_time(self, sandbox: Sandbox) -> None:
-        judged = trigger(groups=["a", "b"])._judge()
+    def test_another_name_is_missing_each_time(self) -> None:
+        wait = HealthWait(HealthCriteria(groups=("a", "b")))
 
-        def state(*missing: str) -> HealthState:
-            return HealthState(False, "no", {}, frozenset(MissingName("groups", each) for each in missing))
+        def ends(*missing: str) -> bool:
+            problems = [Problem("no", missing=("groups", each)) for each in missing]
+            verdict = HealthVerdict(datetime.now(timezone.utc), problems=problems)
+            return wait.update(lambda _: verdict).error is not None
 
-        assert judged(state("a")) == "no"
-        assert judged(state("b")) == "no"
-        assert judged(state()) == "no"
-        assert judged(state("b")) == "no"
-        assert isinstance(judged(state("a", "b")), TriggerEvent)
+        assert [ends("a"), ends("b"), ends(), ends("b"), ends("a", "b")] == [False] * 4 + [True]
 
     def test_an_unhealthy_check_may_be_why_a_result_is_missing(self, sandbox: Sandbox) -> None:
         sandbox.control.update_health(group="hsm", status="error", report=None)
@@ -377,7 +380,6 @@ class TestSharing:
             {"tenant_id": "1"},
             {"poke_interval": 9},
             {"custody_conn_id": "other"},
-            {"exponential_backoff": True},
         ]
 
         async def scenario() -> int:
@@ -492,15 +494,13 @@ def test_the_event_loop_is_not_blocked_by_many_criteria(sandbox: Sandbox) -> Non
 
 
 def test_polls_become_rarer_while_the_service_fails() -> None:
-    from airflow_custody.client import CustodyRateLimitError, CustodyServerError
-
     error = CustodyServerError("down")
-    delays = [PollSchedule(10).next_delay(polls, polls, error) for polls in range(1, 9)]
+    delays = [next_delay(10, polls, error) for polls in range(1, 9)]
     assert delays[0] == 10
     assert delays == sorted(delays)
     assert delays[-1] == 300
-    assert PollSchedule(10).next_delay(1, 0, None) == 10
-    assert PollSchedule(600).next_delay(9, 9, error) == 600
-    assert PollSchedule(10).next_delay(1, 1, CustodyRateLimitError("slow", retry_after=42)) == 42
-    growing = PollSchedule(1, exponential_backoff=True, max_wait=5)
-    assert [growing.next_delay(polls, 0, None) for polls in (1, 2, 3, 9)] == [1, 2, 4, 5]
+    assert next_delay(10, 0, None) == 10
+    assert next_delay(600, 9, error) == 600
+    assert next_delay(10, 1, CustodyRateLimitError("slow", retry_after=42)) == 42
+    # Credentials that are refused again and again may lock the account.
+    assert next_delay(60, 8, CustodyAuthenticationError("no")) == 3600

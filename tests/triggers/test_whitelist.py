@@ -4,18 +4,15 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from clocks import Clock
 from request_triggers import end_waits_after, first
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.whitelist import progress
+from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll
-from airflow_custody.triggers._look_up import MAX_ISOLATING_LOOKUPS
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 pytestmark = pytest.mark.usefixtures("connection")
@@ -23,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("connection")
 
 @pytest.fixture(autouse=True)
 def soon_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CustodyWhitelistRequestTrigger, "gone_after", 1.0)
+    monkeypatch.setattr(RequestWait, "gone_after", 1.0)
 
 
 @pytest.fixture
@@ -118,41 +115,6 @@ class TestMissing:
         sandbox.control.add_fault("status", status=200, body={}, times=4)
         assert asyncio.run(first(trigger(numbers[0])))["status"] == "effective"
 
-    @pytest.fixture
-    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
-        """A clock of which each look-up takes 0.4 s, while a request is gone after 1 s."""
-        clock, find_listed = Clock(), progress.find_listed
-
-        def look_up(client: CustodyClient, ids: Iterable[str]) -> Any:
-            clock.now += 0.4
-            return find_listed(client, ids)
-
-        monkeypatch.setattr(progress, "find_listed", look_up)
-        monkeypatch.setitem(progress.GracePeriod.__init__.__kwdefaults__ or {}, "clock", clock)
-        return clock
-
-    def test_being_listed_in_between_begins_the_time_anew(
-        self, sandbox: Sandbox, numbers: list[str], clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        pending = {"result": [{"id": numbers[0], "status": "pending"}], "totalItems": "1"}
-        for body in (*[{}] * 6, {}, pending, *[{}] * 6):
-            sandbox.control.add_fault("status", status=200, body=body)
-        deadline = end_waits_after(monkeypatch, sandbox, 16)
-        event = asyncio.run(first(trigger(numbers[0], deadline=deadline)))
-        assert event["status"] == "timeout"
-        assert "is pending approval" in event["message"]
-
-    def test_a_poll_that_fails_in_between_begins_the_time_anew(
-        self, sandbox: Sandbox, numbers: list[str], clock: Clock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for _ in range(3):
-            sandbox.control.add_fault("status", status=200, body={}, times=4)
-            sandbox.control.add_fault("status", status=503)
-        deadline = end_waits_after(monkeypatch, sandbox, 17)
-        event = asyncio.run(first(trigger(numbers[0], deadline=deadline)))
-        assert event["status"] == "timeout"
-        assert "is pending approval" in event["message"]
-
     def test_each_trigger_of_a_shared_poll_has_its_own_time(self, sandbox: Sandbox) -> None:
         async def scenario() -> float:
             early = asyncio.create_task(first(trigger("9999")))
@@ -237,7 +199,7 @@ class TestIsolation:
     ) -> None:
         sandbox.control.add_fault(**fault, times=None)
         assert asyncio.run(statuses([trigger(number) for number in numbers])) == ["error"] * 250
-        assert len(sandbox.control.request_log()) <= MAX_ISOLATING_LOOKUPS + 3
+        assert len(sandbox.control.request_log()) <= 48 + 3
 
     @pytest.mark.parametrize("status", [401, 403, 405, 503])
     def test_a_refusal_that_is_nobodys_in_particular_is_not_looked_into(
@@ -246,25 +208,6 @@ class TestIsolation:
         sandbox.control.add_fault("status", status=status, times=None)
         asyncio.run(statuses([trigger(number, deadline=time.time(), poke_interval=9) for number in numbers]))
         assert len(sandbox.control.request_log()) == 1
-
-
-def test_backs_off_and_shares_no_poll_then(sandbox: Sandbox, numbers: list[str]) -> None:
-    async def scenario() -> int:
-        how: dict[str, Any] = {"exponential_backoff": True, "max_wait": 0.4, "poke_interval": 0.1}
-        tasks = [asyncio.create_task(first(trigger(number, **how))) for number in numbers[:2]]
-        await asyncio.sleep(2.5)
-        while len(sandbox.control.request_log()) < 8:
-            await asyncio.sleep(0.1)
-        running = SharedPoll.running()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return running
-
-    started = time.monotonic()
-    assert asyncio.run(scenario()) == 2
-    # At 0, 0.1, 0.3, 0.7, 1.1, ... seconds, two calls each, by two triggers: without a back-off four times as many.
-    assert len(sandbox.control.request_log()) <= 4 * (4 + (time.monotonic() - started) / 0.4)
 
 
 @pytest.mark.parametrize("fault", [{"status": 401}, {"status": 404}, {"status": 405}])
@@ -276,11 +219,6 @@ def test_an_error_is_an_event(sandbox: Sandbox, numbers: list[str], fault: dict[
     json.dumps(event)
 
 
-def test_one_status_word_is_not_a_list_of_letters() -> None:
-    arguments = trigger("7", effective_statuses="APPROVED", rejected_statuses="denied").serialize()[1]
-    assert (arguments["effective_statuses"], arguments["rejected_statuses"]) == (["APPROVED"], ["denied"])
-
-
 def test_a_missing_connection_is_an_event() -> None:
     event = asyncio.run(first(trigger("1", custody_conn_id="nowhere")))
     assert event["status"] == "error"
@@ -288,9 +226,7 @@ def test_a_missing_connection_is_an_event() -> None:
 
 
 def test_arguments_survive_json(sandbox: Sandbox) -> None:
-    made = trigger(
-        "7", effective_statuses=("a",), rejected_statuses={"b"}, deadline=5.0, max_wait=3.5, exponential_backoff=True
-    )
+    made = trigger("7", effective_statuses=("a",), rejected_statuses={"b"}, deadline=5.0)
     path, arguments = made.serialize()
     assert path.endswith("CustodyWhitelistRequestTrigger")
     assert json.loads(json.dumps(arguments)) == arguments

@@ -14,16 +14,15 @@ from request_triggers import events, first
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist import progress
+from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 
 @pytest.fixture(autouse=True)
 def quick(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Define a connection with pinned keys, and one without; both show signatures soon."""
-    monkeypatch.setattr(CustodyWhitelistRequestTrigger, "gone_after", 0.5)
-    monkeypatch.setattr(CustodyWhitelistRequestTrigger, "unverified_after", 0.4)
+    monkeypatch.setattr(RequestWait, "unverified_after", 0.4)
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
     monkeypatch.setenv("AIRFLOW_CONN_UNPINNED", connection_json(sandbox))
 
@@ -73,12 +72,12 @@ def test_a_signature_that_is_shown_late_is_waited_for(
 ) -> None:
     find_listed = progress.find_listed
 
-    def look_up(client: CustodyClient, ids: Iterable[str]) -> Any:
-        found = find_listed(client, ids)
+    def look_up(client: CustodyClient, ids: Iterable[str], **how: Any) -> Any:
+        found = find_listed(client, ids, **how)
         sandbox.control.sign_whitelist_requests(numbers[:2])
         return found
 
-    monkeypatch.setattr(progress, "find_listed", look_up)
+    monkeypatch.setattr("airflow_custody.client.whitelist.wait.find_listed", look_up)
     event = asyncio.run(first(trigger(numbers if many else numbers[0], deadline=time.time())))
     assert event["status"] == "effective"
     assert event["result"]["verified"] == (5 if many else True)
@@ -88,40 +87,3 @@ def test_a_connection_without_pinned_keys_shares_no_result_with_one_that_has_the
     found = asyncio.run(events(trigger(numbers[0]), trigger(numbers[0], custody_conn_id="unpinned")))
     assert [each["status"] for each in found] == ["error", "effective"]
     assert found[1]["result"]["verified"] is False
-
-
-def test_a_failure_in_between_is_no_second_poll(sandbox: Sandbox, numbers: list[str]) -> None:
-    # A poll with what is in effect takes two calls.
-    sandbox.control.add_fault("status", status=503, skip=2)
-    (event,) = asyncio.run(events(trigger(numbers[0], poke_interval=0.2)))
-    assert event["error"]["type"] == "CustodyVerificationError"
-    assert len(sandbox.control.request_log()) == 5
-
-
-def test_those_that_are_verified_again_share_that_poll_and_then_the_usual_one(
-    sandbox: Sandbox, numbers: list[str]
-) -> None:
-    async def scenario() -> list[dict[str, Any]]:
-        tasks = [asyncio.create_task(first(trigger(each, poke_interval=0.3))) for each in numbers[:2] * 3]
-        while not sandbox.control.request_log():
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(0.1)
-        for each in numbers[:2]:
-            await asyncio.to_thread(sandbox.control.set_whitelist_status, each, "PENDING")
-        await asyncio.sleep(1)
-        sandbox.control.clear_request_log()
-        started = time.monotonic()
-        await asyncio.sleep(1)
-        polls.append(2 + (time.monotonic() - started) / 0.3)
-        calls.append(len(sandbox.control.request_log()))
-        assert SharedPoll.running() == 1
-        for each in numbers[:2]:
-            await asyncio.to_thread(sandbox.control.set_whitelist_status, each, "APPROVED")
-        return await asyncio.gather(*tasks)
-
-    calls: list[int] = []
-    polls: list[float] = []
-    found = asyncio.run(scenario())
-    assert {each["error"]["type"] for each in found} == {"CustodyVerificationError"}
-    # Two for each poll.
-    assert calls[0] <= 2 * polls[0]

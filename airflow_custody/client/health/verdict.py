@@ -1,40 +1,85 @@
-"""The verdict on health checks: pure functions, no I/O."""
+"""The verdict on health checks: criteria, judging and waiting. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
 from functools import cache
 from typing import Any
 
-from airflow_custody.client.errors import CustodyUnhealthyError
-from airflow_custody.client.health.criteria import HealthCriteria
+from airflow_custody.client.arguments import check_identifier, check_names
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyUnhealthyError
 from airflow_custody.client.health.models import HealthCheck
 from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
+from airflow_custody.client.wait_state import WaitState
 
-#: Maximum number of unhealthy checks, and of groups, in a verdict's JSON; it stays small whatever is listed.
-MAX_PROBLEMS = 20
-MAX_GROUPS = 50
+# Maximum number of unhealthy checks, and of groups, in a verdict's JSON; it stays small whatever is listed.
+_MAX_PROBLEMS = 20
+_MAX_GROUPS = 50
 _MAX_PROBLEMS_IN_SUMMARY = 3
 # How many of the names that exist a reason names, and how long it may become with them.
 _MAX_EXISTING_NAMES = 10
-MAX_REASON = 800
-_UNREADABLE = "the group could not be read: it has no 'healthChecks'"
+_MAX_REASON = 800
 
 
 @dataclass(frozen=True)
-class MissingName:
+class HealthCriteria:
     """
-    A name that the criteria ask for and that the listing does not have.
+    The checks to evaluate, and the conditions under which they are healthy.
 
-    :param setting: the criterion that names it.
-    :param name: the name.
+    Make one with :meth:`of` or :meth:`from_fields`, which check the values.
+
+    :param tenant_id: the tenant whose checks are asked for; None: all tenants'.
+    :param groups: only checks of these groups, by exact name; None: of all.
+    :param components: only checks of these components, by exact name; None: of all.
+    :param checks: only checks of these names; None: all.
+    :param require_results: keys that some check must report, and that must be healthy wherever they are reported.
+    :param healthy_statuses: the status words that count as healthy, in lower case.
+    :param require_fresh: whether a check must not be past its ``validUntilDate``.
     """
 
-    setting: str
-    name: str
+    tenant_id: str | None = None
+    groups: tuple[str, ...] | None = None
+    components: tuple[str, ...] | None = None
+    checks: tuple[str, ...] | None = None
+    require_results: tuple[str, ...] | None = None
+    healthy_statuses: tuple[str, ...] = ("success",)
+    require_fresh: bool = True
+
+    @classmethod
+    def of(cls, **given: Any) -> HealthCriteria:
+        """
+        Return criteria made of what an author gave, templates rendered.
+
+        The parameters are those of the class. A single name may be given as a string. An empty list is refused: it
+        is more likely a template that rendered to nothing than a wish, and would make the gate weaker.
+
+        :raises CustodyConfigurationError: if one of them is malformed; ``setting`` names it.
+        """
+        checked: dict[str, Any] = {}
+        for name, value in given.items():
+            if name == "require_fresh":
+                fault = None if isinstance(value, bool) else "must be True or False"
+            elif name == "tenant_id":
+                fault = None
+                value = value if value is None else check_identifier(name, value, CustodyConfigurationError)
+            else:
+                names = check_names(name, value, CustodyConfigurationError)
+                fault = "is missing" if names is None and name == "healthy_statuses" else None
+                value = names if names is None else tuple(names)
+            if fault is not None:
+                raise CustodyConfigurationError(f"{name} {fault}", setting=name, code="parameter-wrong")
+            checked[name] = value
+        if "healthy_statuses" in checked:
+            checked["healthy_statuses"] = tuple(map(ascii_lower, checked["healthy_statuses"]))
+        return cls(**checked)
+
+    @classmethod
+    def from_fields(cls, given: object) -> HealthCriteria:
+        """Return the criteria of an operator, sensor or trigger, whose fields have the names of the parameters."""
+        return cls.of(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
 
 @dataclass(frozen=True)
@@ -44,18 +89,18 @@ class Problem:
 
     :param reason: the reason, in words.
     :param check: the check that it is about; None: the listing as a whole.
-    :param missing: the name that is missing, if that is the reason.
+    :param missing: the criterion and the name that it asks for and the listing does not have, if that is the reason.
     """
 
     reason: str
     check: HealthCheck | None = None
-    missing: MissingName | None = None
+    missing: tuple[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem as small, plain JSON data."""
         check = self.check
         if check is None:
-            return {"reason": sanitize(self.reason, MAX_REASON)}
+            return {"reason": sanitize(self.reason, _MAX_REASON)}
         named = {
             "group": check.listed_under,
             "component": check.component_name,
@@ -67,14 +112,12 @@ class Problem:
         return {name: None if value is None else sanitize(value, 200) for name, value in named.items()}
 
     def __str__(self) -> str:
-        if self.check is None:
-            return sanitize(self.reason, MAX_REASON)
         check = self.check
-        place = " / ".join(
-            sanitize(part, 60) for part in (check.listed_under, check.component_name, check.health_check) if part
-        )
+        if check is None:
+            return sanitize(self.reason, _MAX_REASON)
+        names = [sanitize(each, 60) for each in (check.listed_under, check.component_name, check.health_check) if each]
         tenant = f" (tenant {sanitize(check.tenant_id, 20)})" if check.tenant_id else ""
-        return f"{place}{tenant}: {sanitize(self.reason)}"
+        return f"{' / '.join(names)}{tenant}: {sanitize(self.reason)}"
 
 
 @dataclass
@@ -85,7 +128,7 @@ class GroupCount:
     unhealthy: int = 0
 
 
-@dataclass
+@dataclass(frozen=True)
 class HealthVerdict:
     """
     The verdict on the service's health, with reasons.
@@ -112,9 +155,26 @@ class HealthVerdict:
         return self.total > 0 and not self.problems
 
     @property
-    def missing(self) -> frozenset[MissingName]:
-        """The names that the criteria ask for and that the listing does not have."""
+    def missing(self) -> frozenset[tuple[str, str]]:
+        """The names that the criteria ask for and that the listing does not have, each with its criterion."""
         return frozenset(problem.missing for problem in self.problems if problem.missing is not None)
+
+    def error(self, missing_again: Iterable[tuple[str, str]] = ()) -> CustodyUnhealthyError:
+        """
+        Return the error of a verdict that is not healthy.
+
+        :param missing_again: the names that were also missing from the listing before. A name that is missing once may
+            belong to a service that is just starting; with one that is missing again, the error is not retryable.
+        """
+        settings = sorted({setting for setting, _ in missing_again or self.missing})
+        named = " and ".join(map(repr, settings))
+        return CustodyUnhealthyError(
+            self.summary(),
+            retryable=not missing_again,
+            setting=settings[0] if settings else None,
+            advice=f"Correct {named}: names are compared exactly." if settings else None,
+            code="parameter-wrong" if settings else "not-healthy",
+        )
 
     def to_json(self) -> dict[str, Any]:
         """
@@ -130,13 +190,10 @@ class HealthVerdict:
             "healthy": self.healthy,
             "total": self.total,
             "unhealthy": self.unhealthy,
-            "groups": {
-                sanitize(name, 100): {"total": group.total, "unhealthy": group.unhealthy}
-                for name, group in by_need[:MAX_GROUPS]
-            },
-            "groups_not_named": max(0, len(self.groups) - MAX_GROUPS),
-            "problems": [problem.to_json() for problem in self.problems[:MAX_PROBLEMS]],
-            "problems_not_named": max(0, len(self.problems) - MAX_PROBLEMS),
+            "groups": {sanitize(name, 100): vars(group) for name, group in by_need[:_MAX_GROUPS]},
+            "groups_not_named": max(0, len(self.groups) - _MAX_GROUPS),
+            "problems": [problem.to_json() for problem in self.problems[:_MAX_PROBLEMS]],
+            "problems_not_named": max(0, len(self.problems) - _MAX_PROBLEMS),
             "oldest_result_age_seconds": None if age is None else max(0.0, round(age, 3)),
             "fetched_at": self.fetched_at.isoformat(),
         }
@@ -145,23 +202,20 @@ class HealthVerdict:
         """Return the verdict in one line, with the first reasons."""
         if self.healthy:
             return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
-        reasons = "; ".join(str(problem) for problem in self.problems[:_MAX_PROBLEMS_IN_SUMMARY])
+        reasons = "; ".join(map(str, self.problems[:_MAX_PROBLEMS_IN_SUMMARY])) or "no health check was judged"
         more = len(self.problems) - _MAX_PROBLEMS_IN_SUMMARY
         # Where the listing as a whole is the reason, the number of unhealthy checks would only contradict it.
         counts = f" ({self.unhealthy} of {count(self.total, 'check')} unhealthy)" if self.unhealthy else ""
-        return (
-            f"the service is not healthy{counts}: {reasons or 'no health check was judged'}"
-            f"{f'; and {more} more' if more > 0 else ''}"
-        )
+        return f"the service is not healthy{counts}: {reasons}{f'; and {more} more' if more > 0 else ''}"
 
     def table(self) -> Iterator[str]:
         """Yield the verdict as lines for a log: a row for each group, then all that is wrong."""
-        width = max([5, *(len(sanitize(name, 40)) for name in self.groups)])
+        rows = [(sanitize(name, 40), group) for name, group in sorted(self.groups.items())]
+        rows.append(("all", GroupCount(self.total, self.unhealthy)))
+        width = max(5, *(len(name) for name, _ in rows))
         yield f"{'group':<{width}}  checks  healthy  not healthy"
-        for name, group in sorted(self.groups.items()):
-            healthy = group.total - group.unhealthy
-            yield f"{sanitize(name, 40):<{width}}  {group.total:>6}  {healthy:>7}  {group.unhealthy or '-':>11}"
-        yield f"{'all':<{width}}  {self.total:>6}  {self.total - self.unhealthy:>7}  {self.unhealthy or '-':>11}"
+        for name, group in rows:
+            yield f"{name:<{width}}  {group.total:>6}  {group.total - group.unhealthy:>7}  {group.unhealthy or '-':>11}"
         if self.oldest_update is not None:
             yield f"oldest result: {self.oldest_update:%Y-%m-%d %H:%M:%S} UTC"
         elif self.total:
@@ -170,27 +224,35 @@ class HealthVerdict:
             yield f"NOT HEALTHY: {problem}"
 
 
-def missing_names_error(missing: Iterable[MissingName], summary: str) -> CustodyUnhealthyError:
+class HealthWait:
     """
-    Return the error that ends a wait for names that do not exist; it is not retryable.
+    A wait until the service is healthy, in a worker or in the triggerer.
 
-    A name that is missing once may belong to a service that is just starting, so raise it when names are missing from
-    two listings in a row.
+    It fails when a name that the criteria ask for is missing from two listings in a row.
 
-    :param missing: the names that are missing from both.
-    :param summary: the summary of the second verdict.
+    :param criteria: which checks are judged and what makes them healthy.
     """
-    setting = min(each.setting for each in missing)
-    return CustodyUnhealthyError(
-        summary, retryable=False, setting=setting, advice=advice_on_names(missing), code="parameter-wrong"
-    )
 
+    def __init__(self, criteria: HealthCriteria) -> None:
+        self.criteria = criteria
+        self._missing: frozenset[tuple[str, str]] = frozenset()
 
-def advice_on_names(missing: Iterable[MissingName]) -> str | None:
-    """Return what to do about names that do not exist; None if there are none."""
-    settings = sorted({each.setting for each in missing})
-    named = " and ".join(repr(each) for each in settings)
-    return f"Correct {named}: names are compared exactly." if settings else None
+    def update(self, check_health: Callable[[HealthCriteria], HealthVerdict]) -> WaitState:
+        """
+        Return the state after a poll.
+
+        :param check_health: returns the verdict on the present listing by some criteria.
+        :raises CustodyError: what it raises.
+        """
+        verdict = check_health(self.criteria)
+        missing_again, self._missing = self._missing & verdict.missing, verdict.missing
+        return WaitState(
+            verdict.healthy,
+            verdict.summary(),
+            verdict.to_json(),
+            error=verdict.error(missing_again) if missing_again else None,
+            in_doubt=bool(verdict.missing),
+        )
 
 
 def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime | None = None) -> HealthVerdict:
@@ -202,121 +264,70 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     :param now: time of fetching the listing, aware; None (default): now.
     :return: the verdict.
     """
-    verdict = HealthVerdict(fetched_at=now or datetime.now(timezone.utc))
-    judge_ = _Judge(criteria, verdict.fetched_at)
+    now = now or datetime.now(timezone.utc)
+    # Few words come again and again: lower-casing them once each is enough.
+    is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)
     selected = _select(checks, criteria)
+    groups: dict[str, GroupCount] = {}
+    problems = []
     for check in selected:
-        group = verdict.groups.get(check.listed_under)
+        group = groups.get(check.listed_under)
         if group is None:
-            group = verdict.groups[check.listed_under] = GroupCount()
+            group = groups[check.listed_under] = GroupCount()
         group.total += 1
-        reasons = judge_.faults(check)
-        if reasons:
+        if reasons := _faults(check, criteria, now, is_healthy):
             group.unhealthy += 1
-            verdict.unhealthy += 1
-            verdict.problems.append(Problem("; ".join(reasons), check))
-    verdict.total = len(selected)
-    verdict.oldest_update = _oldest_update(selected)
+            problems.append(Problem("; ".join(reasons), check))
     # Problems of the listing as a whole explain the rest: they come first.
-    verdict.problems[:0] = judge_.problems_of_listing(checks, selected, verdict.unhealthy)
-    return verdict
+    listing = _problems_of_listing(checks, selected, criteria, is_complete=not problems)
+    # None: one of them does not say, and may be the oldest.
+    updates = {parse_timestamp(text) for text in {check.wire.get("lastUpdateDate") for check in selected}}
+    oldest = None if None in updates else min(filter(None, updates), default=None)
+    return HealthVerdict(now, len(selected), len(problems), groups, [*listing, *problems], oldest)
 
 
-def _oldest_update(checks: Iterable[HealthCheck]) -> datetime | None:
-    """Return when the oldest of the checks last ran; None if one of them does not say: it may be the oldest."""
-    oldest: datetime | None = None
-    text_before = ""
-    for check in checks:
-        text = check.wire.get("lastUpdateDate")
-        if text and text == text_before:
-            continue
-        date, text_before = parse_timestamp(text), text or ""
-        if date is None:
-            return None
-        if oldest is None or date < oldest:
-            oldest = date
-    return oldest
+def _faults(
+    check: HealthCheck, criteria: HealthCriteria, now: datetime, is_healthy: Callable[[str], bool]
+) -> list[str]:
+    """Return why a check is not healthy. Straight from the wire: this runs for each of ten thousand checks."""
+    if not check.is_readable:
+        return ["the group could not be read: it has no 'healthChecks'"]
+    wire = check.wire
+    reasons: list[str] = []
+    status = wire.get("status")
+    if status is None:
+        reasons.append("it has no status")
+    elif not is_healthy(status):
+        reasons.append(f"its status is {sanitize(status, 60)!r}")
+    report = wire.get("report")
+    if report is not None:
+        report_status = report.get("status")
+        if report_status is None:
+            reasons.append("its report has no status")
+        elif report_status != status and not is_healthy(report_status):
+            reasons.append(f"its report's status is {sanitize(report_status, 60)!r}")
+        if report.get("error"):
+            reasons.append(f"its report has an error: {sanitize(report['error'], 160)}")
+        elif reasons and report.get("message"):
+            reasons.append(f"its report says: {sanitize(report['message'], 160)}")
+        results = report.get("results") or {}
+        for key in criteria.require_results or ():
+            if key in results and ((word := results[key]) is None or not is_healthy(word)):
+                reasons.append(f"its result for {key} is {sanitize(word, 100)!r}")
+    if criteria.require_fresh:
+        valid_until = parse_timestamp(wire.get("validUntilDate"))
+        if valid_until is None:
+            reasons.append("it does not say readably until when it is valid")
+        elif valid_until < now:
+            reasons.append(f"it was valid until {valid_until:%Y-%m-%d %H:%M:%S} UTC only")
+    if criteria.tenant_id is not None and wire.get("tenantId") not in (None, criteria.tenant_id):
+        reasons.append(f"it belongs to another tenant than {criteria.tenant_id}, which was asked for")
+    if wire.get("group") not in (None, check.listed_under):
+        reasons.append(f"it names another group, {sanitize(wire['group'], 60)!r}, than it is listed under")
+    return reasons
 
 
-class _Judge:
-    """Judges check after check by one set of criteria; remembers which required results were reported."""
-
-    def __init__(self, criteria: HealthCriteria, now: datetime) -> None:
-        self._criteria = criteria
-        self._now = now
-        self._tenant_id = criteria.tenant_id
-        self._require_fresh = criteria.require_fresh
-        self._required = frozenset(criteria.require_results or ())
-        self._reported: set[str] = set()
-        # Few words come again and again: lower-casing them once each is enough.
-        self._is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)
-
-    def faults(self, check: HealthCheck) -> list[str]:
-        # Straight from the wire: this runs for each of ten thousand checks.
-        wire = check.wire
-        reasons: list[str] = []
-        if not check.is_readable:
-            return [_UNREADABLE]
-        status = wire.get("status")
-        if status is None:
-            reasons.append("it has no status")
-        elif not self._is_healthy(status):
-            reasons.append(f"its status is {sanitize(status, 60)!r}")
-        report = wire.get("report")
-        if report is not None:
-            report_status = report.get("status")
-            if report_status is None:
-                reasons.append("its report has no status")
-            elif report_status != status and not self._is_healthy(report_status):
-                reasons.append(f"its report's status is {sanitize(report_status, 60)!r}")
-            if report.get("error"):
-                reasons.append(f"its report has an error: {sanitize(report['error'], 160)}")
-            elif reasons and report.get("message"):
-                reasons.append(f"its report says: {sanitize(report['message'], 160)}")
-            if self._required:
-                results = report.get("results") or {}
-                for key in self._required.intersection(results):
-                    self._reported.add(key)
-                    word = results[key]
-                    if word is None or not self._is_healthy(word):
-                        reasons.append(f"its result for {key} is {sanitize(word, 100)!r}")
-        if self._require_fresh:
-            valid_until = parse_timestamp(wire.get("validUntilDate"))
-            if valid_until is None:
-                reasons.append("it does not say readably until when it is valid")
-            elif valid_until < self._now:
-                reasons.append(f"it was valid until {valid_until:%Y-%m-%d %H:%M:%S} UTC only")
-        if self._tenant_id is not None and wire.get("tenantId") not in (None, self._tenant_id):
-            reasons.append(f"it belongs to another tenant than {self._tenant_id}, which was asked for")
-        group = wire.get("group")
-        if group is not None and group != check.listed_under:
-            reasons.append(f"it names another group, {sanitize(group, 60)!r}, than it is listed under")
-        return reasons
-
-    def problems_of_listing(
-        self, checks: Sequence[HealthCheck], selected: Sequence[HealthCheck], unhealthy: int
-    ) -> list[Problem]:
-        criteria = self._criteria
-        if not checks:
-            of_tenant = f" of tenant {sanitize(criteria.tenant_id, 20)}" if criteria.tenant_id else ""
-            return [Problem(f"the service lists no health checks{of_tenant}")]
-        # A name that does not exist at all explains why others are left with nothing.
-        for exists in (False, True):
-            found = [_unmatched(setting, criteria, checks, selected, exists=exists) for setting in _FILTERS]
-            if problems := [problem for of_setting in found for problem in of_setting]:
-                break
-        if not selected and not problems:
-            problems.append(Problem("no health check is left after filtering"))
-        for number, key in enumerate(sorted(self._required - self._reported)):
-            reason = f"no check reports a result for {sanitize(key, 80)!r}"
-            if number == 0:
-                reported = (((check.report or {}).get("results") or {}) for check in selected)
-                reason += f"; {_existing('results', (each for results in reported for each in results))}"
-            # An unhealthy check may be why nothing is reported: then the absence of a key proves nothing.
-            missing = None if unhealthy else MissingName("require_results", key)
-            problems.append(Problem(reason, missing=missing))
-        return problems
-
+# --- the listing as a whole ----------------------------------------------------------------------------------
 
 _FILTERS: dict[str, tuple[str, Callable[[HealthCheck], str | None]]] = {
     "groups": ("group", lambda check: check.listed_under),
@@ -333,44 +344,50 @@ def _select(
         wanted: tuple[str, ...] | None = getattr(criteria, setting)
         if wanted is not None and setting != without:
             names = frozenset(wanted)
-            checks = [each for each in checks if name_of(each) in names or _may_be_any(each, setting)]
+            # One that could not be read stands for its group: nobody knows its other names.
+            any_name = setting != "groups"
+            checks = [each for each in checks if name_of(each) in names or (any_name and not each.is_readable)]
     return checks
 
 
-def _may_be_any(check: HealthCheck, setting: str) -> bool:
-    """Tell whether a check could not be read, so that nobody knows its name."""
-    return not check.is_readable and setting != "groups"
+def _problems_of_listing(
+    checks: Sequence[HealthCheck], selected: Sequence[HealthCheck], criteria: HealthCriteria, *, is_complete: bool
+) -> list[Problem]:
+    """Return the problems of a listing as a whole: it is empty, or lacks a name that the criteria ask for."""
+    if not checks:
+        of_tenant = f" of tenant {sanitize(criteria.tenant_id, 20)}" if criteria.tenant_id else ""
+        return [Problem(f"the service lists no health checks{of_tenant}")]
+    problems: list[Problem] = []
+    # A name that does not exist at all explains why others are left with nothing.
+    for end in ("exists", "is left by the other filters"):
+        for setting, (kind, name_of) in _FILTERS.items():
+            shown = {name_of(each) for each in (checks if end == "exists" else selected)}
+            absent = sorted(set(getattr(criteria, setting) or ()) - shown)
+            if absent:
+                existing = map(name_of, _select(checks, criteria, without=setting) or checks)
+                problems += _missing(setting, absent, f"no {kind} named {{}} {end}", existing)
+        if problems:
+            break
+    if not selected and not problems:
+        problems.append(Problem("no health check is left after filtering"))
+    if criteria.require_results:
+        reported = [key for check in selected for key in (check.report or {}).get("results") or ()]
+        absent = sorted(set(criteria.require_results) - set(reported))
+        found = _missing("require_results", absent, "no check reports a result for {}", reported)
+        # An unhealthy check may be why nothing is reported: then the absence of a key proves nothing.
+        problems += found if is_complete else [Problem(each.reason) for each in found]
+    return problems
 
 
-def _unmatched(
-    setting: str,
-    criteria: HealthCriteria,
-    checks: Sequence[HealthCheck],
-    selected: Sequence[HealthCheck],
-    *,
-    exists: bool,
-) -> Iterator[Problem]:
-    """Yield a problem for each name of a filter that matches nothing, of those that exist or of those that do not."""
-    kind, name_of = _FILTERS[setting]
-    wanted: tuple[str, ...] | None = getattr(criteria, setting)
-    if wanted is None:
-        return
-    listed = {name_of(check) for check in checks}
-    unmatched = set(wanted) - {name_of(check) for check in selected}
-    for number, name in enumerate(sorted(name for name in unmatched if (name in listed) is exists)):
-        where = "is left by the other filters" if exists else "exists"
-        reason = f"no {kind} named {sanitize(name, 80)!r} {where}"
+def _missing(setting: str, absent: Sequence[str], words: str, existing: Iterable[str | None]) -> Iterator[Problem]:
+    """Yield a problem for each name that is missing; the first also names some that exist."""
+    for number, name in enumerate(absent):
+        reason = words.format(repr(sanitize(name, 80)))
         if number == 0:
-            left = _select(checks, criteria, without=setting) or checks
-            reason += f"; {_existing(setting, (name_of(check) for check in left))}"
-        yield Problem(reason, missing=MissingName(setting, name))
-
-
-def _existing(setting: str, names: Iterable[str | None]) -> str:
-    """Return in words which names exist: the first of them, each cut to a bearable length."""
-    existing = sorted({name for name in names if name})
-    if not existing:
-        return f"there are no {setting}"
-    named = ", ".join(repr(sanitize(name, 40)) for name in existing[:_MAX_EXISTING_NAMES])
-    more = len(existing) - _MAX_EXISTING_NAMES
-    return f"the {setting} are {named}{f' and {more} more' if more > 0 else ''}"
+            kind = "results" if setting == "require_results" else setting
+            names = sorted({each for each in existing if each})
+            named = ", ".join(repr(sanitize(each, 40)) for each in names[:_MAX_EXISTING_NAMES])
+            more = len(names) - _MAX_EXISTING_NAMES
+            reason += f"; the {kind} are {named}" if names else f"; there are no {kind}"
+            reason += f" and {more} more" if more > 0 else ""
+        yield Problem(reason, missing=(setting, name))

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyConfigurationError, HealthCheck
-from airflow_custody.client.health.criteria import HealthCriteria
-from airflow_custody.client.health.verdict import MissingName, judge, missing_names_error
+from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 
@@ -229,8 +228,8 @@ def test_the_summary_never_contradicts_itself(checks: list[HealthCheck], criteri
 @given(CHECKS, CRITERIA_STRATEGY)
 def test_a_missing_name_is_one_that_was_asked_for(checks: list[HealthCheck], criteria: HealthCriteria) -> None:
     verdict = judge(checks, criteria, NOW)
-    for missing in verdict.missing:
-        assert missing.name in getattr(criteria, missing.setting)
+    for setting, name in verdict.missing:
+        assert name in getattr(criteria, setting)
     if verdict.healthy or not checks:
         assert not verdict.missing
 
@@ -242,8 +241,8 @@ def test_missing_names_come_with_those_that_exist() -> None:
         "the service is not healthy: no group named 'hsn' exists; the groups are 'db', 'hsm'; "
         "no check reports a result for 'BTC'; the results are 'ETH'"
     )
-    assert verdict.missing == {MissingName("groups", "hsn"), MissingName("require_results", "BTC")}
-    error = missing_names_error(verdict.missing, verdict.summary())
+    assert verdict.missing == {("groups", "hsn"), ("require_results", "BTC")}
+    error = verdict.error(verdict.missing)
     assert not error.retryable
     assert error.setting == "groups"
 

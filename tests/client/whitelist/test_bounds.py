@@ -16,11 +16,11 @@ from airflow_custody.client import CustodyClient, CustodyOutcomeUnknownError, Wh
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.text import read_number
 from airflow_custody.client.whitelist.expected import compare_listed
-from airflow_custody.client.whitelist.group_progress import GroupProgress
 from airflow_custody.client.whitelist.plan import CHANGES, WhitelistPlan
 from airflow_custody.client.whitelist.planner import id_order
-from airflow_custody.client.whitelist.progress import ListedRequest, judge_progress
+from airflow_custody.client.whitelist.progress import ListedRequest
 from airflow_custody.client.whitelist.review import compare
+from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.operators._plan_texts import changes_text
 from airflow_custody.sandbox import Sandbox
 
@@ -112,16 +112,11 @@ def test_a_message_names_some_of_the_keys() -> None:
 def test_status_words_in_results_are_short() -> None:
     word = "Z\n" * 50_000
     envelope = listed(wire={"status": word})
-    progress = judge_progress(ListedRequest(envelope, True), **WORDS)
-    assert len(progress.to_json("1")["status"]) == 100
+    one = RequestWait("1", **WORDS).update({"1": ListedRequest(envelope, True)})
+    assert len(one.result["status"]) == 100
     (row,) = plan(ask(), envelope).rows
     assert len(row.status) == 100
-    ids = [str(each) for each in range(300)]
-    group = GroupProgress(ids, **WORDS)
-    group.update(
-        {each: judge_progress(ListedRequest(listed(wire={"status": each + word}), True), **WORDS) for each in ids}
-    )
-    found = group.to_json()["statuses"]
-    assert len(found) == 21
-    assert found["(others)"] == 280
-    assert len(json.dumps(found)) < 4000
+    found = {str(each): ListedRequest(listed(wire={"status": f"{each}{word}"}), True) for each in range(300)}
+    statuses = RequestWait(list(found), **WORDS).update(found).result["statuses"]
+    assert len(statuses) == 20
+    assert len(json.dumps(statuses)) < 4000

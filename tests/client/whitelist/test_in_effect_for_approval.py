@@ -10,8 +10,9 @@ import pytest
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import fetch_listing
-from airflow_custody.client.whitelist.progress import find_listed, judge_progress
+from airflow_custody.client.whitelist.progress import find_listed
 from airflow_custody.client.whitelist.review import is_deletion
+from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 
 
@@ -71,7 +72,7 @@ class Service:
             listing = fetch_listing(self.client, by_status=by_status, effective_statuses=effective_statuses)
             found.append({each.id: listing.state_of(each, **words) for each in listing.envelopes})
         listed = find_listed(self.client, found[0])
-        return [{each: judge_progress(one, **words).state for each, one in listed.items()}, *found]
+        return [{each: RequestWait(each, **words).state_of(one) for each, one in listed.items()}, *found]
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_the_words_that_were_given_decide_about_what_the_user_signed(service: Se
     assert service.states() == [{row["id"]: "pending"}] * 3
     # Without a word, nothing says that it is not pending the approval of others.
     listed = find_listed(service.client, [row["id"]])[row["id"]]
-    assert judge_progress(listed, effective_statuses=None, rejected_statuses=()).state == "pending"
+    assert RequestWait(row["id"], effective_statuses=None, rejected_statuses=()).state_of(listed) == "pending"
 
 
 @pytest.mark.parametrize("signable", [True, False])

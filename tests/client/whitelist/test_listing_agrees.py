@@ -13,7 +13,8 @@ from airflow_custody.cli.verify import read_rows
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.listing import fetch_for_approval, fetch_listing
-from airflow_custody.client.whitelist.progress import find_listed, judge_progress
+from airflow_custody.client.whitelist.progress import find_listed
+from airflow_custody.client.whitelist.wait import RequestWait
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,9 @@ def test_a_listing_says_of_each_what_is_found_by_its_id(rows: Sequence[Row]) -> 
         deletions = {each for each, one in found.items() if one.deletion_pending}
         assert {each.id for each in listing.deletions} == deletions
         for each in listing.envelopes:
-            progress = judge_progress(
-                found[each.id], effective_statuses=EFFECTIVE_STATUSES, rejected_statuses=REJECTED_STATUSES
-            )
+            waited_for = RequestWait(each.id).state_of(found[each.id])
             state = listing.state_of(each, EFFECTIVE_STATUSES, REJECTED_STATUSES)
-            assert state == STATES.get(progress.state, progress.state)
+            assert state == STATES.get(waited_for, waited_for)
 
 
 @given(ROWS)
