@@ -115,11 +115,7 @@ class CustodyClient(
             user_agent=user_agent,
             source=source,
         )
-        self._open(settings, auth if auth is not None else BearerToken(token or ""))
-
-    def _open(self, settings: ClientSettings, auth: Authentication) -> None:
-        self._settings, self._auth = settings, auth
-        super().__init__(Transport(settings, auth))
+        super().__init__(Transport(settings, auth if auth is not None else BearerToken(token or "")))
 
     @classmethod
     def from_settings(cls, settings: ClientSettings, auth: Authentication) -> CustodyClient:
@@ -131,25 +127,25 @@ class CustodyClient(
         """
         # The settings are not checked again: a CA bundle takes long to load.
         client = cls.__new__(cls)
-        client._open(settings, auth)
+        super(CustodyClient, client).__init__(Transport(settings, auth))
         return client
 
     @property
     def settings(self) -> ClientSettings:
         """The client's settings."""
-        return self._settings
+        return self._transport.settings
 
     @property
     def auth(self) -> Authentication:
         """The way the client authenticates; its ``repr`` shows no secret."""
-        return self._auth
+        return self._transport.auth
 
     @cached_property
     def verifier(self) -> Verifier | None:
         """The verifier of whitelisted addresses; None: no keys are pinned, and nothing is verified."""
         from airflow_custody.client.verification.verifier import Verifier
 
-        pins = self._settings.pins
+        pins = self.settings.pins
         return None if pins is None else Verifier(pins)
 
     def observe(self, observer: Callable[[Observation], None]) -> None:
@@ -189,4 +185,4 @@ class CustodyClient(
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._settings.base_url!r}, {self._auth!r})"
+        return f"{type(self).__name__}({self.settings.base_url!r}, {self.auth!r})"

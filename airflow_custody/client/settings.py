@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from requests.utils import get_environ_proxies, select_proxy
 from urllib3.util import Url, parse_url
@@ -81,15 +81,6 @@ def _check_base_url(value: object) -> str:
     if path.endswith(API_ROOT):
         raise refused(f"must end before {API_ROOT}, which is added to it")
     return parsed._replace(path=path or None).url
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 # --- TLS -----------------------------------------------------------------------------------------------------
@@ -270,12 +261,6 @@ def _no_boolean(value: object) -> object:
     return value
 
 
-def _check_header(value: str | None) -> str | None:
-    if value and not (value.isascii() and value.isprintable()):
-        raise _wrong("user_agent", "must be printable ASCII, to be sent in a header")
-    return value
-
-
 _Number = BeforeValidator(_no_boolean)
 
 
@@ -318,7 +303,7 @@ class ClientSettings:
     """Whether addresses count that were signed in a legacy form. Default False."""
     rules_not_before: Annotated[Any, BeforeValidator(_read_date)] = None
     """Unix time in seconds, or an ISO 8601 date, before which no rules count. Default None."""
-    user_agent: Annotated[str | None, AfterValidator(_check_header)] = None
+    user_agent: str | None = None
     """Text to add to the ``User-Agent``, which names this package and its version. Default None."""
     source: str | None = None
     """Place where the user finds these settings, for error messages. Default None."""
@@ -329,8 +314,7 @@ class ClientSettings:
         """Turn pydantic's error about a value into one that names the setting."""
         try:
             settings = handler(values)
-            settings._check_plain_http()
-            settings._check_pins()
+            settings._check_together()
             return settings
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
@@ -385,7 +369,7 @@ class ClientSettings:
             rules_not_before=self.rules_not_before,
         )
 
-    @property
+    @cached_property
     def proxy_in_use(self) -> Proxy | None:
         """The proxy for requests: the one that is set or, for HTTPS, the environment's; None: there is none."""
         if self.proxy:
@@ -393,28 +377,30 @@ class ClientSettings:
         # Over TLS a proxy sees only the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
-    def _check_pins(self) -> None:
-        """Refuse incomplete settings for verification: their author expects that something is verified."""
+    def _check_together(self) -> None:
+        """Refuse a user agent that cannot be sent, a token that others could read, and incomplete pins."""
+        if self.user_agent and not (self.user_agent.isascii() and self.user_agent.isprintable()):
+            raise _wrong("user_agent", "must be printable ASCII, to be sent in a header")
+        if self.base_url.startswith("http:") and not self.allow_http:
+            host = str(parse_url(self.base_url).host)
+            is_loopback = host.lower() == "localhost"
+            with suppress(ValueError):
+                is_loopback = is_loopback or ipaddress.ip_address(host.strip("[]")).is_loopback
+            if not is_loopback:
+                raise CustodyConfigurationError(
+                    f"the base URL is plain HTTP to {host}: the token would travel in clear text; use https://, or set "
+                    "'allow_http' if the network in between is yours",
+                    setting="base_url",
+                )
+            if self.proxy:
+                raise _wrong("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")
+        # Whoever gives one of these expects that something is verified.
         values = {name: getattr(self, name) for name in PIN_SETTINGS}
-        if values["allow_legacy_signatures"] is False:
-            del values["allow_legacy_signatures"]
+        values["allow_legacy_signatures"] = self.allow_legacy_signatures or None
         given = [name for name, value in values.items() if value is not None]
         if given and self.superadmin_keys is None:
             raise _wrong(given[0], "needs 'superadmin_keys': without these, nothing is verified")
         if given and self.superadmin_minimum is None:
             raise _wrong("superadmin_minimum", "is missing: how many of the pinned keys must have signed the rules")
-        self.pins  # noqa: B018 - it raises if they cannot be used
-
-    def _check_plain_http(self) -> None:
-        """Refuse plain HTTP where others could read the token."""
-        parsed = parse_url(self.base_url)
-        if parsed.scheme != "http" or self.allow_http:
-            return
-        if not _is_loopback(str(parsed.host)):
-            raise CustodyConfigurationError(
-                f"the base URL is plain HTTP to {parsed.host}: the token would travel in clear text; use "
-                "https://, or set 'allow_http' if the network in between is yours",
-                setting="base_url",
-            )
-        if self.proxy:
-            raise _wrong("proxy", "would read the token over plain HTTP; use https://, or set 'allow_http'")
+        if given:
+            self.pins  # noqa: B018 - it raises if they cannot be used

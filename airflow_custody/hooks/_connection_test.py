@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.connection_test import check_client, may_work, user_name
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.http.operation import missing_roles
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import count
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -68,17 +67,3 @@ def try_client(client: CustodyClient) -> tuple[bool, str]:
         )
     text = " ".join(each if each.endswith((".", "?")) else f"{each}." for each in texts)
     return not failures, f"{text} {label(failures[0].code)}" if failures else text
-
-
-def describe_unknown(unknown: Sequence[str], known: Sequence[str]) -> str:
-    """
-    Name extras that a connection has and that are not known, and say what to do about them.
-
-    :param unknown: the names of these extras. Their values are not told: behind a mistyped name there may be a secret.
-    :param known: the names that are known.
-    """
-    names = sanitize(", ".join(map(repr, unknown)), 200)
-    meant = [found for each in unknown for found in get_close_matches(each[:60].lower(), known, 1)]
-    what = f"extra {names} is not known and has" if len(unknown) == 1 else f"extras {names} are not known and have"
-    advice = f"Do you mean {' and '.join(map(repr, meant[:3]))}?" if meant else f"There are: {', '.join(known)}."
-    return f"the {what} no effect. {advice} Correct or remove what is wrong."

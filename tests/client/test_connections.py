@@ -343,7 +343,7 @@ def test_a_slow_before_send_is_called_again_and_the_third_time_is_the_last(
     assert client.create_whitelist_request(REQUEST, before_send=before) == "1"
     assert before.calls == 3
     before = Clock(*late)
-    with pytest.raises(CustodyError, match="nothing was sent") as caught:
+    with pytest.raises(CustodyError, match=r"3 times recording the request took longer .* nothing was sent") as caught:
         client.create_whitelist_request(REQUEST, before_send=before)
     assert (caught.value.nothing_sent, caught.value.retryable, caught.value.code) == (True, True, "task-stopped")
     assert (before.calls, len(service.bodies)) == (3, 1)
@@ -380,6 +380,11 @@ def test_a_signature_is_new_when_the_body_leaves(sandbox: Sandbox, monkeypatch: 
         monkeypatch.setattr(socket.socket, "connect", slow)
         before = Clock()
         assert client.create_whitelist_request(REQUEST, before_send=before)
+    # That connecting is slow is not said of recording.
+    pauses += [0.4] * 3
+    slow_to_leave = pytest.raises(CustodyError, match=r"3 times the request could not leave within .* after it was")
+    with CustodyClient(sandbox.url, auth=ApiKey(made["id"], made["secret"])) as client, slow_to_leave:
+        client.create_whitelist_request(REQUEST)
     assert before.calls == 2
     assert len([each for each in sandbox.control.request_log() if each["status"] == 200]) == 1
     # A bearer token does not sign the time.

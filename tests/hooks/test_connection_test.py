@@ -11,7 +11,8 @@ from connections import connection_json
 from airflow_custody.cli.check import all_operations
 from airflow_custody.cli.main import main
 from airflow_custody.client import CustodyConfigurationError
-from airflow_custody.hooks._connection_test import _ROLES, describe_unknown
+from airflow_custody.hooks._connection import _describe_unknown
+from airflow_custody.hooks._connection_test import _ROLES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.signers import ConnectionSigner
@@ -100,8 +101,8 @@ def test_a_wrong_setting_fails(
 
 
 def test_only_some_unknown_extras_are_named_and_none_can_forge_a_line() -> None:
-    assert len(describe_unknown([f"x{number}" for number in range(1000)], ["auth"])) < 400
-    assert "\n" not in describe_unknown(["a\nb" * 100], ["auth"])
+    assert len(_describe_unknown([f"x{number}" for number in range(1000)], ["auth"])) < 400
+    assert "\n" not in _describe_unknown(["a\nb" * 100], ["auth"])
 
 
 @pytest.mark.parametrize(

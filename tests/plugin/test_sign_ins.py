@@ -15,8 +15,7 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 
-from airflow_custody.hooks import _sign_ins
-from airflow_custody.hooks._sign_ins import SignIns
+from airflow_custody.hooks import _connection
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.plugin.readings import LIFETIME, ConnectionKey, Question, Readings
 from airflow_custody.sandbox import Sandbox
@@ -28,7 +27,7 @@ PASSWORD = "correct horse battery"
 @pytest.fixture
 def ask(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """Return what reads a connection of a user with a password, a while after the last time."""
-    monkeypatch.setattr(_sign_ins, "SIGN_INS", SignIns())
+    _connection.sign_ins.cache_clear()
     sandbox.control.add_user("joe", ["TPUser", "Admin"], user_id="77", password=PASSWORD)
     clock = Clock(1000.0)
     readings = Readings(clock)
@@ -92,7 +91,7 @@ def test_triggers_that_come_and_go(sandbox: Sandbox, monkeypatch: pytest.MonkeyP
     from airflow_custody.client.errors import CustodyAuthenticationError
     from airflow_custody.triggers._base import _Connection
 
-    monkeypatch.setattr(_sign_ins, "SIGN_INS", SignIns())
+    _connection.sign_ins.cache_clear()
     connection = {"conn_type": "custody", "host": sandbox.url, "login": "joe", "password": "wrong"}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_JOE", json.dumps(connection))
     for _ in range(3):
