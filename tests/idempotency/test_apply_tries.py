@@ -58,6 +58,22 @@ def test_a_task_that_is_killed_again_and_again(sandbox: Sandbox, task: ApplyTask
 
 
 @needs_store
+def test_what_is_sent_again_and_lost_again_is_waited_for_again(
+    sandbox: Sandbox, task: ApplyTask, waits: SkippingTime
+) -> None:
+    task.dies_at(2, before=False)
+    assert len(sandbox.control.whitelist_requests()) == 1
+    # The request that was there before is older than the lag, by the sandbox's clock.
+    time.sleep(1.6)
+    sandbox.control.configure(whitelist_lag=1.5)
+    # The seven rows that no try has sent are first, then come those that were open.
+    sandbox.control.add_fault("drop", **CREATE, work=True, skip=8)
+    waits.after(TIMEOUT + 60, lambda: sandbox.control.configure(whitelist_lag=0))
+    task.attempt()
+    check_all(sandbox, task)
+
+
+@needs_store
 def test_an_open_window_of_which_nothing_is_known_is_kept(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
