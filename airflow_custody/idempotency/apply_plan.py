@@ -223,7 +223,8 @@ class ApplyPlan:
         :raises PlanChangedError: if what is to be done has changed.
         :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
         """
-        requests = {row_key(row.request): row.request for row in file.rows}
+        keys = [row_key(row.request) for row in file.rows]
+        requests = {key: row.request for key, row in zip(keys, file.rows, strict=True)}
         service, store = service_name(self._client), self._store
         is_forgotten = store.read()
         others = [
@@ -247,10 +248,10 @@ class ApplyPlan:
         done = {key: row for key, (batch, row) in store.rows.items() if batch.plan == plan_hash}
         if done:
             self._log.info("An earlier try has done %d rows of this plan: going on.", len(done))
-        make = partial(self._operations, file, listing, done, service)
-        plan, there, operations = make(self._settings)
+        make = partial(self._operations, file, keys, listing, done, service)
+        plan, there, new, operations = make(self._settings)
         if hash_operations({*operations, *plan.observed}, service) != plan_hash:
-            other, _, other_operations = make(replace(self._settings, prune=not self._settings.prune))
+            other, _, _, other_operations = make(replace(self._settings, prune=not self._settings.prune))
             only_prune = hash_operations({*other_operations, *other.observed}, service) == plan_hash
             created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
             deleted = Outcome(done=dict.fromkeys(_deleted(done, there), ""))
@@ -259,8 +260,7 @@ class ApplyPlan:
             )
         self._warn_of_settled(listing, done)
         unclear, unread = self._unclear(plan, listing, done, there)
-        creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
-        outcome = creator.run([key for key in requests if key in creates], searched_at=searched_at)
+        outcome = creator.run([key for key in requests if key in done or key in new], searched_at=searched_at)
         self._check_created(outcome, requests, done)
         self._report(creation.what, "unknown", len(outcome.unknown))
         self._add_earlier_plans(outcome, requests, plan, plan_hash)
@@ -359,13 +359,20 @@ class ApplyPlan:
         return found, again
 
     def _operations(
-        self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str, settings: PlanSettings
-    ) -> tuple[WhitelistPlan, Collection[str], set[str]]:
+        self,
+        file: WhitelistFile,
+        keys: Sequence[str],
+        listing: Listing,
+        done: Mapping[str, Row],
+        service: str,
+        settings: PlanSettings,
+    ) -> tuple[WhitelistPlan, Collection[str], Mapping[str, str], set[str]]:
         """
         Plan again.
 
-        :return: the plan without what this task has created; the ids of the requests that nobody has deleted; and what
-            is to be done, with what this task has done of it.
+        :param keys: the keys of the file's rows.
+        :return: the plan without what this task has created; the ids of the requests that nobody has deleted; what is
+            to be done, by key; and that with what this task has done of it.
         """
         found = {row.detail for row in done.values() if row.state == "found"}
         # A request of somebody else that does not verify any more is not this row's.
@@ -377,11 +384,12 @@ class ApplyPlan:
             if row.state == "created" or (row.state == "found" and row.detail not in unverified)
         }
         own = {done[key].detail for key in settled}
-        rows = tuple(row for row in file.rows if row_key(row.request) not in settled)
+        rows = tuple(row for key, row in zip(keys, file.rows, strict=True) if key not in settled)
         plan = settings.plan(replace(file, rows=rows), listing.without(own), service)
         there = settings.not_deleted(listing, plan, done)
-        requests = {row_key(row.request): row.request for row in file.rows}
-        return plan, there, {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
+        new = _new_operations(plan, done, there)
+        requests = {key: row.request for key, row in zip(keys, file.rows, strict=True)}
+        return plan, there, new, {*new.values(), *_operations(done, requests, plan, there)}
 
     def _add_earlier_plans(
         self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan, plan_hash: str
@@ -576,14 +584,18 @@ def _deleted(done: Mapping[str, Row], there: Collection[str]) -> list[str]:
     return [*_deletions(done, "deleted"), *(each for each in _deletions(done, "sent") if each not in there)]
 
 
-def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row], there: Collection[str]) -> Iterable[str]:
-    """Yield what a plan does, without what this task has done already."""
+def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row], there: Collection[str]) -> dict[str, str]:
+    """Return what a plan does, by key, without what this task has done already."""
+    found = {}
     for row in plan.rows:
-        key = row_key(row.request) if row.action == "create" and row.request else f"{DELETE}{row.request_id}"
+        if not (operation := row.operation):
+            continue
+        key = _operation_key(operation) if row.action == "create" else f"{DELETE}{row.request_id}"
         state = done[key].state if key in done else "void"
         is_open = row.action == "delete" and state == "sent" and row.request_id in there
-        if row.operation and (state in ("void", "refused") or is_open):
-            yield row.operation
+        if state in ("void", "refused") or is_open:
+            found[key] = operation
+    return found
 
 
 def _operations(
@@ -608,7 +620,11 @@ def _operations(
 
 def row_key(request: WhitelistRequest) -> str:
     """Return what names a row in the record: the same for the same request."""
-    return digest(create_operation(request))[:20]
+    return _operation_key(create_operation(request))
+
+
+def _operation_key(operation: str) -> str:
+    return digest(operation)[:20]
 
 
 def shorten_operation(operation: str) -> str:
