@@ -22,7 +22,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
-from airflow_custody.client.whitelist.matching import Names, differing_fields, names_in
+from airflow_custody.client.whitelist.matching import Names, destination_of, differing_fields, names_in
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
@@ -380,7 +380,7 @@ class ApplyPlan:
         own = {done[key].detail for key in settled}
         rows = tuple(row for row in file.rows if row_key(row.request) not in settled)
         # The rows that are done name chains, too.
-        known = names_in(row.request for row in file.rows)
+        known = names_in(destination_of(row.request) for row in file.rows)
         plan = settings.plan(replace(file, rows=rows), listing.without(own), service, known)
         there = settings.not_deleted(listing, plan, done)
         requests = {row_key(row.request): row.request for row in file.rows}

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust, state_of
 from airflow_custody.client.whitelist.listing import find_all
-from airflow_custody.client.whitelist.matching import Names, RequestsByDestination, differing_fields, names_in
+from airflow_custody.client.whitelist.matching import (
+    Names,
+    RequestsByDestination,
+    destination_of,
+    differing_fields,
+    names_in,
+)
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, Found
@@ -160,7 +166,7 @@ class WhitelistCreation:
     @cached_property
     def _known(self) -> Collection[Names]:
         """The names of chains and networks that the rows use."""
-        return names_in(self._requests.values())
+        return names_in(map(destination_of, self._requests.values()))
 
     @cached_property
     def _own_ids(self) -> frozenset[str]:

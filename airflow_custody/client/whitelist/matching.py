@@ -121,6 +121,8 @@ class Destinations(Generic[Place]):
         :param address: its address as it was given, which is the same text there but for its case.
         :param known: the names that are known beside those of the table: see :func:`names_in`.
         """
+        if not self._found:
+            return []
         group = self._found.get(_loose(destination), ())
         found = [place for each, place in group if not _may_share(each, destination) and not is_known(each, known)]
         for chain in self._unknown_chains(known):
@@ -169,10 +171,9 @@ class Destinations(Generic[Place]):
         return [place for key in keys for place in self._unreadable.get(key, ())]
 
 
-def names_in(requests: Iterable[WhitelistRequest]) -> frozenset[Names]:
-    """Return the chains that requests name, with the empty text, and their networks: what is meant by them is known."""
-    found = [destination_of(each) for each in requests]
-    return frozenset((each.chain, network) for each in found for network in ("", each.network))
+def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
+    """Return the chains, with the empty text, and the networks of destinations: what is meant by them is known."""
+    return frozenset((each.chain, network) for each in destinations for network in ("", each.network))
 
 
 def is_known(destination: Destination, known: Collection[Names]) -> bool:
@@ -225,7 +226,7 @@ class RequestsByDestination:
             read, unless what they show says that they are for something else.
         """
         wanted = destination_of(request)
-        known = self._known | {(wanted.chain, ""), (wanted.chain, wanted.network)}
+        known = self._known | names_in([wanted])
         return [
             *self._index.same(wanted),
             *self._index.in_another_case(wanted),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_custody.client.arguments import MAX_ID, check_identifier
 from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
+from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState, decide_trust
 from airflow_custody.client.whitelist.addresses import chain_name
@@ -63,6 +64,7 @@ class DeclaredRow(Protocol):
         """Its place in the file, such as ``line 12``."""
 
 
+@no_collection()
 def make_plan(
     rows: Iterable[DeclaredRow],
     listing: Listing,
@@ -107,7 +109,7 @@ def make_plan(
         rejected_statuses,
         as_list(accept_fields),
         check_ignored(ignore),
-        names_in(row.request for row, _ in declared).union(known),
+        names_in(destination for _, destination in declared).union(known),
     )
     planner.dry_run = _dry_run(dry_run_chains, declared, planner.listed)
     found = [planner.declared(row, destination) for row, destination in declared]

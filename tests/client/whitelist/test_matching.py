@@ -9,7 +9,12 @@ import pytest
 from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, unreadable
 
 from airflow_custody.client import CustodyResponseError, WhitelistEnvelope
-from airflow_custody.client.whitelist.matching import RequestsByDestination, differing_fields, names_in
+from airflow_custody.client.whitelist.matching import (
+    RequestsByDestination,
+    destination_of,
+    differing_fields,
+    names_in,
+)
 
 ALICE = "alice::1220" + "ab" * 16
 BECH32 = "bc1" + "q" * 39
@@ -120,7 +125,7 @@ def test_a_name_that_another_row_uses_is_known() -> None:
     base = {"blockchain": "BASE", "network": "one"}
     envelopes = [listed(currency="BASE", network="one")]
     assert RequestsByDestination(envelopes).candidates(ask())
-    index = RequestsByDestination(envelopes, names_in([ask(**base, address=OTHER)]))
+    index = RequestsByDestination(envelopes, names_in([destination_of(ask(**base, address=OTHER))]))
     assert not index.candidates(ask())
     assert not index.candidates(ask(**{**base, "network": "two"}))
     assert index.candidates(ask(**base)) == envelopes
