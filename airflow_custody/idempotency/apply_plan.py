@@ -22,7 +22,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
-from airflow_custody.client.whitelist.matching import differing_fields
+from airflow_custody.client.whitelist.matching import Names, destination_of, differing_fields, names_in
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
@@ -70,7 +70,7 @@ class PlanSettings:
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
     :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
-    :param ignore: ids of requests that cannot be read, and stop no row. Default: none.
+    :param ignore: ids of requests that stop no row, although they may be one's. Default: none.
     """
 
     prune: bool = False
@@ -120,8 +120,8 @@ class PlanSettings:
     def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> ListedState:
         return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
 
-    def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
-        """Compare a file with what the service lists."""
+    def plan(self, file: WhitelistFile, listing: Listing, service: str, known: Collection[Names] = ()) -> WhitelistPlan:
+        """Compare a file with what the service lists; ``known`` are names of chains and networks beside the file's."""
         return make_plan(
             file.rows,
             listing,
@@ -133,6 +133,7 @@ class PlanSettings:
             rejected_statuses=self.rejected_statuses,
             accept_fields=self.accept_fields,
             ignore=self.ignore,
+            known=known,
         )
 
 
@@ -385,7 +386,9 @@ class ApplyPlan:
         }
         own = {done[key].detail for key in settled}
         rows = tuple(row for key, row in zip(keys, file.rows, strict=True) if key not in settled)
-        plan = settings.plan(replace(file, rows=rows), listing.without(own), service)
+        # The rows that are done name chains, too.
+        known = names_in(destination_of(row.request) for row in file.rows)
+        plan = settings.plan(replace(file, rows=rows), listing.without(own), service, known)
         there = settings.not_deleted(listing, plan, done)
         new = _new_operations(plan, done, there)
         requests = {key: row.request for key, row in zip(keys, file.rows, strict=True)}
