@@ -155,22 +155,16 @@ class PlanChangedError(CustodyConflictError):
     """
     Raised when what is to be done is not what was approved; this try sent nothing.
 
-    :param operations: the operations of the plan as it is now.
     :param plan: the plan as it is now.
     :param applied: the creates and deletions of earlier tries of the task.
-    :param only_prune: whether it is what was approved if ``prune`` is turned over. Default False.
     """
 
-    def __init__(
-        self, operations: Collection[str], plan: WhitelistPlan, applied: Applied, *, only_prune: bool = False
-    ) -> None:
+    def __init__(self, plan: WhitelistPlan, applied: Applied) -> None:
         created, deleted = len(applied.outcome.done), len(applied.deletions.done)
         what = [f"created {created}" if created else "", f"deleted {deleted}" if deleted else ""]
         done = " and ".join(filter(None, what))
         said = f"this try sent nothing, and earlier ones {done}" if done else "nothing was sent"
         super().__init__(f"the plan is not the one that was approved; {said}", code="plan-changed")
-        self.only_prune = only_prune
-        self.operations = operations
         self.plan = plan
         self.applied = applied
 
@@ -247,16 +241,11 @@ class ApplyPlan:
         done = {key: row for key, (batch, row) in store.rows.items() if batch.plan == plan_hash}
         if done:
             self._log.info("An earlier try has done %d rows of this plan: going on.", len(done))
-        make = partial(self._operations, file, listing, done, service)
-        plan, there, operations = make(self._settings)
+        plan, there, operations = self._operations(file, listing, done, service)
         if hash_operations({*operations, *plan.observed}, service) != plan_hash:
-            other, _, other_operations = make(replace(self._settings, prune=not self._settings.prune))
-            only_prune = hash_operations({*other_operations, *other.observed}, service) == plan_hash
             created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
             deleted = Outcome(done=dict.fromkeys(_deleted(done, there), ""))
-            raise PlanChangedError(
-                operations, plan, Applied(Outcome(created), requests, deleted), only_prune=only_prune
-            )
+            raise PlanChangedError(plan, Applied(Outcome(created), requests, deleted))
         self._warn_of_settled(listing, done)
         unclear, unread = self._unclear(plan, listing, done, there)
         creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
@@ -359,7 +348,7 @@ class ApplyPlan:
         return found, again
 
     def _operations(
-        self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str, settings: PlanSettings
+        self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str
     ) -> tuple[WhitelistPlan, Collection[str], set[str]]:
         """
         Plan again.
@@ -378,8 +367,8 @@ class ApplyPlan:
         }
         own = {done[key].detail for key in settled}
         rows = tuple(row for row in file.rows if row_key(row.request) not in settled)
-        plan = settings.plan(replace(file, rows=rows), listing.without(own), service)
-        there = settings.not_deleted(listing, plan, done)
+        plan = self._settings.plan(replace(file, rows=rows), listing.without(own), service)
+        there = self._settings.not_deleted(listing, plan, done)
         requests = {row_key(row.request): row.request for row in file.rows}
         return plan, there, {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
 
@@ -609,11 +598,6 @@ def _operations(
 def row_key(request: WhitelistRequest) -> str:
     """Return what names a row in the record: the same for the same request."""
     return digest(create_operation(request))[:20]
-
-
-def shorten_operation(operation: str) -> str:
-    """Return what names an operation in XCom."""
-    return digest(operation)[:12]
 
 
 def _names(ids: Sequence[str]) -> str:
