@@ -15,7 +15,6 @@ from airflow_custody.client.http import listings
 from airflow_custody.client.http.listings import (
     CursorPage,
     OffsetPage,
-    read_cursor_listing,
     read_journal,
     read_offset_listing,
     read_twice,
@@ -143,7 +142,7 @@ def test_by_offset_a_row_that_moves_ahead_in_the_place_of_one_that_leaves_is_mis
 
 @given(services(smallest=1))
 def test_a_listing_that_does_not_change_is_read_whole(service: Service) -> None:
-    assert list(read_twice(LIST, service.after, str)) == service.rows
+    assert list(read_twice(LIST, service.after)) == service.rows
     assert list(read_journal(LIST, service.after)) == service.rows
     if service.page_size > 1:
         assert list(read_offset_listing(LIST, service.at_offset)) == service.rows
@@ -152,7 +151,7 @@ def test_a_listing_that_does_not_change_is_read_whole(service: Service) -> None:
 @settings(max_examples=800)
 @given(services("insert", "remove", "move", smallest=1))
 def test_by_cursor_and_twice_no_row_is_ever_missed(service: Service) -> None:
-    assert not missed(service, lambda: read_twice(LIST, service.after, str))
+    assert not missed(service, lambda: read_twice(LIST, service.after))
 
 
 @settings(max_examples=400)
@@ -172,7 +171,7 @@ def test_a_listing_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, wi
         number = int(name or 0) + 1
         return CursorPage([(str(number), "")], str(number))
 
-    for read in (read_offset_listing(LIST, by_offset), read_cursor_listing(LIST, by_cursor)):
+    for read in (read_offset_listing(LIST, by_offset), read_journal(LIST, by_cursor)):
         with pytest.raises(CustodyResponseError, match="more than 20"):
             list(read)
 
@@ -180,7 +179,7 @@ def test_a_listing_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch, wi
 def test_a_page_is_fetched_when_it_is_needed() -> None:
     service = Service([str(each) for each in range(9)], 3, [])
     assert next(read_offset_listing(LIST, service.at_offset)) == "0"
-    assert next(read_twice(LIST, service.after, str)) == "0"
+    assert next(read_twice(LIST, service.after)) == "0"
     assert service.calls == 2
 
 
@@ -202,4 +201,4 @@ def test_no_page_is_read_that_is_not_needed() -> None:
 def test_a_cursor_that_leads_nowhere_is_refused(pages: list[CursorPage[str]]) -> None:
     left = iter(pages)
     with pytest.raises(CustodyResponseError):
-        list(read_cursor_listing(LIST, lambda name: next(left)))
+        list(read_journal(LIST, lambda name: next(left)))

@@ -93,64 +93,26 @@ def read_offset_listing(operation: Operation, fetch: Callable[[int], OffsetPage[
         )
 
 
-def read_cursor_listing(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
-    """
-    Read a listing with a cursor. A page is fetched when it is needed.
-
-    :param operation: the listing, for errors.
-    :param fetch: fetches the first page (None), or the one after the page with this name.
-    :return: the rows, each once.
-    :raises CustodyResponseError: if a page or a row comes twice, or a page has no rows and is not the last. It is
-        retryable.
-    """
-    seen: set[str] = set()
-    names: set[str] = set()
-    name: str | None = None
-    while True:
-        page = fetch(name)
-        for identifier, row in page.rows:
-            if identifier in seen:
-                raise listing_changed(operation, f"the id {identifier} came twice")
-            seen.add(identifier)
-            yield row
-        name = page.next
-        if name is None:
-            return
-        if not page.rows:
-            raise listing_changed(operation, "a page is empty and not the last")
-        if name in names:
-            raise listing_changed(operation, "its cursor does not advance")
-        if len(seen) > MAX_LISTED_ROWS:
-            raise too_many_rows(operation)
-        names.add(name)
-
-
-def read_twice(
-    operation: Operation, fetch: Callable[[str | None], CursorPage[Row]], identify: Callable[[Row], str]
-) -> Iterator[Row]:
+def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
     """
     Read a listing with a cursor and, if it has more than one page, read it again to see that it has stayed the same.
 
-    Changes during the first reading show as differences in the second.
+    Changes during the first reading show as differences in the second. A page is fetched when it is needed.
 
     :param operation: the listing, for errors.
-    :param fetch: as for :func:`read_cursor_listing`.
-    :param identify: returns the id of a row.
+    :param fetch: fetches the first page (None), or the one after the page with this name.
     :return: the rows of the first reading, each once.
-    :raises CustodyResponseError: if the readings differ; or as for :func:`read_cursor_listing`. It is retryable.
+    :raises CustodyResponseError: if the readings differ, a page or a row comes twice, or a page has no rows and is not
+        the last. It is retryable.
     """
-    pages, ids = 0, []
-
-    def counted(name: str | None) -> CursorPage[Row]:
-        nonlocal pages
-        pages += 1
-        return fetch(name)
-
-    for row in read_cursor_listing(operation, counted):
-        ids.append(identify(row))
-        yield row
-    if pages > 1 and [identify(row) for row in read_cursor_listing(operation, fetch)] != ids:
-        raise listing_changed(operation, "a second reading did not list the same rows in the same order")
+    pages: list[list[str]] = []
+    for page in _read_pages(operation, fetch):
+        pages.append([identifier for identifier, _ in page])
+        yield from (row for _, row in page)
+    if len(pages) > 1:
+        ids = [identifier for page in _read_pages(operation, fetch) for identifier, _ in page]
+        if ids != [each for page in pages for each in page]:
+            raise listing_changed(operation, "a second reading did not list the same rows in the same order")
 
 
 def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]) -> Iterator[Row]:
@@ -161,20 +123,42 @@ def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[
     is missed as long as only the oldest leave.
 
     :param operation: the listing, for errors.
-    :param fetch: as for :func:`read_cursor_listing`.
+    :param fetch: as for :func:`read_twice`.
     :return: the rows, each once.
-    :raises CustodyResponseError: if it begins with another row; or as for :func:`read_cursor_listing`. It is retryable.
+    :raises CustodyResponseError: if it begins with another row; or as for :func:`read_twice`. It is retryable.
     """
     firsts: list[list[str]] = []
-
-    def noting(name: str | None) -> CursorPage[Row]:
-        page = fetch(name)
-        firsts.append([identifier for identifier, _ in page.rows[:1]])
-        return page
-
-    yield from read_cursor_listing(operation, noting)
+    for page in _read_pages(operation, fetch):
+        firsts.append([identifier for identifier, _ in page[:1]])
+        yield from (row for _, row in page)
     if len(firsts) > 1 and [identifier for identifier, _ in fetch(None).rows[:1]] != firsts[0]:
         raise listing_changed(operation, "it no longer begins with the same row")
+
+
+def _read_pages(
+    operation: Operation, fetch: Callable[[str | None], CursorPage[Row]]
+) -> Iterator[list[tuple[str, Row]]]:
+    """Yield the rows of each page, with their ids."""
+    seen: set[str] = set()
+    names: set[str] = set()
+    name: str | None = None
+    while True:
+        page = fetch(name)
+        for identifier, _ in page.rows:
+            if identifier in seen:
+                raise listing_changed(operation, f"the id {identifier} came twice")
+            seen.add(identifier)
+        yield page.rows
+        name = page.next
+        if name is None:
+            return
+        if not page.rows:
+            raise listing_changed(operation, "a page is empty and not the last")
+        if name in names:
+            raise listing_changed(operation, "its cursor does not advance")
+        if len(seen) > MAX_LISTED_ROWS:
+            raise too_many_rows(operation)
+        names.add(name)
 
 
 def require_ids(reply: Reply[Any], ids: list[object]) -> list[str]:

@@ -207,7 +207,7 @@ class WebhookOperations(ServiceOperations):
         """
         fetch = self._call_pages("ASC", webhook_id, event_id, status)
         if status is not None:
-            yield from read_twice(LIST_WEBHOOK_CALLS, fetch, lambda call: call.id)
+            yield from read_twice(LIST_WEBHOOK_CALLS, fetch)
         else:
             yield from read_journal(LIST_WEBHOOK_CALLS, fetch)
 
@@ -313,7 +313,7 @@ class WebhookOperations(ServiceOperations):
             _require_match(reply, rows, {"type": filters.get("type")})
             return CursorPage(_with_ids(reply, rows), _next_page(reply))
 
-        return read_twice(LIST_WEBHOOKS, fetch, lambda webhook: webhook["id"])
+        return read_twice(LIST_WEBHOOKS, fetch)
 
 
 def _cursor_query(filters: Mapping[str, str | None], name: str | None) -> dict[str, str]:
