@@ -81,7 +81,9 @@ class BearerToken(Authentication):
         self._token = token
         self.hide(token)
         #: When the token expires, if it is a JWT that says so.
-        self.expires = _expiry(token)
+        self.expires: datetime | None = None
+        with suppress(ValueError, OverflowError, OSError, TypeError):
+            self.expires = datetime.fromtimestamp(_jwt_time(token, "exp"), tz=timezone.utc)  # type: ignore[arg-type]
         self.advice = f"The token is wrong, revoked or has expired; it comes from {source}."
 
     def apply(self, request: PreparedRequest, transport: Transport, within: float | None = None) -> None:
@@ -402,15 +404,12 @@ def _token_fault(token: object) -> str | None:
     return None
 
 
-def _expiry(token: str) -> datetime | None:
-    """Return when a token expires, if it is a JWT that says so. Its signature is not checked."""
-    with suppress(ValueError, OverflowError, OSError, TypeError):
-        return datetime.fromtimestamp(_jwt_time(token, "exp"), tz=timezone.utc)  # type: ignore[arg-type]
-    return None
-
-
 def _jwt_time(token: str, claim: str) -> float | None:
-    """Return a time claim of a JWT, in Unix seconds; None if the token is not a JWT or does not have it."""
+    """
+    Return a time claim of a JWT, in Unix seconds; None if the token is not a JWT or does not have it.
+
+    Its signature is not checked.
+    """
     parts = token.split(".")
     with suppress(ValueError, RecursionError, OverflowError, AttributeError, IndexError):
         value = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))).get(claim)
