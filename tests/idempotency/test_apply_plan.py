@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import threading
 import time
 from pathlib import Path
@@ -261,22 +260,16 @@ def test_the_plan_of_another_tenant_is_refused(
 def test_what_was_sent_before_a_time_out_is_not_forgotten(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, waits: SkippingTime
 ) -> None:
-    class TimedOut(queue.SimpleQueue[Any]):
-        """What the main thread waits at, where the time-out is raised once a row has been sent."""
+    def timed_out(_: object) -> None:
+        """Wait as the main thread does, where the time-out is raised once a row has been sent."""
+        while not sandbox.control.request_log("POST"):
+            time.sleep(0.01)
+        raise RuntimeError("the task's time-out")
 
-        is_over = False
-
-        def get(self, *given: Any) -> Any:
-            event = super().get(*given)
-            if TimedOut.is_over:
-                return event
-            TimedOut.is_over = True
-            self.put(event)
-            raise RuntimeError("the task's time-out")
-
-    monkeypatch.setattr(send, "SimpleQueue", TimedOut)
-    with pytest.raises(RuntimeError, match="time-out"):
-        task.attempt()
+    with monkeypatch.context() as patch:
+        patch.setattr(send, "wait", timed_out)
+        with pytest.raises(RuntimeError, match="time-out"):
+            task.attempt()
     sent = len(sandbox.control.whitelist_requests())
     assert sent > 0
     skipped = waits.skipped

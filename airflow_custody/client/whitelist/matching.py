@@ -275,9 +275,9 @@ def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Coll
     return [
         each.name
         for each in comparison.findings
-        if each.verdict != "same"
+        if each.fault
         and not (each.unasked and each.key in accepted)
-        and not (each.unasked and each.key in PAYLOAD_KEYS and each.verdict == "unclear")
+        and not (each.unasked and each.key in PAYLOAD_KEYS and PAYLOAD_KEYS[each.key].by_service)
         and not (each.unasked and each.key not in PAYLOAD_KEYS and _is_empty(payload, each.key))
     ]
 
