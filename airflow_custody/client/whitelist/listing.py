@@ -21,8 +21,7 @@ from airflow_custody.client.verification.trust import (
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
 from airflow_custody.client.whitelist.models import WhitelistRequest
-from airflow_custody.client.whitelist.progress import status_word
-from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_creation, is_deletion
+from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -100,28 +99,6 @@ class Listing:
         """Return the requests that are pending approval; the parameters are those of :meth:`state_of`."""
         states = ((each, self.state_of(each, effective_statuses, rejected_statuses)) for each in self.envelopes)
         return [each for each, state in states if state == "pending"]
-
-    def doubt(
-        self,
-        envelope: WhitelistEnvelope,
-        effective_statuses: Collection[str] | None,
-        rejected_statuses: Collection[str],
-    ) -> str:
-        """
-        Return in words how the status of a request contradicts where it is listed; empty: it does not.
-
-        The parameters are those of :meth:`state_of`.
-        """
-        words = (*(effective_statuses or ()), *rejected_statuses)
-        if (
-            self.state_of(envelope, effective_statuses, rejected_statuses) != "pending"
-            or not has_status(envelope.status, words)
-            # A deletion may have any status.
-            or not is_creation(envelope.action or "", accept_unknown=False)
-        ):
-            return ""
-        where = "lists it for approval" if envelope.id in self.for_approval_ids else "lists it with pending ones only"
-        return f"the service {where} although its status is {status_word(envelope.status)}"
 
     def is_settled(self, envelope: WhitelistEnvelope) -> bool:
         """Tell whether a request is certainly not pending approval any more."""

@@ -175,7 +175,7 @@ class _Listed:
         ``unreadable``.
     :param destination: its destination; None if it is unreadable.
     :param payload: its payload: if signatures prove it, the fields that they cover. Empty if it is unreadable.
-    :param note: why it is unverified or unreadable; or how its status contradicts where it is listed. Empty: nothing.
+    :param note: why it is unverified or unreadable; empty if it is neither.
     :param omitted: the keys of its payload that the signatures do not cover.
     :param row: the place in the file of a row that it may be. Empty: there is none.
     """
@@ -212,8 +212,7 @@ def _read(
     if trust.address is not None:
         # Of what was signed in a legacy form, only what the signatures cover.
         return _Listed(envelope, state, destination, trust.address.fields, omitted=trust.address.omitted)
-    doubt = "" if state != "pending" else listing.doubt(envelope, effective_statuses, rejected_statuses)
-    return _Listed(envelope, state, destination, payload, doubt)
+    return _Listed(envelope, state, destination, payload)
 
 
 class _Planner:
@@ -235,7 +234,7 @@ class _Planner:
         self._accepted = frozenset(accepted)
         self.listed = [
             _read(each, listing, effective_statuses, rejected_statuses)
-            for each in sorted(listing.envelopes, key=lambda each: id_order(each.id))
+            for each in sorted(listing.envelopes, key=lambda each: (len(each.id), each.id))
         ]
         ignorable = [each for each in self.listed if each.envelope.id in frozenset(ignore)]
         self.ignored = [
@@ -327,7 +326,6 @@ class _Planner:
             notes.append(
                 "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
             )
-        notes += [listed.note] if listed.note else []
         filled_in = comparison.filled_in(comparison.unaccounted)
         if not fields and (filled_in := tuple(each for each in filled_in if "." not in each)):
             notes.append(f"filled in by the service: {name_some(filled_in)}")
@@ -397,7 +395,6 @@ class _Planner:
             ]
         else:
             fields, faults = self._contradictions(listed, None)
-            faults += [listed.note] if listed.note else []
             faults += [f"may be for the same destination as {listed.row}, so it is not deleted"] if listed.row else []
             faults += [_IGNORED] if envelope.id in self.ignored else []
             notes = [_progress(listed), *_not_covered(listed), *faults]
@@ -421,12 +418,6 @@ class _Planner:
             "; ".join(notes),
             shown,
         )
-
-
-def id_order(identifier: str) -> tuple[bool, int, str]:
-    """Return what ids are ordered by."""
-    number = read_number(identifier, MAX_ID)
-    return (number is None, number or 0, identifier)
 
 
 def _not_covered(listed: _Listed) -> list[str]:
