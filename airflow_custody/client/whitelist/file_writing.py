@@ -14,7 +14,7 @@ from airflow_custody.client.verification.trust import decide_trust
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.file import FileRow, parse_whitelist
 from airflow_custody.client.whitelist.file_formats import FIELDS, LISTS, NOT_DEFAULTS, VERSION, kind_of
-from airflow_custody.client.whitelist.listing import ListedState, Listing
+from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.matching import Destinations, destination_of
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plan import PlanRow
@@ -126,14 +126,14 @@ def dump_listing(listing: Listing, service: str, how: Mapping[str, Any]) -> Dump
 
 
 def _first_of_each_destination(
-    listed: Sequence[PlanRow], states: dict[str, ListedState]
+    listed: Sequence[PlanRow], states: Mapping[str, str]
 ) -> tuple[list[FileRow], dict[str, list[str]]]:
     """Return the rows of the file, in the order of their ids, and the ids of all requests that each is for."""
     rows: list[FileRow] = []
     ids: dict[str, list[str]] = {}
     destinations: Destinations[str] = Destinations()
     # Of several for one destination, the file has one that is in effect.
-    for each in sorted(listed, key=lambda row: states[row.request_id] != "unchanged"):
+    for each in sorted(listed, key=lambda row: states[row.request_id] != "effective"):
         if each.state != "undeclared" or (request := each.request) is None:
             continue
         where = f"the row of request {each.request_id}"

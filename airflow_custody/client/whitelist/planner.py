@@ -19,7 +19,7 @@ from airflow_custody.client.arguments import MAX_ID, check_identifier
 from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
 from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import as_list, read_number, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState, decide_trust
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust
 from airflow_custody.client.whitelist.addresses import chain_name
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, to_request
@@ -204,8 +204,8 @@ def _read(
         destination = read_destination(envelope, payload)
     except CustodyError as error:
         return _Listed(envelope, "unreadable", note=error.message)
-    state = listing.state_of(envelope, effective_statuses, rejected_statuses)
-    shown: RequestState = "effective" if state == "unchanged" else "unknown" if state == "differs" else state
+    shown = listing.state_of(envelope, effective_statuses, rejected_statuses)
+    state: State = "unchanged" if shown == "effective" else "differs" if shown == "unknown" else shown
     trust = decide_trust(envelope.wire, shown, listing.verifier)
     if trust.error is not None:
         return _Listed(envelope, "unverified", destination, payload, trust.error.reason)
@@ -236,7 +236,7 @@ class _Planner:
             _read(each, listing, effective_statuses, rejected_statuses)
             for each in sorted(listing.envelopes, key=lambda each: (len(each.id), each.id))
         ]
-        ignorable = [each for each in self.listed if each.envelope.id in frozenset(ignore)]
+        ignorable = [each for each in self.listed if each.envelope.id in ignore]
         self.ignored = [
             each.envelope.id for each in ignorable if not each.destination or not is_known(each.destination, known)
         ]
