@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # The best request at the service for a row comes first.
 _PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
-# So many faults, or chains, are named in a message.
+# So many chains are named in a message.
 _MAX_NAMED = 100
 _IGNORED = "ignored, so that it stops no row"
 _DRY_RUN = "dry run: nothing is done for this chain"
@@ -133,13 +133,9 @@ def check_ignored(values: object) -> list[str]:
 def _by_destination(declared: Iterable[tuple[DeclaredRow, Destination]]) -> Destinations[str]:
     """Return the rows' places by their destinations; two rows for the same one are refused."""
     destinations: Destinations[str] = Destinations()
-    faults = []
     for row, destination in declared:
         if (first := destinations.add(destination, row.where)) != row.where:
-            faults.append(f"{first} and {row.where} are for the same destination")
-    if faults:
-        more = [f"and {len(faults) - _MAX_NAMED} more"] if len(faults) > _MAX_NAMED else []
-        raise CustodyRequestError("; ".join([*faults[:_MAX_NAMED], *more]), code="file-wrong")
+            raise CustodyRequestError(f"{first} and {row.where} are for the same destination", code="file-wrong")
     return destinations
 
 
