@@ -79,7 +79,7 @@ def print_schema(args: Namespace, output: Output) -> int:
 
     Exit codes: 0 printed, 1 error.
     """
-    from airflow_custody.client.whitelist.file import whitelist_schema
+    from airflow_custody.client.whitelist.file_writing import whitelist_schema
 
     output.text(json.dumps(whitelist_schema(), indent=2))
     return NOTHING_TO_DO
@@ -186,7 +186,7 @@ def dump(args: Namespace, output: Output) -> int:
     written exactly: it is named on standard error and at the top of the file. Do not plan with
     --prune from such a file: what is missing in it would be deleted.
     """
-    from airflow_custody.cli.dump import dump_listing
+    from airflow_custody.client.whitelist.file_writing import dump_listing
 
     how = _how_to_judge(args)
     service, listing = _fetch(args, how)

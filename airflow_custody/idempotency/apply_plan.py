@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
+    from airflow_custody.client.verification.trust import RequestState
     from airflow_custody.client.whitelist.file import WhitelistFile
-    from airflow_custody.client.whitelist.listing import ListedState
 
 
 #: Prefix of the key of a row to delete; the request's id follows.
@@ -111,13 +111,13 @@ class PlanSettings:
             and (recorded := done.get(f"{DELETE}{row.request_id}"))
             and recorded.detail == row.operation
         }
-        return as_before | {each for each, state in states.items() if state in ("pending", "unchanged")}
+        return as_before | {each for each, state in states.items() if state in ("pending", "effective")}
 
     def is_settled_otherwise(self, envelope: WhitelistEnvelope, listing: Listing) -> bool:
         """Tell whether a request is neither pending nor in effect."""
-        return self._state_of(envelope, listing) in ("rejected", "differs")
+        return self._state_of(envelope, listing) in ("rejected", "unknown")
 
-    def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> ListedState:
+    def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> RequestState:
         return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
 
     def plan(self, file: WhitelistFile, listing: Listing, service: str, known: Collection[Names] = ()) -> WhitelistPlan:

@@ -151,13 +151,13 @@ def _health(checks: list[HealthCheck], now: datetime) -> HealthView:
 
 def _requests(listing: Listing) -> dict[str, Any]:
     """Return the sections about requests, by the names of the overview's attributes."""
-    found: dict[str, list[WhitelistEnvelope]] = {"pending": [], "unchanged": [], "differs": [], "rejected": []}
+    found: dict[str, list[WhitelistEnvelope]] = {"pending": [], "effective": [], "unknown": [], "rejected": []}
     for each in listing.envelopes:
         found[listing.state_of(each, EFFECTIVE_STATUSES, REJECTED_STATUSES)].append(each)
     return {
         "pending": Section(_view([*found["pending"], *listing.deletions], "pending", listing)),
-        "recent": Section(_view(found["unchanged"], "effective", listing)),
-        "unknown": Section(_view(found["differs"], "unknown", listing)),
+        "recent": Section(_view(found["effective"], "effective", listing)),
+        "unknown": Section(_view(found["unknown"], "unknown", listing)),
         "rejected": len(found["rejected"]),
     }
 

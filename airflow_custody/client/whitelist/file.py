@@ -7,27 +7,37 @@ All faults of a file are found at once, with the line or the row. A file with a 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.garbage import no_collection
-from airflow_custody.client.text import sanitize
-from airflow_custody.client.whitelist.file_formats import read_csv, read_json, read_yaml
-from airflow_custody.client.whitelist.file_rows import FileRow, Rows, WhitelistFile, file_error
-from airflow_custody.client.whitelist.file_schema import whitelist_schema
-from airflow_custody.client.whitelist.file_writing import dump_whitelist
-
-__all__ = [
-    "FORMATS",
-    "MAX_FILE_BYTES",
-    "FileRow",
-    "WhitelistFile",
-    "dump_whitelist",
-    "parse_whitelist",
-    "read_whitelist_file",
-    "whitelist_schema",
-]
+from airflow_custody.client.text import ascii_lower, count, is_decimal, sanitize
+from airflow_custody.client.whitelist import addresses
+from airflow_custody.client.whitelist.file_formats import (
+    FIELDS,
+    IDS,
+    LISTS,
+    MAX_VALUE,
+    NOT_DEFAULTS,
+    VERSION,
+    Faults,
+    Fields,
+    Items,
+    Misread,
+    read_csv,
+    read_json,
+    read_yaml,
+)
+from airflow_custody.client.whitelist.matching import Destinations, destination
+from airflow_custody.client.whitelist.models import TEMPLATE_HINT, FieldFault, WhitelistRequest, read_request
 
 #: Maximum size of a file in bytes.
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -46,6 +56,58 @@ _MARK_FAULT = (
 _NOT_TEXT = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|\r(?!\n|\\Z)"
 )
+#: Maximum number of faults that the text of an error shows.
+MAX_SHOWN = 20
+#: Maximum number of chains that a message names.
+MAX_CHAINS = 5
+_TOP = ("version", "defaults", "addresses")
+_CHAIN = ("blockchain", "currency")
+# Compared and shown letter by letter: they have only ASCII letters.
+_ASCII = (*_CHAIN, "network", "address")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """
+    One row of a whitelist file.
+
+    :param request: the request, with the file's defaults.
+    :param where: its place: ``line 12``, or ``row 3`` of a JSON file, counted from 1.
+    """
+
+    request: WhitelistRequest
+    where: str
+
+
+@dataclass(frozen=True)
+class WhitelistFile:
+    """
+    A whitelist file that was read and has no faults.
+
+    :param rows: its rows, in its order; at least one.
+    :param name: its name as given, for messages.
+    :param sha256: SHA-256 of its bytes, in hex.
+    :param unchecked: number of rows whose address could not be checked: all without the extra ``addresses``, and 0
+        if addresses were not to be checked.
+    :param unchecked_chains: the chains of these rows, each once.
+    """
+
+    rows: tuple[FileRow, ...]
+    name: str
+    sha256: str
+    unchecked: int = 0
+    unchecked_chains: tuple[str, ...] = ()
+
+    @property
+    def unchecked_text(self) -> str:
+        """A notice about the addresses that could not be checked; empty if there are none."""
+        if not self.unchecked:
+            return ""
+        if not addresses.is_installed():
+            return f"addresses were not checked: {addresses.MISSING_LIBRARY}"
+        chains = [sanitize(each, 40) for each in self.unchecked_chains[:MAX_CHAINS]]
+        chains += ["..."] if len(self.unchecked_chains) > MAX_CHAINS else []
+        return f"addresses: {self.unchecked} of {len(self.rows)} could not be checked ({', '.join(chains)})"
 
 
 def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool = True) -> WhitelistFile:
@@ -119,3 +181,198 @@ def _decode(data: bytes, rows: Rows) -> str:
             what = f"the byte 0x{code - 0xDC00:02X}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
             rows.fault_at(place, f"{what} is not text: remove it, or save the file as UTF-8", found.start() + 1)
     return text
+
+
+def file_error(name: str, faults: Iterable[str]) -> WhitelistFileError:
+    """
+    Return the error that lists the faults of a file.
+
+    :param name: the file's name.
+    :param faults: all faults, in the file's order.
+    """
+    faults = tuple(faults)
+    start = f"{sanitize(name, 200) or 'the whitelist file'}: {count(len(faults), 'fault')}; nothing was sent"
+    # The first line is a complete message: some programs show no more than that.
+    lines = [f"{start}: {faults[0]}", *faults[1:MAX_SHOWN]]
+    if len(faults) > MAX_SHOWN:
+        lines.append(f"... and {len(faults) - MAX_SHOWN} more")
+    return WhitelistFileError("\n".join(lines), faults=faults, code="file-wrong")
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+
+class Rows(Faults):
+    """
+    A collector of the rows and the faults of a file.
+
+    :param check_addresses: whether each address is checked against the rules of its chain.
+    :param unit: unit of the places: ``line`` or ``row``.
+    """
+
+    def __init__(self, *, check_addresses: bool, unit: str) -> None:
+        super().__init__(unit)
+        self.rows: list[FileRow] = []
+        #: Number of addresses that could not be checked.
+        self.unchecked = 0
+        #: The chains of these addresses, by their names in lower case.
+        self.unchecked_chains: dict[str, str] = {}
+        self._check_addresses = check_addresses
+        self._destinations: Destinations[int] = Destinations()
+        self._defaults: dict[str, Any] = {}
+        # The fields of the defaults that have faults; empty text for the chain as a whole.
+        self._faulty_defaults: set[str] = set()
+
+    # --- the file ---
+
+    def read(self, root: Any) -> None:
+        """
+        Take the contents of a file.
+
+        :param root: the result of its reader.
+        """
+        if not isinstance(root, Fields):
+            text = f"the file must be a mapping with the keys version and addresses, not {_kind(root)}"
+            self.fault(0, text)
+            return
+        self.check_keys(root, _TOP, 0)
+        version, addresses = root.get("version"), root.get("addresses")
+        if type(version) is not int or version != VERSION:
+            what = f"is {_kind(version)}" if "version" in root else "is missing"
+            self.fault(root.lines.get("version", 0), f"{what}: it must be the number {VERSION}", "version")
+        if "defaults" in root:
+            self._set_defaults(root["defaults"], root.lines["defaults"])
+        line = root.lines.get("addresses", 0)
+        if not addresses and (addresses is None or isinstance(addresses, list)):
+            self.no_rows(line)
+        elif not isinstance(addresses, list):
+            self.fault(line, f"must be a list of rows, not {_kind(addresses)}", "addresses")
+        else:
+            places = addresses.lines if isinstance(addresses, Items) else range(1, len(addresses) + 1)
+            for place, item in zip(places, addresses, strict=True):
+                self._add(item, place)
+
+    def no_rows(self, place: int = 0) -> None:
+        """Note that the file has no rows."""
+        self.fault(place, "there are no addresses; such a file is refused, as it may be one that was cut off")
+
+    def _set_defaults(self, fields: Any, place: int) -> None:
+        """Take the fields of every row that does not give its own, and check them once."""
+        if not isinstance(fields, Fields):
+            self.fault(place, f"must be a mapping of fields, not {_kind(fields)}", "defaults")
+            return
+        prefix = "" if place else "defaults: "
+        self.check_keys(fields, FIELDS, place, prefix)
+        for name in NOT_DEFAULTS:
+            if name in fields:
+                self.fault(fields.lines[name], f"{prefix}{name}: is of one address only: give it in the row")
+        self._defaults = {name: fields[name] for name in fields if name in FIELDS and name not in NOT_DEFAULTS}
+        _, faults = _check_fields({**self._defaults, **dict.fromkeys(NOT_DEFAULTS, "x")})
+        for name, text in faults:
+            base = name.partition("[")[0]
+            if base or any(each in self._defaults for each in _CHAIN):
+                self.fault(fields.lines.get(base) or place, text, f"{prefix}{name}")
+                self._faulty_defaults.add(base)
+
+    def _add(self, fields: Any, place: int) -> None:
+        """Take a row, or note all of its faults."""
+        if not isinstance(fields, Fields):
+            self.fault(place, f"a row must be a mapping of fields, not {_kind(fields)}")
+            return
+        self.check_keys(fields, FIELDS, place)
+        values = {**self._defaults, **{name: value for name, value in fields.items() if name in FIELDS}}
+        request, faults = _check_fields(values)
+        for name, text in faults:
+            base = name.partition("[")[0]
+            # The faults of a default have been noted already.
+            if base in fields or base not in self._faulty_defaults:
+                self.fault(fields.lines.get(base) or place, text, name)
+        faulty = {name.partition("[")[0] for name, _ in faults}
+        if faulty.isdisjoint(("", *_ASCII)):
+            self._check_destination(fields.lines["address"] or place, values, is_whole="memo" not in faulty)
+        if request is not None:
+            self.rows.append(FileRow(request, f"{self._unit} {place}"))
+
+    def _check_destination(self, place: int, values: Mapping[str, Any], *, is_whole: bool) -> None:
+        """Check the address, and that no other row has it, if the destination is known as a whole."""
+        address, network = values["address"], values.get("network")
+        chain = values.get("blockchain") or values["currency"]
+        if self._check_addresses:
+            self._check_address(place, address, chain, network)
+        if is_whole:
+            first = self._destinations.add(destination(chain, network, address, values.get("memo")), place)
+            if first != place:
+                self.fault(place, f"the same destination as in {self._unit} {first}: remove one of them", "address")
+
+    def _check_address(self, place: int, address: str, chain: str, network: str | None) -> None:
+        check = addresses.check_address(address, chain, network)
+        if check.verdict == "invalid":
+            kind = f"{sanitize(chain, 40)} address: {sanitize(check.reason)}"
+            self.fault(place, f"{sanitize(address, MAX_VALUE)!r} is not a valid {kind}", "address")
+        elif check.verdict == "unchecked":
+            self.unchecked += 1
+            self.unchecked_chains.setdefault(ascii_lower(chain), chain)
+
+
+# --- fields ------------------------------------------------------------------------------------------------
+
+
+def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
+    """Return the request that fields make, None if it has faults; and all of its faults."""
+    faults = [fault for name, value in values.items() for fault in _faults(name, value)]
+    reported = {each.name for each in faults}
+    request, others = read_request(values)
+    for name, text in others:
+        if name not in reported and (name or reported.isdisjoint(_CHAIN)):
+            faults.append(FieldFault(name, text.removesuffix(TEMPLATE_HINT)))
+    return None if faults else request, faults
+
+
+def _faults(name: str, value: Any) -> Iterator[FieldFault]:
+    """Yield faults by a file's stricter rules: no value is corrected, and none holds anything invisible."""
+    if name not in LISTS or not isinstance(value, list):
+        if fault := _fault(name, value):
+            yield FieldFault(name, fault)
+        return
+    for index, each in enumerate(value):
+        if fault := _fault(name, each):
+            yield FieldFault(f"{name}[{index}]", fault)
+    # 007 may be 7 to the service.
+    given = [str(each) for each in value if isinstance(each, (str, int))]
+    ids = Counter(each.lstrip("0") if is_decimal(each) else each for each in given)
+    for each in (each for each, number in ids.items() if number > 1):
+        yield FieldFault(name, f"{sanitize(each or 0, MAX_VALUE)} is there more than once: remove what is too much")
+
+
+def _fault(name: str, value: Any) -> str:
+    """Return the fault of a value; empty if it has none."""
+    if isinstance(value, str):
+        if value != value.strip() and value.strip():
+            return "begins or ends with white space: remove it, it is not removed for you"
+        if name in LISTS and re.search(r"[\s,;]", value):
+            return f"{_kind(value)} has a comma, a semicolon or white space in it: it must be one id"
+        if name in _ASCII and not value.isascii():
+            index, letter = next(each for each in enumerate(value, 1) if not each[1].isascii())
+            return (
+                f"its character {index} is U+{ord(letter):04X} {unicodedata.name(letter, '')}, which may look like "
+                "another one: only letters of ASCII are allowed"
+            )
+        return ""
+    if value is None:
+        return "has no value: leave it out"
+    if isinstance(value, Misread):
+        return value.fault
+    if isinstance(value, (Fields, list)):
+        return f"must not be {_kind(value)}"
+    if isinstance(value, bool) or (isinstance(value, int) and name not in IDS):
+        source = json.dumps(value)
+        return f'{source} is {"a boolean" if isinstance(value, bool) else "a number"}: quote it: "{source}"'
+    return ""
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (Fields, list)):
+        return "a mapping" if isinstance(value, Fields) else "a list"
+    if isinstance(value, Misread):
+        return "another value"
+    return "an empty value" if value is None else sanitize(repr(value), MAX_VALUE)

@@ -16,8 +16,18 @@ import yaml
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.text import ascii_lower, count, sanitize
-from airflow_custody.client.whitelist.file_schema import FIELDS, LISTS, NOT_DEFAULTS, VERSION
+from airflow_custody.client.whitelist.models import WhitelistRequest
 
+#: The version of the form.
+VERSION = 1
+#: The names of a row's fields, in the order of a request.
+FIELDS = tuple(WhitelistRequest.model_fields)
+#: The fields that are lists.
+LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
+#: The fields whose value, or whose members, may be whole numbers.
+IDS = (*LISTS, "exchange_account_id")
+#: Fields that belong to one address only, and so cannot be defaults.
+NOT_DEFAULTS = ("label", "address")
 #: Maximum number of characters of a value in a fault.
 MAX_VALUE = 100
 

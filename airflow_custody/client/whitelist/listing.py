@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
@@ -15,22 +15,20 @@ from airflow_custody.client.verification.trust import (
     EFFECTIVE_STATUSES,
     REJECTED_STATUSES,
     ListedAs,
+    RequestState,
     has_status,
     state_of,
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
 from airflow_custody.client.whitelist.models import WhitelistRequest
-from airflow_custody.client.whitelist.progress import status_word
-from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_creation, is_deletion
+from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.verification.verifier import VerificationPins, Verifier
 
 log = logging.getLogger(__name__)
-
-ListedState = Literal["rejected", "unchanged", "pending", "differs"]
 
 # Seconds before a listing that changed while it was read is read again.
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
@@ -72,7 +70,7 @@ class Listing:
         envelope: WhitelistEnvelope,
         effective_statuses: Collection[str] | None,
         rejected_statuses: Collection[str],
-    ) -> ListedState:
+    ) -> RequestState:
         """
         Return how far a request has come, in the service's word. What can still be approved is pending, whatever its
         status.
@@ -81,18 +79,17 @@ class Listing:
         :param effective_statuses: status words, compared without case, of which a request in effect has one; None: not
             being listed as pending is enough.
         :param rejected_statuses: status words, compared without case, that mean that a request was rejected.
-        :return: ``rejected``; ``unchanged``, if it is in effect; ``pending``; or ``differs``, if it is not pending, and
-            its status does not say that it is in effect.
+        :return: ``rejected``, ``effective``, ``pending``; or ``unknown``, if it is not pending, and its status does not
+            say that it is in effect.
         """
         listed: ListedAs = "settled" if envelope.id in self.settled_ids else "anywhere"
         if envelope.id in self.pending_ids:
             listed = "pending"
         if envelope.id in self.for_approval_ids:
             listed = "for approval"
-        state = state_of(
+        return state_of(
             envelope.status, listed, effective_statuses=effective_statuses, rejected_statuses=rejected_statuses
         )
-        return "unchanged" if state == "effective" else "differs" if state == "unknown" else state
 
     def pending(
         self, effective_statuses: Collection[str] | None, rejected_statuses: Collection[str]
@@ -100,28 +97,6 @@ class Listing:
         """Return the requests that are pending approval; the parameters are those of :meth:`state_of`."""
         states = ((each, self.state_of(each, effective_statuses, rejected_statuses)) for each in self.envelopes)
         return [each for each, state in states if state == "pending"]
-
-    def doubt(
-        self,
-        envelope: WhitelistEnvelope,
-        effective_statuses: Collection[str] | None,
-        rejected_statuses: Collection[str],
-    ) -> str:
-        """
-        Return in words how the status of a request contradicts where it is listed; empty: it does not.
-
-        The parameters are those of :meth:`state_of`.
-        """
-        words = (*(effective_statuses or ()), *rejected_statuses)
-        if (
-            self.state_of(envelope, effective_statuses, rejected_statuses) != "pending"
-            or not has_status(envelope.status, words)
-            # A deletion may have any status.
-            or not is_creation(envelope.action or "", accept_unknown=False)
-        ):
-            return ""
-        where = "lists it for approval" if envelope.id in self.for_approval_ids else "lists it with pending ones only"
-        return f"the service {where} although its status is {status_word(envelope.status)}"
 
     def is_settled(self, envelope: WhitelistEnvelope) -> bool:
         """Tell whether a request is certainly not pending approval any more."""

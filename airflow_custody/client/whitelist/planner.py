@@ -19,7 +19,7 @@ from airflow_custody.client.arguments import MAX_ID, check_identifier
 from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
 from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import as_list, read_number, sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState, decide_trust
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust
 from airflow_custody.client.whitelist.addresses import chain_name
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, to_request
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # The best request at the service for a row comes first.
 _PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
-# So many faults, or chains, are named in a message.
+# So many chains are named in a message.
 _MAX_NAMED = 100
 _IGNORED = "ignored, so that it stops no row"
 _DRY_RUN = "dry run: nothing is done for this chain"
@@ -133,13 +133,9 @@ def check_ignored(values: object) -> list[str]:
 def _by_destination(declared: Iterable[tuple[DeclaredRow, Destination]]) -> Destinations[str]:
     """Return the rows' places by their destinations; two rows for the same one are refused."""
     destinations: Destinations[str] = Destinations()
-    faults = []
     for row, destination in declared:
         if (first := destinations.add(destination, row.where)) != row.where:
-            faults.append(f"{first} and {row.where} are for the same destination")
-    if faults:
-        more = [f"and {len(faults) - _MAX_NAMED} more"] if len(faults) > _MAX_NAMED else []
-        raise CustodyRequestError("; ".join([*faults[:_MAX_NAMED], *more]), code="file-wrong")
+            raise CustodyRequestError(f"{first} and {row.where} are for the same destination", code="file-wrong")
     return destinations
 
 
@@ -175,7 +171,7 @@ class _Listed:
         ``unreadable``.
     :param destination: its destination; None if it is unreadable.
     :param payload: its payload: if signatures prove it, the fields that they cover. Empty if it is unreadable.
-    :param note: why it is unverified or unreadable; or how its status contradicts where it is listed. Empty: nothing.
+    :param note: why it is unverified or unreadable; empty if it is neither.
     :param omitted: the keys of its payload that the signatures do not cover.
     :param row: the place in the file of a row that it may be. Empty: there is none.
     """
@@ -204,16 +200,15 @@ def _read(
         destination = read_destination(envelope, payload)
     except CustodyError as error:
         return _Listed(envelope, "unreadable", note=error.message)
-    state = listing.state_of(envelope, effective_statuses, rejected_statuses)
-    shown: RequestState = "effective" if state == "unchanged" else "unknown" if state == "differs" else state
+    shown = listing.state_of(envelope, effective_statuses, rejected_statuses)
+    state: State = "unchanged" if shown == "effective" else "differs" if shown == "unknown" else shown
     trust = decide_trust(envelope.wire, shown, listing.verifier)
     if trust.error is not None:
         return _Listed(envelope, "unverified", destination, payload, trust.error.reason)
     if trust.address is not None:
         # Of what was signed in a legacy form, only what the signatures cover.
         return _Listed(envelope, state, destination, trust.address.fields, omitted=trust.address.omitted)
-    doubt = "" if state != "pending" else listing.doubt(envelope, effective_statuses, rejected_statuses)
-    return _Listed(envelope, state, destination, payload, doubt)
+    return _Listed(envelope, state, destination, payload)
 
 
 class _Planner:
@@ -235,9 +230,9 @@ class _Planner:
         self._accepted = frozenset(accepted)
         self.listed = [
             _read(each, listing, effective_statuses, rejected_statuses)
-            for each in sorted(listing.envelopes, key=lambda each: id_order(each.id))
+            for each in sorted(listing.envelopes, key=lambda each: (len(each.id), each.id))
         ]
-        ignorable = [each for each in self.listed if each.envelope.id in frozenset(ignore)]
+        ignorable = [each for each in self.listed if each.envelope.id in ignore]
         self.ignored = [
             each.envelope.id for each in ignorable if not each.destination or not is_known(each.destination, known)
         ]
@@ -327,7 +322,6 @@ class _Planner:
             notes.append(
                 "its status is neither in effective_statuses nor in rejected_statuses: it does not count as in effect"
             )
-        notes += [listed.note] if listed.note else []
         filled_in = comparison.filled_in(comparison.unaccounted)
         if not fields and (filled_in := tuple(each for each in filled_in if "." not in each)):
             notes.append(f"filled in by the service: {name_some(filled_in)}")
@@ -397,7 +391,6 @@ class _Planner:
             ]
         else:
             fields, faults = self._contradictions(listed, None)
-            faults += [listed.note] if listed.note else []
             faults += [f"may be for the same destination as {listed.row}, so it is not deleted"] if listed.row else []
             faults += [_IGNORED] if envelope.id in self.ignored else []
             notes = [_progress(listed), *_not_covered(listed), *faults]
@@ -421,12 +414,6 @@ class _Planner:
             "; ".join(notes),
             shown,
         )
-
-
-def id_order(identifier: str) -> tuple[bool, int, str]:
-    """Return what ids are ordered by."""
-    number = read_number(identifier, MAX_ID)
-    return (number is None, number or 0, identifier)
 
 
 def _not_covered(listed: _Listed) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -328,8 +327,7 @@ def test_each_address_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
         verdict = {"bad": "invalid", "odd": "unchecked"}.get(address, "valid")
         return SimpleNamespace(verdict=verdict, reason=f"wrong checksum on {network}")
 
-    module = "airflow_custody.client.whitelist.addresses"
-    monkeypatch.setitem(sys.modules, module, SimpleNamespace(check_address=check_address))
+    monkeypatch.setattr("airflow_custody.client.whitelist.addresses.check_address", check_address)
     text = (
         f"{HEAD}- {{label: 1x, address: bad, currency: ETH, memo: 7}}\n- {{label: b, address: odd, blockchain: BTC}}\n"
     )

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyRequestError, WhitelistFileError, WhitelistRequest
 from airflow_custody.client.whitelist import file_formats
-from airflow_custody.client.whitelist.file import dump_whitelist, parse_whitelist, whitelist_schema
-from airflow_custody.client.whitelist.file_schema import FIELDS, LISTS
+from airflow_custody.client.whitelist.file import parse_whitelist
+from airflow_custody.client.whitelist.file_formats import FIELDS, LISTS
+from airflow_custody.client.whitelist.file_writing import dump_whitelist, whitelist_schema
 
 
 def test_dump() -> None:

@@ -233,10 +233,8 @@ def test_thousands_of_memos_of_one_address() -> None:
 def test_two_rows_for_one_destination_are_refused() -> None:
     with pytest.raises(CustodyRequestError, match="line 2 and line 3 are for the same destination"):
         plan([ask(), ask(address=ADDRESS.upper(), label="Other", blockchain="eth")], [])
-    with pytest.raises(CustodyRequestError, match=r"line 2 and line 3 are .*; line 4 and line 5 are"):
-        plan([ask(network="main"), ask(blockchain="Ethereum", network="mainnet"), *[ask(memo="7")] * 2], [])
-    with pytest.raises(CustodyRequestError, match="and 7 more"):
-        plan([ask()] * 108, [])
+    with pytest.raises(CustodyRequestError, match="line 2 and line 3 are for the same destination"):
+        plan([ask(network="main"), ask(blockchain="Ethereum", network="mainnet")], [])
     assert [row.state for row in plan([ask(memo="1"), ask(memo="2"), ask(blockchain="MATIC")], []).rows] == [
         "create"
     ] * 3
