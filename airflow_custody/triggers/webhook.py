@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import AsyncIterator, Hashable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,8 +54,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     :param webhook_ids: only calls to these webhooks. None (default): to all.
     :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. The webhook has a
-        type, not the call: they are looked up. A type that looks like a misspelt published one is warned of, and used
-        all the same. None (default): of all.
+        type, not the call: they are looked up. None (default): of all.
     :param event_ids: only calls about these events. None (default): about all.
     :param statuses: only calls with one of these statuses when they are read. A later change of status is no new call.
         None (default): with any.
@@ -192,10 +190,6 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
             raise ValueError(f"poke_interval must be more than zero, not {describe(self.poke_interval)}")
         if self.start not in ("now", "beginning"):
             raise ValueError(f"start must be 'now' or 'beginning', not {describe(self.start)}")
-        from airflow_custody.client.webhooks.types import type_hint
-
-        for hint in filter(None, map(type_hint, self.webhook_types or ())):
-            warnings.warn(f"{type(self).__name__}, webhook_types: {hint}", stacklevel=3)
 
 
 def _names(names: Iterable[str] | None) -> Any:
