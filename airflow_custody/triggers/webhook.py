@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Hashable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_custody.client.arguments import check_names, check_settings, check_text, describe, plain_names
+from airflow_custody.client.arguments import check_names, check_seconds, check_text, describe, plain_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import error_event
@@ -181,13 +181,15 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
                 check_names(name, getattr(self, name))
             check_text("custody_conn_id", self.custody_conn_id)
             check_text("cursor_name", self.cursor_name)
+            seconds = check_seconds("poke_interval", self.poke_interval)
         except CustodyError as error:
             raise ValueError(error.text) from None
         if "{{" in self.custody_conn_id or "{{" in self.cursor_name:
             raise ValueError("custody_conn_id, cursor_name: no templates are rendered for a watcher")
-        check_settings(durations={"poke_interval": self.poke_interval}, flags={"with_payload": self.with_payload})
-        if self.poke_interval is None or not self.poke_interval > 0:
-            raise ValueError(f"poke_interval must be more than zero, not {describe(self.poke_interval)}")
+        if not seconds > 0:
+            raise ValueError("poke_interval must be more than zero")
+        if not isinstance(self.with_payload, bool):
+            raise ValueError(f"with_payload must be True or False, not {describe(self.with_payload)}")
         if self.start not in ("now", "beginning"):
             raise ValueError(f"start must be 'now' or 'beginning', not {describe(self.start)}")
 
