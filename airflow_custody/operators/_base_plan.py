@@ -83,13 +83,13 @@ class WhitelistFileTask(CustodyOperator):
 
     def _settings(self) -> PlanSettings:
         from airflow_custody.client.arguments import check_names
-        from airflow_custody.client.whitelist.models import check_request_ids
+        from airflow_custody.client.whitelist.planner import check_ignored
         from airflow_custody.idempotency.apply_plan import PlanSettings
 
         lists = ("dry_run_chains", "rejected_statuses", "accept_fields")
         names = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
         effective = check_names("effective_statuses", self.effective_statuses)
-        names["ignore"] = check_request_ids(self.ignore, "ignore", limit=None, merge=True, may_be_empty=True)
+        names["ignore"] = check_ignored(self.ignore)
         return PlanSettings(prune=self.prune, effective_statuses=effective, **names)
 
     def _resolve_path(self, path: str, context: Context) -> Path:

@@ -76,8 +76,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         about them, such as one that the service fills in; and ``envelope.action``, which accepts a word for the
         request's action that is not known to mean a creation. Without it, a request with any of them ``differs``.
         Default: none. (templated)
-    :param ignore: ids of requests that cannot be read, which a person has looked at: they stop no row that they may
-        belong to. The plan's hash covers them. Default: none. (templated)
+    :param ignore: ids of requests that cannot be read, or whose chain or network has a name that is not known, which a
+        person has looked at: they stop no row that they may belong to. The plan's hash covers them. Default: none.
+        (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
         approves. XCom has it also if the task fails over its changes or over a limit, or is skipped, and each of the

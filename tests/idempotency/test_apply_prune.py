@@ -87,6 +87,19 @@ def test_deletions_that_were_killed_go_on(sandbox: Sandbox, task: ApplyTask, wri
 
 
 @needs_store
+def test_a_changed_plan_says_what_earlier_tries_have_created_and_deleted(
+    sandbox: Sandbox, task: ApplyTask, path: str
+) -> None:
+    # Killed before the second batch of deletions.
+    task.dies_at(5)
+    before = left(sandbox)
+    assert len(before) == 5 + 2
+    write_rows(Path(path), ROWS[6:])
+    assert "this try sent nothing, and earlier ones created 5 and deleted 5" in str(task.fails())
+    assert left(sandbox) == before
+
+
+@needs_store
 @pytest.mark.parametrize("is_late", [True, False])
 def test_what_was_deleted_and_is_listed_all_the_same_is_left_alone(
     sandbox: Sandbox, task: ApplyTask, path: str, monkeypatch: pytest.MonkeyPatch, is_late: bool

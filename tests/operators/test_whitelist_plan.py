@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbo
     assert PlanTask(path).run()["counts"]["unreadable"] == len(ROWS) + 1
     result = task.run()
     assert (result["counts"]["create"], result["counts"]["unreadable"]) == (len(ROWS), 1)
-    assert f"Ignored, although they cannot be read: `{broken}`" in result["report"]
+    assert f"Ignored, although each may be a row's: `{broken}`" in result["report"]
     apply = ApplyTask(path, result["plan_hash"], RowsStore())
     assert "not the one that was approved" in str(apply.fails())
     assert apply.attempt(ignore=broken)["counts"]["created"] == len(ROWS)
