@@ -5,15 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, BaseOperator
 
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import use_default_retry_policy
-
-if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
 
 
 class _NotGiven(Enum):
@@ -89,12 +86,6 @@ class CustodyTask(BaseOperator):
             self._given = {**self._given, field: is_given}
             if value is NOT_GIVEN:
                 setattr(self, field, None)
-
-    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
-        """Render the templates. What a DAG file has assigned to a field after the constructor was given, too."""
-        assigned = {field: True for field in self.template_fields if getattr(self, field) is not None}
-        self._given = {**self._given, **assigned}
-        super().render_template_fields(context, jinja_env)
 
     @classmethod
     def _optional_parameters(cls) -> set[str]:

@@ -175,7 +175,7 @@ def read_rows(
             for each in listing.envelopes
         }
     else:
-        by_id = find_listed(client, ids, strict=False)
+        by_id = find_listed(client, ids)
     rows = []
     for identifier in by_id if ids is None else ids:
         found = by_id[identifier]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from airflow_custody.cli.commands import NOTHING_TO_DO, add_command, add_group
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
-from airflow_custody.client.webhooks.urls import without_secrets
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -35,6 +34,8 @@ def list_webhooks(args: Namespace, output: Output) -> int:
     "updated_at"}, as the service sends them; null where it sends nothing. Of a URL, only
     scheme, host and port are shown: the rest may be a secret.
     """
+    from airflow_custody.client.webhooks.models import without_secrets
+
     with open_client(args) as client:
         rows = [{name: each.get(wire) for name, wire in _FIELDS.items()} for each in client.list_webhooks()]
     for row in rows:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from airflow_custody.client.errors import CustodyError, CustodyRequestError
@@ -119,27 +118,6 @@ def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequ
     if not _is_number(value) or not 0 <= value < 1e12:  # type: ignore[operator]
         raise _wrong(error, name, f"must be a Unix time in seconds, not {describe(value)}")
     return float(value)  # type: ignore[arg-type]
-
-
-def check_settings(*, durations: Mapping[str, object] | None = None, flags: Mapping[str, object] | None = None) -> None:
-    """
-    Check settings when the DAG file is parsed.
-
-    :param durations: numbers of seconds or timedeltas, by name; None stands for a default.
-    :param flags: values that must be True or False, by name.
-    :raises ValueError: if one is anything else.
-    """
-    for name, value in (durations or {}).items():
-        if isinstance(value, timedelta):
-            value = value.total_seconds()
-        if value is not None:
-            try:
-                check_seconds(name, value)
-            except CustodyRequestError as error:
-                raise ValueError(error.text) from None
-    for name, value in (flags or {}).items():
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, not {describe(value)}")
 
 
 def plain_names(value: object) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
 from airflow_custody._base import NOT_GIVEN, ParameterError, check_flags, check_numbers
-from airflow_custody.assets import is_plain_conn_id, webhook_calls_asset
+from airflow_custody.assets import webhook_calls_asset
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
-#: Maximum number of webhooks that are not enabled in the XCom.
+#: Maximum number of webhooks that are not enabled in the log.
 _MAX_REPORTED = 20
 
 
@@ -67,9 +67,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         clock was set back, or the asset's cursor is another task's with other filters: ``fail`` (default), or
         ``continue``: log a warning, and say so in the event. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"count": ..., "webhooks": ...}``: how many calls the event holds, and the first 20 webhooks that are not
-        enabled, each with ``id``, ``type``, ``status`` and ``timeout_until``. It is not published whether the service
-        still writes down their calls. None: this service, or this user, cannot list webhooks.
+    :return: ``{"count": ...}``: how many calls the event holds.
     :raises AirflowSkipException: if nothing is new.
     :raises AirflowFailException: if an argument is wrong, or calls may be lost and ``on_gap`` is ``fail``.
     """
@@ -103,17 +101,14 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         check_flags(with_payload=with_payload)
         check_numbers({"max_calls": max_calls}, 1, whole=True)
-        if asset is None and is_plain_conn_id(custody_conn_id):
-            asset = webhook_calls_asset(custody_conn_id)
-        if asset is not None:
-            if not isinstance(asset, Asset):
-                raise ParameterError(f"asset must be an Asset, not {asset!r}")
-            self.inlets = _with(asset, self.inlets)
-            self.outlets = _with(asset, self.outlets)
+        self.asset = webhook_calls_asset(custody_conn_id) if asset is None else asset
+        if not isinstance(self.asset, Asset):
+            raise ParameterError(f"asset must be an Asset, not {asset!r}")
+        self.inlets = _with(self.asset, self.inlets)
+        self.outlets = _with(self.asset, self.outlets)
         if self.max_active_tis_per_dag is None:
             # Two at the same time would read the same calls.
             self.max_active_tis_per_dag = 1
-        self.asset = asset
         self.start = start
         self.webhook_ids = webhook_ids
         self.webhook_types = webhook_types
@@ -125,7 +120,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
-        from airflow_custody.client.errors import CustodyError
+        from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
         from airflow_custody.client.text import count
         from airflow_custody.client.webhooks.call_events import CallFilter, to_event
         from airflow_custody.client.webhooks.calls import BEGINNING
@@ -134,7 +129,14 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
         start, on_gap = _choice("start", self.start, _STARTS), _choice("on_gap", self.on_gap, _ON_GAP)
         filters = self._filters()
-        asset = self._own_asset(context)
+        asset = self.asset
+        if context["ti"].map_index not in (None, -1):
+            raise CustodyConfigurationError(
+                "the task is mapped, and all its instances would share one cursor; nothing was sent",
+                setting="asset",
+                advice="Create one task for each in a loop of the DAG file, each with an asset of its own.",
+                code="parameter-wrong",
+            )
         place = CallPlace(context, asset, filters, self.log)
         client = hook.get_conn()
         new = client.read_webhook_calls(place.cursor, start=start, limit=self.max_calls)  # type: ignore[arg-type]
@@ -167,7 +169,8 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
             self.log.info("There are more: the next run goes on.")
         if is_first:
             self.log.info("From now on, calls are read; those from before are not.")
-        return {"count": len(selected), "webhooks": self._report(webhooks)}
+        self._report(webhooks or ())
+        return {"count": len(selected)}
 
     def _list_webhooks(self, client: CustodyClient, *, required: bool) -> list[WireWebhook] | None:
         from airflow_custody.client.errors import CustodyError
@@ -181,16 +184,13 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                 self.log.warning("Which webhooks are enabled is not known: %s", error.reason)
             return None
 
-    def _report(self, webhooks: Sequence[WireWebhook] | None) -> list[dict[str, Any]] | None:
-        """Log the webhooks that are not enabled or cool down, and filters that match none; return the former."""
+    def _report(self, webhooks: Sequence[WireWebhook]) -> None:
+        """Log the webhooks that are not enabled or cool down, and filters that match none."""
         from airflow_custody.client.text import as_list, ascii_lower, sanitize
-        from airflow_custody.client.webhooks.state import cooling_until, has_status
-        from airflow_custody.client.webhooks.types import type_hint
+        from airflow_custody.client.webhooks.models import cooling_until, has_status
 
-        if webhooks is None:
-            return None
-        found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)][:_MAX_REPORTED]
-        for each in found:
+        found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]
+        for each in found[:_MAX_REPORTED]:
             self.log.warning(
                 "Webhook %s (%s) is %s%s: it is not known whether the service still writes down its calls.",
                 sanitize(each["id"], 60),
@@ -202,19 +202,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
             known = {ascii_lower(str(each.get(key))) for each in webhooks}
             for value in as_list(getattr(self, name) or ()):
                 if ascii_lower(str(value)) not in known:
-                    hint = type_hint(str(value)) if key == "type" else ""
-                    self.log.warning(
-                        "%s: there is no webhook with the %s %s now. %s", name, key, sanitize(value, 60), hint
-                    )
-        return [
-            {
-                "id": each["id"],
-                "type": each.get("type") or "",
-                "status": each.get("status") or "",
-                "timeout_until": each.get("timeoutUntil") or "",
-            }
-            for each in found
-        ]
+                    self.log.warning("%s: there is no webhook with the %s %s now.", name, key, sanitize(value, 60))
 
     def _filters(self) -> dict[str, list[str]]:
         """Return the filters that were given, as plain JSON that is the same for the same filters."""
@@ -234,26 +222,6 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
                     code="parameter-wrong",
                 )
         return {name: sorted(set(values)) for name, values in given.items() if values is not None}
-
-    def _own_asset(self, context: Context) -> Asset:
-        """Return the asset, which must be one that the DAG knows as the task's."""
-        from airflow_custody.client.errors import CustodyConfigurationError
-
-        if self.asset is None:
-            raise CustodyConfigurationError(
-                "custody_conn_id is a template, so the asset must be given; nothing was sent",
-                setting="asset",
-                advice="For example: asset=webhook_calls_asset('custody_default').",
-                code="parameter-wrong",
-            )
-        if context["ti"].map_index not in (None, -1):
-            raise CustodyConfigurationError(
-                "the task is mapped, and all its instances would share one cursor; nothing was sent",
-                setting="asset",
-                advice="Create one task for each in a loop of the DAG file, each with an asset of its own.",
-                code="parameter-wrong",
-            )
-        return self.asset
 
 
 def _with(asset: Asset, given: Any) -> list[Any]:

@@ -166,7 +166,6 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     def _run(self, context: Context, hook: CustodyHook) -> str:
         from airflow_custody.client.arguments import check_text
         from airflow_custody.client.errors import CustodyRequestError
-        from airflow_custody.client.webhooks.types import type_hint
 
         webhook_type, url = check_text("webhook_type", self.webhook_type), check_text("url", self.url)
         if not url.startswith("https://"):
@@ -176,8 +175,6 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
         if self.secret_conn_id is None and self.store_secret is None:
             # Left out in the run: the one that the service makes up would be lost.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing was sent", code="parameter-wrong")
-        if hint := type_hint(webhook_type):
-            self.log.warning("webhook_type: %s", hint)
         creation = _WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait)
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException, conf
+from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, REJECTED_STATUSES, check_flags, check_numbers
+from airflow_custody._base import LOOKUP_WAIT, check_flags, check_numbers
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator
+from airflow_custody.operators._base import CustodyCreateOperator
+from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
@@ -22,132 +20,12 @@ if TYPE_CHECKING:
     from airflow_custody.client.errors import CustodyError
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.client.whitelist.plan import State, WhitelistPlan
-    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan, PlanSettings
+    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan
 
 _UNVERIFIED: tuple[State, ...] = ("unverified",)
 _NOT_DONE: tuple[State, ...] = ("create", "undeclared", "unverified")
 _MAX_NAMED = 10
 _MAX_LINES = 100
-
-
-def check_hash(value: object) -> str:
-    """Return a plan's hash; raise if it is anything else, a part of one above all."""
-    from airflow_custody.client.arguments import check_text, describe
-    from airflow_custody.client.errors import CustodyRequestError
-
-    if isinstance(value, Mapping):
-        raise CustodyRequestError(
-            "plan_hash must be the hash alone; nothing was sent",
-            advice='Write plan_hash=plan.output["plan_hash"].',
-            code="plan-changed",
-        )
-    text = check_text("plan_hash", value)
-    if not re.fullmatch(r"[0-9a-f]{64}", text):
-        raise CustodyRequestError(
-            f"plan_hash must be all 64 hexadecimal digits of a plan's hash, not {describe(text)}; nothing was sent",
-            code="plan-changed",
-        )
-    return text
-
-
-class WhitelistFileTask(CustodyOperator):
-    """The base of planning and applying: the file, and the settings of a plan, which must be the same for both."""
-
-    template_fields: Sequence[str] = (
-        "path",
-        "dry_run_chains",
-        "effective_statuses",
-        "rejected_statuses",
-        "accept_fields",
-        "ignore",
-        "custody_conn_id",
-    )
-    none_is_a_value = ("effective_statuses",)
-
-    def __init__(
-        self,
-        *,
-        path: str,
-        prune: bool = False,
-        dry_run_chains: Iterable[str] = (),
-        check_address: bool = True,
-        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
-        accept_fields: Iterable[str] = (),
-        ignore: Iterable[str | int] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_flags(prune=prune, check_address=check_address)
-        self.path = path
-        self.prune = prune
-        self.dry_run_chains = dry_run_chains
-        self.check_address = check_address
-        self.effective_statuses = effective_statuses
-        self.rejected_statuses = rejected_statuses
-        self.accept_fields = accept_fields
-        self.ignore = ignore
-        # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
-        self.multiple_outputs = True
-
-    def _push(self, context: Context, result: dict[str, Any]) -> None:
-        """Push to XCom what the task would return, before it fails or is skipped."""
-        for key, value in {**result, "return_value": result}.items():
-            context["ti"].xcom_push(key=key, value=value)
-
-    def _read_file(self, context: Context) -> WhitelistFile:
-        from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.text import count
-        from airflow_custody.client.whitelist.addresses import is_installed
-        from airflow_custody.client.whitelist.file import read_whitelist_file
-
-        path = self._resolve_path(check_text("path", self.path), context)
-        file = read_whitelist_file(path, check_addresses=self.check_address)
-        self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), path, file.sha256)
-        if file.unchecked:
-            log = self.log.info if is_installed() else self.log.warning
-            log("%s: %s.", path, file.unchecked_text)
-        return file
-
-    def _settings(self) -> PlanSettings:
-        from airflow_custody.client.arguments import check_names
-        from airflow_custody.client.whitelist.planner import check_ignored
-        from airflow_custody.idempotency.apply_plan import PlanSettings
-
-        lists = ("dry_run_chains", "rejected_statuses", "accept_fields")
-        names = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
-        effective = check_names("effective_statuses", self.effective_statuses)
-        names["ignore"] = check_ignored(self.ignore)
-        return PlanSettings(prune=self.prune, effective_statuses=effective, **names)
-
-    def _resolve_path(self, path: str, context: Context) -> Path:
-        """
-        Return the file that a path means.
-
-        A relative path begins in the folder of the DAG's file. What lies in a DAG bundle, or on Airflow 2 in the DAGs
-        folder, must not be a link that leads out of it: the bundle is what was reviewed.
-        """
-        from airflow_custody.client.errors import CustodyRequestError
-        from airflow_custody.client.text import sanitize
-
-        dag_file = self.dag.fileloc if self.has_dag() else None  # type: ignore[no-untyped-call]
-        folder = Path(dag_file).parent if dag_file else Path.cwd()
-        bundle: Any = getattr(context["ti"], "bundle_instance", None)
-        root = Path(conf.get("core", "dags_folder") if bundle is None else bundle.path)
-        if bundle is None and not folder.resolve().is_relative_to(root.resolve()):
-            # The DAG is in neither: a test's, or one in a script.
-            root = folder
-        given = Path(os.path.normpath(folder / path))
-        is_inside = given.is_relative_to(root) or given.is_relative_to(root.resolve())
-        if (is_inside or not Path(path).is_absolute()) and not given.resolve().is_relative_to(root.resolve()):
-            raise CustodyRequestError(
-                f"the path {sanitize(path, 200)!r} leads out of the DAG's bundle, to {sanitize(given.resolve(), 300)}; "
-                "nothing was read",
-                advice="Keep the file in the bundle, where its changes are reviewed, or give its absolute path.",
-                code="file-wrong",
-            )
-        return given
 
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):

@@ -14,8 +14,7 @@ from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState
-from airflow_custody.client.webhooks.state import cooling_until, has_status
-from airflow_custody.client.webhooks.urls import without_secrets
+from airflow_custody.client.webhooks.models import cooling_until, has_status, without_secrets
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing
 from airflow_custody.overview.models import (
     CheckRow,

@@ -155,7 +155,7 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
     :raises CustodyNotFoundError: if there is no such request; ``from_service`` tells whether the service says so.
     :raises CustodyError: if it cannot be read.
     """
-    listed = find_listed(client, [request_id], strict=False)[request_id]
+    listed = find_listed(client, [request_id])[request_id]
     envelope = listed.envelope or client.get_whitelist_request(request_id)
     verifier = verifier_for(client, [envelope.wire])
     row = _row(listed, envelope, verifier)
@@ -211,7 +211,7 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
     :raises CustodyRequestError: if an id is not a number, or there are too many; nothing was sent.
     :raises CustodyError: if they cannot be read.
     """
-    found = find_listed(client, check_request_ids(request_ids, merge=True), strict=False)
+    found = find_listed(client, check_request_ids(request_ids, merge=True))
     verifier = verifier_for(client, [each.envelope.wire for each in found.values() if each.envelope])
     rows = [
         _row(listed, listed.envelope, verifier)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import AsyncIterator, Hashable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_custody.client.arguments import check_names, check_settings, check_text, describe, plain_names
+from airflow_custody.client.arguments import check_names, check_seconds, check_text, describe, plain_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._base import error_event
@@ -55,8 +54,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     :param webhook_ids: only calls to these webhooks. None (default): to all.
     :param webhook_types: only calls to webhooks of these types, such as ``requestStatus.updated``. The webhook has a
-        type, not the call: they are looked up. A type that looks like a misspelt published one is warned of, and used
-        all the same. None (default): of all.
+        type, not the call: they are looked up. None (default): of all.
     :param event_ids: only calls about these events. None (default): about all.
     :param statuses: only calls with one of these statuses when they are read. A later change of status is no new call.
         None (default): with any.
@@ -183,19 +181,17 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
                 check_names(name, getattr(self, name))
             check_text("custody_conn_id", self.custody_conn_id)
             check_text("cursor_name", self.cursor_name)
+            seconds = check_seconds("poke_interval", self.poke_interval)
         except CustodyError as error:
             raise ValueError(error.text) from None
         if "{{" in self.custody_conn_id or "{{" in self.cursor_name:
             raise ValueError("custody_conn_id, cursor_name: no templates are rendered for a watcher")
-        check_settings(durations={"poke_interval": self.poke_interval}, flags={"with_payload": self.with_payload})
-        if self.poke_interval is None or not self.poke_interval > 0:
-            raise ValueError(f"poke_interval must be more than zero, not {describe(self.poke_interval)}")
+        if not seconds > 0:
+            raise ValueError("poke_interval must be more than zero")
+        if not isinstance(self.with_payload, bool):
+            raise ValueError(f"with_payload must be True or False, not {describe(self.with_payload)}")
         if self.start not in ("now", "beginning"):
             raise ValueError(f"start must be 'now' or 'beginning', not {describe(self.start)}")
-        from airflow_custody.client.webhooks.types import type_hint
-
-        for hint in filter(None, map(type_hint, self.webhook_types or ())):
-            warnings.warn(f"{type(self).__name__}, webhook_types: {hint}", stacklevel=3)
 
 
 def _names(names: Iterable[str] | None) -> Any:

@@ -5,7 +5,7 @@ import json
 import pytest
 from cli_runs import Run
 
-from airflow_custody.client.webhooks.urls import without_secrets
+from airflow_custody.client.webhooks.models import without_secrets
 from airflow_custody.sandbox import Sandbox
 
 

@@ -78,10 +78,8 @@ class TestHealth:
         assert full.report is not None
         assert full.report["duration"] == "1m2.5s"
         assert full.report["results"] == {"ETH": "success"}
-        assert full.valid_until_date is not None
-        assert full.valid_until_date.isoformat() == "2026-01-02T03:04:05.123456+00:00"
         assert full.last_update_date is None
-        assert (bare.status, bare.report, bare.valid_until_date) == (None, None, None)
+        assert (bare.status, bare.report) == (None, None)
         assert (unreadable.listed_under, unreadable.is_readable) == ("null", False)
 
     def test_tenant(self, sandbox: Sandbox, client: CustodyClient) -> None:

@@ -29,7 +29,7 @@ def test_each_run_goes_on_where_the_last_event_ends(sandbox: Sandbox, webhook: s
     extra = reader.run()
     assert [(each["id"], each["payload"]) for each in extra["calls"]] == [(n, {"requestId": n}) for n in "123"]
     assert (extra["count"], extra["late_ids"], extra["gap"], extra["more"]) == (3, [], "", False)
-    assert reader.result == {"count": 3, "webhooks": []}
+    assert reader.result == {"count": 3}
     assert reader.ids() is None
     write_calls(sandbox, webhook, 4, 5)
     assert reader.ids() == ["4", "5"]
@@ -120,11 +120,8 @@ def test_a_filter_that_needs_the_listing_fails_without_it(sandbox: Sandbox, webh
 
 
 def test_a_filter_that_matches_no_webhook_is_named(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
-    Reader(webhook_types=[TYPE, "no.such", "requestStatus.updatd"]).run()
+    Reader(webhook_types=[TYPE, "no.such"]).run()
     assert "there is no webhook with the type no.such now." in task_log.text
-    hint = f"'requestStatus.updatd' is no published type; do you mean {TYPE!r}?"
-    assert f"with the type requestStatus.updatd now. {hint}" in task_log.text
-    assert task_log.text.count("do you mean") == 1
     assert f"with the type {TYPE}" not in task_log.text
 
 
@@ -152,15 +149,11 @@ def test_webhooks_that_are_disabled_or_cool_down_are_reported(
 ) -> None:
     later = (datetime.now(timezone.utc) + timedelta(hours=1)).isoformat()
     disabled = sandbox.control.add_webhook(type=TYPE, url="https://hooks.example.com/2", status="disabled")["id"]
-    cooling = sandbox.control.add_webhook(type=TYPE, url="https://hooks.example.com/3", timeout_until=later)["id"]
+    sandbox.control.add_webhook(type=TYPE, url="https://hooks.example.com/3", timeout_until=later)
     past = {"timeout_until": "2020-01-01T00:00:00Z"}
     sandbox.control.add_webhook(type=TYPE, url="https://hooks.example.com/4", **past)
     reader = Reader()
     reader.run()
-    assert reader.result["webhooks"] == [
-        {"id": disabled, "type": TYPE, "status": "disabled", "timeout_until": ""},
-        {"id": cooling, "type": TYPE, "status": "enabled", "timeout_until": later},
-    ]
     assert f"Webhook {disabled} ({TYPE}) is disabled: it is not known whether" in task_log.text
     assert f"is enabled until {later}" in task_log.text
 
@@ -173,7 +166,7 @@ def test_where_webhooks_cannot_be_listed_calls_are_read_all_the_same(
     sandbox.control.add_fault("status", method="GET", path="/webhooks", status=status, skip=1)
     reader = Reader(start="beginning")
     assert reader.ids() == ["1"]
-    assert reader.result == {"count": 1, "webhooks": None}
+    assert reader.result == {"count": 1}
 
 
 # --- arguments ------------------------------------------------------------------------------------------------------
@@ -186,7 +179,6 @@ def test_where_webhooks_cannot_be_listed_calls_are_read_all_the_same(
         ({"on_gap": "skip"}, "on_gap must be 'fail' or 'continue'"),
         ({"webhook_ids": ["7"]}, "webhook_ids must be UUIDs"),
         ({"statuses": []}, "statuses is an empty list"),
-        ({"asset": None, "custody_conn_id": "{{ conn }}"}, "custody_conn_id is a template, so the asset must be given"),
     ],
     ids=str,
 )
@@ -202,6 +194,11 @@ def test_a_wrong_argument_sends_nothing(sandbox: Sandbox, change: dict[str, Any]
 def test_a_wrong_setting_is_refused_when_the_dag_is_read(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(change))} must be"):
         CustodyReadWebhookCallsOperator(task_id="read", **change)
+
+
+def test_without_a_plain_connection_id_the_asset_must_be_given() -> None:
+    with pytest.raises(ValueError, match="must be the id of a connection, as text that is no template"):
+        CustodyReadWebhookCallsOperator(task_id="read", custody_conn_id="{{ conn }}")
 
 
 def test_the_asset_is_inlet_and_outlet_once() -> None:

@@ -287,15 +287,3 @@ def test_where_no_webhook_is_listed_at_all_the_absence_of_one_proves_nothing(san
     sandbox.control.add_fault("drop", method="POST", path="/webhooks")
     with failing_at_once("proves nothing: it lists no webhook at all"):
         create(secret_conn_id="hook")
-
-
-def test_a_type_that_looks_misspelt_is_warned_of_and_sent(sandbox: Sandbox, task_log: TaskLog) -> None:
-    with failing_at_once("create webhook failed"):
-        execute(
-            lambda: CustodyCreateWebhookOperator(
-                task_id="create", webhook_type="requestStatus.updatd", url=URL, secret_conn_id="hook", lookup_wait=0
-            )
-        )
-    # What the service says of it is not shown, as the call carries a secret.
-    assert "do you mean 'requestStatus.updated'?" in task_log.text
-    assert len(sandbox.control.request_log("POST", "/webhooks")) == 1

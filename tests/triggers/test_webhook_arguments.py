@@ -87,12 +87,3 @@ def test_without_a_shared_stream_it_waits_and_says_so(sandbox: Sandbox, task_log
     assert "cannot say that it has stored an event" in task_log.text
     assert "CustodyReadWebhookCallsOperator" in task_log.text
     assert sandbox.control.request_log() == []
-
-
-def test_a_type_that_looks_misspelt_is_warned_of_in_the_dag_file_and_used() -> None:
-    with pytest.warns(
-        UserWarning, match=r"webhook_types: 'requestStatus.updatd' is no .*'requestStatus.updated'"
-    ) as got:
-        made = CustodyWebhookCallTrigger(webhook_types=["requestStatus.updatd", "no.such", "currencyStatus.updated"])
-    assert [each.filename for each in got] == [__file__]
-    assert made.webhook_types == ["requestStatus.updatd", "no.such", "currencyStatus.updated"]

@@ -86,11 +86,6 @@ class HealthCheck:
         return self.wire.get("componentName")
 
     @property
-    def component_id(self) -> str | None:
-        """The component's UUID."""
-        return self.wire.get("componentId")
-
-    @property
     def group(self) -> str | None:
         """The group the entry itself names."""
         return self.wire.get("group")
@@ -114,11 +109,6 @@ class HealthCheck:
     def last_update_date(self) -> datetime | None:
         """Time of the check's last run; None if it is missing or unreadable."""
         return parse_timestamp(self.wire.get("lastUpdateDate"))
-
-    @property
-    def valid_until_date(self) -> datetime | None:
-        """Until when its result is considered valid; None if it is missing or unreadable."""
-        return parse_timestamp(self.wire.get("validUntilDate"))
 
     def __repr__(self) -> str:
         return f"HealthCheck({self.wire!r}, listed_under={self.listed_under!r})"

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
-from airflow_custody.client.text import as_name, read_number
+from airflow_custody.client.secrets import REDACTED
+from airflow_custody.client.text import as_name, ascii_lower, read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.webhooks.payload import clean_text, payload_text, read_payload
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 #: Maximum number of characters of a webhook's secret.
 MAX_SECRET_LENGTH = 150
+# Everything before and after the host may be a secret: many services take a token in a path.
+_PLACE = re.compile(
+    r"(?P<scheme>https?)://(?P<user>[^/?#\\]*@)?(?P<host>[\w.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?"
+    r"(?P<rest>[/?#].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class WireWebhook(TypedDict, total=False):
@@ -119,6 +127,50 @@ class WebhookCall:
             "created_at": self.created_at and self.created_at.isoformat(),
             "updated_at": self.updated_at and self.updated_at.isoformat(),
         }
+
+
+def has_status(webhook: Mapping[str, Any], status: str) -> bool:
+    """
+    Tell whether a webhook has a status.
+
+    :param webhook: the webhook, as the service sends it.
+    :param status: the status word; compared without case.
+    """
+    return ascii_lower(str(webhook.get("status") or "")) == ascii_lower(status)
+
+
+def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> str:
+    """
+    Return in words until when a webhook is cooling down; empty: it is not.
+
+    One whose time cannot be read may be: it counts as cooling down.
+
+    :param webhook: the webhook, as the service sends it.
+    :param now: the time; None (default): now.
+    """
+    text = webhook.get("timeoutUntil")
+    if not text:
+        return ""
+    until = parse_timestamp(str(text))
+    if until is None:
+        return f"a time that cannot be read ({sanitize(text, 40)!r})"
+    return f"{until:%Y-%m-%d %H:%M:%S} UTC" if until > (now or datetime.now(timezone.utc)) else ""
+
+
+def without_secrets(url: Any) -> str | None:
+    """
+    Return where a URL leads to, without what may be a secret in it: its scheme, host and port; None: there is none.
+
+    Text that may not be a host is not shown.
+    """
+    if not url:
+        return None
+    place = _PLACE.fullmatch(str(url))
+    # Characters that should have been encoded: the host may be a part of the password.
+    if place is None or "@" in (place["rest"] or ""):
+        return REDACTED
+    user, rest = (f"{REDACTED}@" if place["user"] else ""), (f"/{REDACTED}" if (place["rest"] or "/") != "/" else "")
+    return f"{place['scheme']}://{user}{place['host']}{place['port'] or ''}{rest}"
 
 
 def _text(value: object) -> str:

@@ -20,8 +20,8 @@ from airflow_custody.client.webhooks.models import (
     WireWebhook,
     WireWebhookCalls,
     WireWebhooks,
+    has_status,
 )
-from airflow_custody.client.webhooks.state import has_status
 
 WebhookStatus = Literal["enabled", "disabled"]
 WEBHOOK_STATUSES: tuple[WebhookStatus, ...] = ("enabled", "disabled")

@@ -20,8 +20,12 @@ from airflow_custody.client.verification.trust import (
     state_of,
 )
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
 from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.client.whitelist.progress import (
+    find_for_approval,
+    pending_deletions,
+    still_pending,
+)
 from airflow_custody.client.whitelist.review import PAYLOAD_KEYS, is_deletion
 
 if TYPE_CHECKING:

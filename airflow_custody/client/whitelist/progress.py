@@ -9,15 +9,12 @@ effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.errors import (
-    CustodyResponseError,
-    CustodyVerificationError,
-)
+from airflow_custody.client.errors import CustodyError, CustodyVerificationError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.trust import (
@@ -29,7 +26,7 @@ from airflow_custody.client.verification.trust import (
     state_of,
 )
 from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.for_approval import find_for_approval, pending_deletions, still_pending
+from airflow_custody.client.whitelist.review import is_deletion
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -118,7 +115,65 @@ def _date(timestamp: int) -> str:
         return str(timestamp)
 
 
-def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = True) -> dict[str, ListedRequest]:
+def find_for_approval(
+    client: CustodyClient, ids: list[str] | None = None, *, include_already_signed: bool = True
+) -> dict[str, WhitelistEnvelope]:
+    """
+    Find the requests that are pending approval by the user, whatever other listings, or their status words, say.
+
+    :param client: the client.
+    :param ids: only these requests. Default None: all.
+    :param include_already_signed: whether to find also those that the user has signed. Default True.
+    :return: the requests by their ids; none for a user who is no approver.
+    """
+    if ids == []:
+        return {}
+    try:
+        rows = client.find_whitelist_requests_for_approval(ids=ids, include_already_signed=include_already_signed)
+        return {row.id: row for row in rows}
+    except CustodyError as error:
+        # Nothing is pending for somebody who is no approver. Only the service itself can tell.
+        if error.not_offered and error.from_service:
+            return {}
+        raise
+
+
+def still_pending(
+    client: CustodyClient, for_approval: Mapping[str, WhitelistEnvelope], decided: Collection[str]
+) -> dict[str, WhitelistEnvelope]:
+    """
+    Return the requests whose creation is pending, of those that are listed as pending approval by the user.
+
+    A request that is otherwise shown as decided is pending only if the user may still sign it, not its deletion: an
+    address is in effect until its deletion is. That takes one more call for each hundred of them.
+
+    :param client: the client.
+    :param for_approval: the result of :func:`find_for_approval`.
+    :param decided: the ids of those that are listed without asking for pending ones, with a status that says that they
+        are in effect, or rejected.
+    """
+    doubtful = [each for each, row in for_approval.items() if each in decided and not is_deletion(row.action or "")]
+    signable: set[str] = set()
+    for start in range(0, len(doubtful), MAX_PAGE_SIZE):
+        signable.update(
+            find_for_approval(client, doubtful[start : start + MAX_PAGE_SIZE], include_already_signed=False)
+        )
+    return {each: row for each, row in for_approval.items() if each not in decided or each in signable}
+
+
+def pending_deletions(
+    for_approval: Mapping[str, WhitelistEnvelope], creations: Collection[str]
+) -> dict[str, WhitelistEnvelope]:
+    """
+    Return the requests in effect whose deletion is pending, of those that are listed as pending approval by the user.
+
+    :param for_approval: the result of :func:`find_for_approval`.
+    :param creations: the ids of those whose creation is pending, as :func:`still_pending` found them.
+    """
+    return {each: row for each, row in for_approval.items() if each not in creations and is_deletion(row.action or "")}
+
+
+def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRequest]:
     """
     Find where requests are listed, in two calls for each hundred of them, and one more for those that are settled,
     missing or rejected: are they listed for approval? For those that are settled and listed there, too, one more says
@@ -128,9 +183,7 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
 
     :param client: the client.
     :param ids: the requests' ids.
-    :param strict: whether a request that cannot be read is an error. Otherwise its envelope says that it cannot, and it
-        is not verified. Default True.
-    :return: one entry for each id.
+    :return: one entry for each id. Of a request that cannot be read, the envelope says so, and it is not verified.
     :raises CustodyError: as :meth:`CustodyClient.find_whitelist_requests` does.
     """
     wanted = list(dict.fromkeys(ids))
@@ -142,7 +195,7 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
         pending = still_pending(client, for_approval, rows)
         deletions = pending_deletions(for_approval, pending)
         for each, row in rows.items():
-            listed = _listed(client.verifier, row, each not in pending, each in pending, strict)
+            listed = _listed(client.verifier, row, each not in pending, each in pending)
             was_signed = each in for_approval and each not in pending and each not in deletions
             found[each] = replace(listed, was_signed=was_signed, deletion_pending=each in deletions)
         # Last: what takes effect in between is seen as pending, and not as gone.
@@ -152,19 +205,12 @@ def find_listed(client: CustodyClient, ids: Iterable[str], *, strict: bool = Tru
             doubtful = [each for each in rest if each not in more or has_status(more[each].status, REJECTED_STATUSES)]
             pending = find_for_approval(client, doubtful)
             more = {**pending, **more}
-            found.update({each: _listed(None, row, False, each in pending, strict) for each, row in more.items()})
+            found.update({each: _listed(None, row, False, each in pending) for each, row in more.items()})
     return {each: found.get(each, ListedRequest(None, settled=False)) for each in wanted}
 
 
-def _listed(
-    verifier: Verifier | None, envelope: WhitelistEnvelope, settled: bool, for_approval: bool, strict: bool
-) -> ListedRequest:
-    if not envelope.is_readable and not strict:
-        return ListedRequest(envelope, settled, for_approval=for_approval)
-    if not envelope.is_readable:
-        # Nothing is known of it, and that is no success, whatever counts as one.
-        raise CustodyResponseError(f"whitelisting request {envelope.id} cannot be read", code="request-differs")
-    if not settled:
+def _listed(verifier: Verifier | None, envelope: WhitelistEnvelope, settled: bool, for_approval: bool) -> ListedRequest:
+    if not settled or not envelope.is_readable:
         return ListedRequest(envelope, settled, for_approval=for_approval)
     # Whatever its status: which words mean that it is in effect, whoever asked knows.
     trust = decide_trust(envelope.wire, "effective", verifier)

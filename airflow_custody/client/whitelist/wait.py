@@ -293,7 +293,7 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, ListedRequest 
     while batches:
         batch = batches.pop()
         try:
-            found.update(find_listed(client, batch, strict=False))
+            found.update(find_listed(client, batch))
         except CustodyError as error:
             if not _may_be_of_one(error):
                 # It is the service's own trouble: the rest would fare no better.

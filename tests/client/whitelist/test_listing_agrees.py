@@ -76,7 +76,7 @@ def test_a_listing_says_of_each_what_is_found_by_its_id(rows: Sequence[Row]) -> 
     client = cast("Any", Service(rows))
     for listing in (fetch_listing(client), fetch_listing(client, by_status=False)):
         ids = [each.id for each in (*listing.envelopes, *listing.deletions)]
-        found = find_listed(client, ids, strict=False)
+        found = find_listed(client, ids)
         deletions = {each for each, one in found.items() if one.deletion_pending}
         assert {each.id for each in listing.deletions} == deletions
         for each in listing.envelopes:
