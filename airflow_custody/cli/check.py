@@ -26,8 +26,8 @@ from airflow_custody.client.text import count, sanitize
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.http.observation import Observation
     from airflow_custody.client.http.operation import Operation
+    from airflow_custody.client.http.responses import Observation
 
 #: The checks, in their order.
 CHECKS = (

@@ -253,7 +253,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument("--must-keep", dest="must_keep", metavar="TEXT", action="append", help=text, default=SUPPRESS)
     text = "chain for which nothing is planned"
     parser.add_argument("--dry-run-chain", dest="dry_run_chains", metavar="CHAIN", action="append", help=text)
-    text = "id of a request that cannot be read, and that stops no row all the same, as a person has looked at it"
+    text = "id of a request that may be a row's, and that stops no row all the same, as a person has looked at it"
     parser.add_argument("--ignore", dest="ignore", metavar="ID", action="append", help=text)
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))

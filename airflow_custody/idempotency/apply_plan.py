@@ -22,7 +22,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
-from airflow_custody.client.whitelist.matching import differing_fields
+from airflow_custody.client.whitelist.matching import Names, destination_of, differing_fields, names_in
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
@@ -70,7 +70,7 @@ class PlanSettings:
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
     :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
-    :param ignore: ids of requests that cannot be read, and stop no row. Default: none.
+    :param ignore: ids of requests that stop no row, although they may be one's. Default: none.
     """
 
     prune: bool = False
@@ -120,8 +120,8 @@ class PlanSettings:
     def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> ListedState:
         return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
 
-    def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
-        """Compare a file with what the service lists."""
+    def plan(self, file: WhitelistFile, listing: Listing, service: str, known: Collection[Names] = ()) -> WhitelistPlan:
+        """Compare a file with what the service lists; ``known`` are names of chains and networks beside the file's."""
         return make_plan(
             file.rows,
             listing,
@@ -133,6 +133,7 @@ class PlanSettings:
             rejected_statuses=self.rejected_statuses,
             accept_fields=self.accept_fields,
             ignore=self.ignore,
+            known=known,
         )
 
 
@@ -155,22 +156,16 @@ class PlanChangedError(CustodyConflictError):
     """
     Raised when what is to be done is not what was approved; this try sent nothing.
 
-    :param operations: the operations of the plan as it is now.
     :param plan: the plan as it is now.
     :param applied: the creates and deletions of earlier tries of the task.
-    :param only_prune: whether it is what was approved if ``prune`` is turned over. Default False.
     """
 
-    def __init__(
-        self, operations: Collection[str], plan: WhitelistPlan, applied: Applied, *, only_prune: bool = False
-    ) -> None:
+    def __init__(self, plan: WhitelistPlan, applied: Applied) -> None:
         created, deleted = len(applied.outcome.done), len(applied.deletions.done)
         what = [f"created {created}" if created else "", f"deleted {deleted}" if deleted else ""]
         done = " and ".join(filter(None, what))
         said = f"this try sent nothing, and earlier ones {done}" if done else "nothing was sent"
         super().__init__(f"the plan is not the one that was approved; {said}", code="plan-changed")
-        self.only_prune = only_prune
-        self.operations = operations
         self.plan = plan
         self.applied = applied
 
@@ -223,7 +218,8 @@ class ApplyPlan:
         :raises PlanChangedError: if what is to be done has changed.
         :raises CustodyError: if the service cannot be read, or it cannot be known what an earlier try did.
         """
-        requests = {row_key(row.request): row.request for row in file.rows}
+        keys = [row_key(row.request) for row in file.rows]
+        requests = {key: row.request for key, row in zip(keys, file.rows, strict=True)}
         service, store = service_name(self._client), self._store
         is_forgotten = store.read()
         others = [
@@ -247,20 +243,14 @@ class ApplyPlan:
         done = {key: row for key, (batch, row) in store.rows.items() if batch.plan == plan_hash}
         if done:
             self._log.info("An earlier try has done %d rows of this plan: going on.", len(done))
-        make = partial(self._operations, file, listing, done, service)
-        plan, there, operations = make(self._settings)
+        plan, there, new, operations = self._operations(file, keys, listing, done, service)
         if hash_operations({*operations, *plan.observed}, service) != plan_hash:
-            other, _, other_operations = make(replace(self._settings, prune=not self._settings.prune))
-            only_prune = hash_operations({*other_operations, *other.observed}, service) == plan_hash
             created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
             deleted = Outcome(done=dict.fromkeys(_deleted(done, there), ""))
-            raise PlanChangedError(
-                operations, plan, Applied(Outcome(created), requests, deleted), only_prune=only_prune
-            )
+            raise PlanChangedError(plan, Applied(Outcome(created), requests, deleted))
         self._warn_of_settled(listing, done)
         unclear, unread = self._unclear(plan, listing, done, there)
-        creates = {*done, *(row_key(row.request) for row in plan.with_action("create") if row.request is not None)}
-        outcome = creator.run([key for key in requests if key in creates], searched_at=searched_at)
+        outcome = creator.run([key for key in requests if key in done or key in new], searched_at=searched_at)
         self._check_created(outcome, requests, done)
         self._report(creation.what, "unknown", len(outcome.unknown))
         self._add_earlier_plans(outcome, requests, plan, plan_hash)
@@ -359,13 +349,14 @@ class ApplyPlan:
         return found, again
 
     def _operations(
-        self, file: WhitelistFile, listing: Listing, done: Mapping[str, Row], service: str, settings: PlanSettings
-    ) -> tuple[WhitelistPlan, Collection[str], set[str]]:
+        self, file: WhitelistFile, keys: Sequence[str], listing: Listing, done: Mapping[str, Row], service: str
+    ) -> tuple[WhitelistPlan, Collection[str], Mapping[str, str], set[str]]:
         """
         Plan again.
 
-        :return: the plan without what this task has created; the ids of the requests that nobody has deleted; and what
-            is to be done, with what this task has done of it.
+        :param keys: the keys of the file's rows.
+        :return: the plan without what this task has created; the ids of the requests that nobody has deleted; what is
+            to be done, by key; and that with what this task has done of it.
         """
         found = {row.detail for row in done.values() if row.state == "found"}
         # A request of somebody else that does not verify any more is not this row's.
@@ -377,11 +368,14 @@ class ApplyPlan:
             if row.state == "created" or (row.state == "found" and row.detail not in unverified)
         }
         own = {done[key].detail for key in settled}
-        rows = tuple(row for row in file.rows if row_key(row.request) not in settled)
-        plan = settings.plan(replace(file, rows=rows), listing.without(own), service)
-        there = settings.not_deleted(listing, plan, done)
-        requests = {row_key(row.request): row.request for row in file.rows}
-        return plan, there, {*_new_operations(plan, done, there), *_operations(done, requests, plan, there)}
+        rows = tuple(row for key, row in zip(keys, file.rows, strict=True) if key not in settled)
+        # The rows that are done name chains, too.
+        known = names_in(destination_of(row.request) for row in file.rows)
+        plan = self._settings.plan(replace(file, rows=rows), listing.without(own), service, known)
+        there = self._settings.not_deleted(listing, plan, done)
+        new = _new_operations(plan, done, there)
+        requests = {key: row.request for key, row in zip(keys, file.rows, strict=True)}
+        return plan, there, new, {*new.values(), *_operations(done, requests, plan, there)}
 
     def _add_earlier_plans(
         self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan, plan_hash: str
@@ -576,14 +570,18 @@ def _deleted(done: Mapping[str, Row], there: Collection[str]) -> list[str]:
     return [*_deletions(done, "deleted"), *(each for each in _deletions(done, "sent") if each not in there)]
 
 
-def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row], there: Collection[str]) -> Iterable[str]:
-    """Yield what a plan does, without what this task has done already."""
+def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row], there: Collection[str]) -> dict[str, str]:
+    """Return what a plan does, by key, without what this task has done already."""
+    found = {}
     for row in plan.rows:
-        key = row_key(row.request) if row.action == "create" and row.request else f"{DELETE}{row.request_id}"
+        if not (operation := row.operation):
+            continue
+        key = _operation_key(operation) if row.action == "create" else f"{DELETE}{row.request_id}"
         state = done[key].state if key in done else "void"
         is_open = row.action == "delete" and state == "sent" and row.request_id in there
-        if row.operation and (state in ("void", "refused") or is_open):
-            yield row.operation
+        if state in ("void", "refused") or is_open:
+            found[key] = operation
+    return found
 
 
 def _operations(
@@ -608,12 +606,11 @@ def _operations(
 
 def row_key(request: WhitelistRequest) -> str:
     """Return what names a row in the record: the same for the same request."""
-    return digest(create_operation(request))[:20]
+    return _operation_key(create_operation(request))
 
 
-def shorten_operation(operation: str) -> str:
-    """Return what names an operation in XCom."""
-    return digest(operation)[:12]
+def _operation_key(operation: str) -> str:
+    return digest(operation)[:20]
 
 
 def _names(ids: Sequence[str]) -> str:

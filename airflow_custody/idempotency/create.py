@@ -140,6 +140,8 @@ class CreateRows:
             self._store.record((key, self._store.rows[key][1].become("sent")) for key in doubted)
             is_earlier = {*self._store.open_rows()} <= earlier
             self.search.resolve(keys, searched_at=searched_at if is_earlier else None)
+            # What is sent from now on, also rows that were open before, left after that search.
+            searched_at = None
             sent, todo = todo, [key for key in keys if self._has_state(key, "void")]
             # What was sent in vain is sent again as long as something gets through.
             gets_through = not sent or not {*sent} <= {*todo}

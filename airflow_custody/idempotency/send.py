@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from queue import SimpleQueue
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext, suppress
+from functools import partial
 
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
     CustodyRateLimitError,
     CustodyRequestError,
 )
-from airflow_custody.client.http.retries import MAX_RETRY_AFTER
+from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import FENCE
@@ -33,8 +33,6 @@ MAX_LOST = 10
 _MAX_REFUSALS = 3
 # How often a row is sent again that was refused for now.
 _MAX_PAUSES = 20
-# Consecutive recordings that may take longer than the fence.
-_MAX_SLOW = 3
 _SECONDS_BETWEEN_LOGS = 5.0
 # Errors that, without a status, are raised before anything was sent.
 _BEFORE_SENDING = (CustodyAuthenticationError, CustodyConfigurationError, CustodyRequestError)
@@ -46,76 +44,40 @@ class Fence:
     """
     A fence: a row is sent only if its batch was recorded a short time ago.
 
-    A process that was stopped in between records it again, which fails if another try has taken over.
+    A process that was stopped in between records it again, which fails if another try has taken over. The transport
+    asks again if recording took too long.
 
-    :param record: records the batch. Only the thread that made the fence calls it.
-    :param wake: makes that thread call :meth:`renew_if_needed`.
+    :param record: records the batch.
     """
 
-    def __init__(self, record: Callable[[], None], wake: Callable[[], None]) -> None:
+    def __init__(self, record: Callable[[], object]) -> None:
         self._record = record
-        self._wake = wake
-        self._owner = threading.get_ident()
-        self._condition = threading.Condition()
-        self._clocks: tuple[float, float] | None = None
-        self._is_closed = False
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether the batch was ever recorded."""
-        return self._clocks is not None
-
-    def _is_fresh(self) -> bool:
-        if self._clocks is None:
-            return False
-        # The first does not count while the machine sleeps; the second may be set, in either direction.
-        monotonic, wall = time.monotonic() - self._clocks[0], time.time() - self._clocks[1]
-        return monotonic < FENCE and abs(wall) < FENCE
+        self._lock = threading.Lock()
+        #: When the batch was recorded last, by two clocks; None: never.
+        self.recorded: tuple[float, float] | None = None
+        #: Whether nothing may be sent any more.
+        self.is_closed = False
 
     def check(self) -> None:
         """
-        Wait until the batch is recorded, if that was too long ago or never; called right before a row is sent.
+        Record the batch if that was too long ago, or never; called right before a row is sent.
 
         :raises CustodyError: if nothing may be sent any more.
         """
-        with self._condition:
-            while not (self._is_closed or self._is_fresh()):
-                if threading.get_ident() == self._owner:
-                    self.renew_if_needed()
-                else:
-                    self._wake()
-                    self._condition.wait()
-            if self._is_closed:
-                raise CustodyError(
-                    "this task has ended, or another try of it has taken over; nothing was sent",
-                    code="task-stopped",
-                    nothing_sent=True,
-                    retryable=True,
-                )
-
-    def renew_if_needed(self) -> None:
-        """Record the batch, unless that was a short time ago."""
-        for _ in range(_MAX_SLOW):
-            if self._is_fresh():
-                return
+        with self._lock:
+            # The first does not count while the machine sleeps; the second may be set, in either direction.
             clocks = time.monotonic(), time.time()
-            self._record()
-            with self._condition:
-                self._clocks = clocks
-                self._condition.notify_all()
-        if not self._is_fresh():
+            is_fresh = self.recorded and all(abs(a - b) < FENCE for a, b in zip(clocks, self.recorded, strict=True))
+            if not self.is_closed and not is_fresh:
+                self._record()
+                self.recorded = clocks
+        if self.is_closed:
             raise CustodyError(
-                f"writing to the task's state took longer than {FENCE:g} s, {_MAX_SLOW} times; nothing more was sent",
+                "this task has ended, or another try of it has taken over; nothing was sent",
                 code="task-stopped",
                 nothing_sent=True,
                 retryable=True,
             )
-
-    def close(self) -> None:
-        """Let nothing be sent any more."""
-        with self._condition:
-            self._is_closed = True
-            self._condition.notify_all()
 
 
 class Sender:
@@ -130,7 +92,7 @@ class Sender:
     :param plan: the hash of the plan that the rows are of. Default empty: a single row.
     :param max_parallel: maximum number of requests at once. Default 1.
     :param sent: called after each request that has left.
-    :param done: called with each row that was sent or refused, in the thread that called :meth:`send`.
+    :param done: called with each row that was sent or refused; maybe in a thread of its own.
     """
 
     def __init__(
@@ -193,66 +155,69 @@ class Sender:
 
     def _send_batch(self, rows: Mapping[str, Row], pool: ThreadPoolExecutor) -> None:
         """Record a batch, send it, and record what became of it."""
-        batch = self._store.new_batch(rows, self._plan)
-        events: SimpleQueue[tuple[str, Row | BaseException] | None] = SimpleQueue()
-        fence = Fence(lambda: self._store.open(batch), lambda: events.put(None))
+        fence = Fence(partial(self._store.open, self._store.new_batch(rows, self._plan)))
         to_send = [key for key, row in rows.items() if row.state == "sent"]
         outcomes = {key: row for key, row in rows.items() if row.state != "sent"}
         for key, row in outcomes.items():
             self._done(key, row)
         begun: set[str] = set()
+        failures: list[BaseException] = []
 
-        def work(key: str) -> None:
-            begun.add(key)
-            try:
-                events.put((key, self._send(key, rows[key], fence)))
-            except BaseException as error:
-                events.put((key, error))
+        def work(keys: Iterator[str]) -> None:
+            for key in keys:
+                begun.add(key)
+                try:
+                    outcomes[key] = self._send(key, rows[key], fence)
+                    self._done(key, outcomes[key])
+                except BaseException as error:
+                    end(error)
+
+        def end(error: BaseException) -> None:
+            # What has not left yet may not leave any more; what has left is not forgotten.
+            fence.is_closed = True
+            failures.append(error)
+            self.stop(error if isinstance(error, CustodyError) else None)
 
         try:
             if self._plan:
-                fence.renew_if_needed()
+                fence.check()
+            # All threads take their rows from the same iterator.
+            keys = iter(to_send)
             if self._max_parallel > 1:
-                for key in to_send:
-                    pool.submit(work, key)
-            for key in to_send:
-                if self._max_parallel == 1:
-                    work(key)
-                while (event := events.get()) is None:
-                    # Only this thread writes to the task's state.
-                    fence.renew_if_needed()
-                key, outcome = event
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                outcomes[key] = outcome
-                self._done(key, outcome)
+                wait([pool.submit(work, keys) for _ in range(self._max_parallel)])
+            else:
+                work(keys)
         except BaseException as error:
-            # What has not left yet may not leave any more; what has left is not forgotten.
-            fence.close()
-            self.stop(error if isinstance(error, CustodyError) else None)
+            end(error)
             pool.shutdown(cancel_futures=True)
-            while not events.empty():
-                event = events.get()
-                if event is not None and isinstance(event[1], Row):
-                    outcomes[event[0]] = event[1]
+        if failures:
             outcomes |= {key: rows[key].become("void") for key in to_send if key not in begun}
-            with suppress(Exception):
-                self._store.record(outcomes.items() if fence.is_recorded else ())
-            raise
-        # What never left is not worth a record.
-        self._store.record(outcomes.items() if fence.is_recorded else ())
+        with suppress(Exception) if failures else nullcontext():
+            # What never left is not worth a record.
+            self._store.record(outcomes.items() if fence.recorded else ())
+        if failures:
+            raise failures[0]
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:
         """Send one row, and return it as it is then: ``sent`` if nobody knows, ``void`` if it was not sent."""
+        may_have_left = False
+
+        def before_send() -> None:
+            nonlocal may_have_left
+            fence.check()
+            may_have_left = True
+
         for _ in range(_MAX_PAUSES):
             while not self._is_over and (left := self._not_before - time.monotonic()) > 0:
                 time.sleep(min(left, 0.5))
             if self._is_over:
                 return row.become("void")
+            may_have_left = False
             try:
-                outcome = self._send_once(key, row, fence)
+                outcome = self._send_row(key, row, before_send)
             except CustodyError as error:
                 self.errors[key] = error
+                may_have_left = may_have_left and not _is_unsent(error)
                 if error.operation is None and not error.nothing_sent:
                     # It is not about the request.
                     raise
@@ -265,26 +230,12 @@ class Sender:
             else:
                 self._refusals = self._lost = 0
                 return outcome
+            finally:
+                # Also where the task was ended in the middle.
+                if may_have_left:
+                    self._sent()
         self.stop(self.errors[key])
         return row.become("void")
-
-    def _send_once(self, key: str, row: Row, fence: Fence) -> Row:
-        may_have_left = False
-
-        def before_send() -> None:
-            nonlocal may_have_left
-            fence.check()
-            may_have_left = True
-
-        try:
-            return self._send_row(key, row, before_send)
-        except BaseException as error:
-            may_have_left = may_have_left and not _is_unsent(error)
-            raise
-        finally:
-            # Also where the task was ended in the middle.
-            if may_have_left:
-                self._sent()
 
     def _after_failure(self, row: Row, error: CustodyError) -> Row:
         """Return a row that failed: nothing was sent, the service refused it, or nobody knows."""

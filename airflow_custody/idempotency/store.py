@@ -120,7 +120,7 @@ class Store:
 
     def new_batch(self, rows: Mapping[str, Row], plan: str = "") -> Batch:
         """Return a batch of rows that are to be sent, which is not recorded yet."""
-        stamped = {key: self._stamped(row) for key, row in rows.items()}
+        stamped = {key: row.model_copy(update={"max_tries": self.max_tries}) for key, row in rows.items()}
         key = uuid.uuid4().hex if self.is_kept else ""
         number = len(self.batches)
         return Batch(number=number, key=key, plan=plan, try_number=self._ti.try_number, rows=stamped)
@@ -138,7 +138,7 @@ class Store:
         """Record what became of rows, also of those of an earlier try, by their keys."""
         changed: dict[int, dict[str, Row]] = {}
         for key, row in outcomes:
-            changed.setdefault(self.rows[key][0].number, {})[key] = self._stamped(row)
+            changed.setdefault(self.rows[key][0].number, {})[key] = row.model_copy(update={"max_tries": self.max_tries})
         for number, rows in changed.items():
             batch = self.batches[number]
             batch = self._put(batch.model_copy(update={"rows": {**batch.rows, **rows}}))
@@ -147,9 +147,6 @@ class Store:
     def _write_head(self, batch: Batch) -> None:
         head = {"format": FORMAT, "state": "sending", "batches": len(self.batches), "batch": to_stored(batch)}
         self._write(STATE_KEY, head)
-
-    def _stamped(self, row: Row) -> Row:
-        return row.model_copy(update={"max_tries": self.max_tries})
 
     def _write(self, key: str, value: Mapping[str, Any]) -> None:
         """Keep JSON data for as long as the task instance exists, and make sure that it is there."""

@@ -9,7 +9,7 @@ from authorities import Authority
 from cli_runs import Ran, Run
 
 from airflow_custody.cli.check import CHECKS
-from airflow_custody.client.http.observation import Observation
+from airflow_custody.client.http.responses import Observation
 from airflow_custody.sandbox import Sandbox
 
 NOW = datetime(2026, 7, 1, 12, 0, 0, 300_000, tzinfo=timezone.utc)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import threading
 import time
 from pathlib import Path
@@ -51,6 +50,24 @@ def test_the_calls_beside_the_creations_are_few(sandbox: Sandbox, tmp_path: Path
     creates = [each for each in calls if each["method"] == "POST"]
     assert len(creates) == 200
     assert len(calls) - len(creates) <= 20
+
+
+@needs_store
+def test_one_address_is_created_on_each_chain_of_the_file(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "BATCH", 2)
+    chains = ["BASE", "ETH", "Linea", "POL", "ETHW"]
+    sandbox.control.configure(currencies=chains)
+    rows = "".join(f"- {{label: {each}, address: '{address(1)}', blockchain: {each}}}\n" for each in chains)
+    path = tmp_path / "chains.yaml"
+    path.write_text(f"version: 1\naddresses:\n{rows}")
+    task = ApplyTask(str(path), plan(str(path))["plan_hash"], RowsStore())
+    # The rows that a try before has created name chains, too.
+    task.dies_at(4, before=True)
+    task.attempt()
+    assert sorted(each["label"] for each in sandbox.control.whitelist_requests()) == sorted(chains)
+    assert plan(str(path))["counts"]["pending"] == len(chains)
 
 
 @needs_store
@@ -243,22 +260,16 @@ def test_the_plan_of_another_tenant_is_refused(
 def test_what_was_sent_before_a_time_out_is_not_forgotten(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, waits: SkippingTime
 ) -> None:
-    class TimedOut(queue.SimpleQueue[Any]):
-        """What the main thread waits at, where the time-out is raised once a row has been sent."""
+    def timed_out(_: object) -> None:
+        """Wait as the main thread does, where the time-out is raised once a row has been sent."""
+        while not sandbox.control.request_log("POST"):
+            time.sleep(0.01)
+        raise RuntimeError("the task's time-out")
 
-        is_over = False
-
-        def get(self, *given: Any) -> Any:
-            event = super().get(*given)
-            if TimedOut.is_over:
-                return event
-            TimedOut.is_over = True
-            self.put(event)
-            raise RuntimeError("the task's time-out")
-
-    monkeypatch.setattr(send, "SimpleQueue", TimedOut)
-    with pytest.raises(RuntimeError, match="time-out"):
-        task.attempt()
+    with monkeypatch.context() as patch:
+        patch.setattr(send, "wait", timed_out)
+        with pytest.raises(RuntimeError, match="time-out"):
+            task.attempt()
     sent = len(sandbox.control.whitelist_requests())
     assert sent > 0
     skipped = waits.skipped

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -24,10 +23,10 @@ from task_tries import CREATE, RowsStore, needs_store, somebody_creates
 from airflow_custody.client import (
     CustodyClient,
     CustodyConflictError,
-    CustodyError,
     CustodyOutcomeUnknownError,
     WhitelistRequest,
 )
+from airflow_custody.client.http import transport
 from airflow_custody.idempotency import send
 from airflow_custody.idempotency.send import Fence
 from airflow_custody.sandbox import Sandbox
@@ -53,6 +52,22 @@ def test_a_task_that_is_killed_again_and_again(sandbox: Sandbox, task: ApplyTask
         sandbox.control.add_fault("drop", **CREATE, work=True, skip=skip)
     for index, write in enumerate(moments):
         task.dies_at(write, before=index % 2 == 0)
+    task.attempt()
+    check_all(sandbox, task)
+
+
+@needs_store
+def test_what_is_sent_again_and_lost_again_is_waited_for_again(
+    sandbox: Sandbox, task: ApplyTask, waits: SkippingTime
+) -> None:
+    task.dies_at(2, before=False)
+    assert len(sandbox.control.whitelist_requests()) == 1
+    # The request that was there before is older than the lag, by the sandbox's clock.
+    time.sleep(1.6)
+    sandbox.control.configure(whitelist_lag=1.5)
+    # The seven rows that no try has sent are first, then come those that were open.
+    sandbox.control.add_fault("drop", **CREATE, work=True, skip=8)
+    waits.after(TIMEOUT + 60, lambda: sandbox.control.configure(whitelist_lag=0))
     task.attempt()
     check_all(sandbox, task)
 
@@ -292,16 +307,14 @@ def test_an_interrupted_task_ends_soon_and_sends_nothing_more(
     body = {"error": "ResourceExhausted", "message": "slow down", "code": 429}
     sandbox.control.add_fault("status", **CREATE, status=429, body=body, retry_after="590", times=None)
 
-    class Interrupted(queue.SimpleQueue[Any]):
-        """What the main thread waits at, until it is interrupted."""
-
-        def get(self, *given: Any) -> Any:
-            while len(sandbox.control.request_log("POST")) <= 1:
-                time.sleep(0.01)
-            raise interrupt("enough")
+    def interrupted(_: object) -> None:
+        """Wait as the main thread does, until it is interrupted."""
+        while len(sandbox.control.request_log("POST")) <= 1:
+            time.sleep(0.01)
+        raise interrupt("enough")
 
     with monkeypatch.context() as patch:
-        patch.setattr(send, "SimpleQueue", Interrupted)
+        patch.setattr(send, "wait", interrupted)
         with pytest.raises(interrupt):
             task.attempt()
     number = len(sandbox.control.request_log("POST"))
@@ -313,14 +326,26 @@ def test_an_interrupted_task_ends_soon_and_sends_nothing_more(
         check_all(sandbox, task)
 
 
-def test_a_fence_that_cannot_be_renewed_in_time_lets_nothing_pass(waits: SkippingTime) -> None:
-    fence = Fence(lambda: waits.sleep(6), lambda: None)
-    with pytest.raises(CustodyError, match="took longer than 5 s, 3 times"):
-        fence.check()
-    fence.close()
-    with pytest.raises(CustodyError, match="has ended") as caught:
-        fence.check()
-    assert caught.value.nothing_sent
+@needs_store
+def test_recording_that_takes_too_long_lets_nothing_pass(
+    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, waits: SkippingTime
+) -> None:
+    monkeypatch.setattr(transport, "time", waits)
+    assert task.store is not None
+    normal = task.store.set
+
+    def set_(key: str, value: Any, **options: Any) -> None:
+        normal(key, value, **options)
+        waits.sleep(6 if value["state"] == "sending" else 0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(task.store, "set", set_)
+        error = task.fails(max_parallel=1)
+    assert "3 times it took longer than 5 s from recording" in str(error)
+    assert (error.retryable, error.code) == (True, "task-stopped")
+    check_exactly(sandbox, [0])
+    task.attempt()
+    check_all(sandbox, task)
 
 
 @pytest.mark.parametrize("moved", [(0.5, -1000.0), (0.5, 4000.0), (6.0, 6.0)])
@@ -330,7 +355,7 @@ def test_a_clock_that_is_set_back_or_ahead_renews_the_fence(
     clocks = [0.0, 1000.0]
     monkeypatch.setattr(send, "time", SimpleNamespace(monotonic=lambda: clocks[0], time=lambda: clocks[1]))
     records: list[int] = []
-    fence = Fence(lambda: records.append(1), lambda: None)
+    fence = Fence(lambda: records.append(1))
     for _ in range(2):
         fence.check()
     assert len(records) == 1
