@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the usage and where it is explained, and exit with 1."""
-        text = f"custody: {sanitize(message, 600)} {label('parameter-wrong')}\nusage: {self.prog} --help\n"
+        text = f"custody: {sanitize(message, 600)} {label('parameter-wrong')}\nsee {self.prog} --help\n"
         self.exit(ERROR, text)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
