@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command, add_repeated
+from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
 from airflow_custody.cli.pins import (
@@ -175,8 +175,8 @@ def _signatures(client: CustodyClient, found: ConnectionTest) -> _Row:
     if finding.state == "not checked":
         return _row("signatures", finding)
     advice = ""
-    if found.verified is not None:
-        detail = describe_rules(found.verified)
+    if found.rules is not None and found.verified is not None:
+        detail = describe_rules(pins, found.verified, found.rules)
     elif finding.state == "unknown" or finding.error is None:
         detail, advice = "the service does not offer its rules", "Each address is verified with its own."
     else:
@@ -216,5 +216,5 @@ def add_to(commands: Commands) -> None:
     """Add the command to the parser of all."""
     parser = add_command(commands, "check", "Try a connection step by step", check)
     text = f"role that the user must have, or 'A or B' if one of two is enough. Default: {DEFAULT_ROLE}"
-    add_repeated(parser, "--role", "roles", "ROLE", text)
+    parser.add_argument("--role", dest="roles", metavar="ROLE", action="append", help=text)
     add_connection_options(parser)

@@ -38,11 +38,13 @@ class Parser(argparse.ArgumentParser):
         """Add an argument; text must not be empty, as what an unset variable of a shell leaves is."""
         if keywords.get("action") in (None, "store", "append"):
             keywords.setdefault("type", _text)
+        if keywords.get("action") == "append":
+            keywords["help"] += ". May be repeated"
         return super().add_argument(*flags, **keywords)
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the usage and where it is explained, and exit with 1."""
-        text = f"custody: {sanitize(message, 600)} {label('parameter-wrong')}\nusage: {self.prog} --help\n"
+        text = f"custody: {sanitize(message, 600)} {label('parameter-wrong')}\nsee {self.prog} --help\n"
         self.exit(ERROR, text)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -63,26 +65,11 @@ def _text(value: str) -> str:
     return value
 
 
-def add_repeated(parser: Parser, flag: str, dest: str, metavar: str, help: str, default: Any = None) -> None:
-    """
-    Add an option that may be given several times.
-
-    :param parser: where it is added.
-    :param flag: the option.
-    :param dest: name of the list of its values.
-    :param metavar: name of a value in the help.
-    :param help: what it says.
-    :param default: the list if it is not given. Default None.
-    """
-    help = f"{help}. May be repeated"
-    parser.add_argument(flag, dest=dest, metavar=metavar, action="append", default=default, help=help)
-
-
 def add_rejected_status(parser: Parser) -> None:
     """Add the option with the status words of rejected requests."""
     # The words are those of ``trust.REJECTED_STATUSES``, which is not imported to print a help.
     text = "status word of rejected requests. Default: rejected, declined, expired, canceled and cancelled"
-    add_repeated(parser, "--rejected-status", "rejected_statuses", "WORD", text)
+    parser.add_argument("--rejected-status", dest="rejected_statuses", metavar="WORD", action="append", help=text)
 
 
 def flag_of(name: str) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.cli.commands import Parser, add_repeated, flag_of
+from airflow_custody.cli.commands import Parser, flag_of
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.verification.pins import PIN_SETTINGS
 
 if TYPE_CHECKING:
-    from airflow_custody.client import ClientSettings, CustodyClient, VerificationPins
+    from airflow_custody.client import CustodyClient, VerificationPins
     from airflow_custody.client.http.authentication import Authentication
 
 DEFAULT_CONN_ID = "custody_default"
@@ -56,7 +56,7 @@ def add_connection_options(parser: Parser) -> None:
         if metavar is None:
             add(flag_of(name), action="store_true", help=text)
         elif name == "superadmin_keys":
-            add_repeated(parser, flag_of(name), name, metavar, text)
+            parser.add_argument(flag_of(name), dest=name, metavar=metavar, action="append", help=text)
         else:
             add(flag_of(name), metavar=metavar, help=text)
 
@@ -91,13 +91,15 @@ def read_pins(args: Namespace) -> VerificationPins:
     :param args: the parsed arguments.
     :raises CustodyConfigurationError: if an option is missing or wrong, or says something about a service.
     """
+    from airflow_custody.client import ClientSettings
+
     pin_options = {flag_of(name) for name in PIN_SETTINGS}
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
     if others:
         raise usage_error(f"{', '.join(others)}: not with --from", "No service is asked.")
     # The URL is not used.
     settings = {**{name: getattr(args, name) or None for name in PIN_SETTINGS}, "base_url": "https://localhost"}
-    if (pins := _parse_settings(settings).pins) is not None:
+    if (pins := ClientSettings.parse(settings).pins) is not None:
         return pins
     raise CustodyConfigurationError(
         "--superadmin-keys is missing: what is trusted is never read from the file",
@@ -146,7 +148,7 @@ def _airflow_client(args: Namespace) -> Iterator[CustodyClient]:
 
 @contextmanager
 def _base_url_client(args: Namespace) -> Iterator[CustodyClient]:
-    from airflow_custody.client import CustodyClient
+    from airflow_custody.client import ClientSettings, CustodyClient
 
     if args.proxy and "@" in args.proxy:
         raise CustodyConfigurationError(
@@ -157,22 +159,11 @@ def _base_url_client(args: Namespace) -> Iterator[CustodyClient]:
         )
     auth = _authentication(args)
     values = {name: getattr(args, name) or None for name in SETTINGS}
-    settings = _parse_settings({**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": OPTIONS})
+    settings = ClientSettings.parse(
+        {**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": OPTIONS}
+    )
     with CustodyClient.from_settings(settings, auth) as client:
         yield client
-
-
-def _parse_settings(values: Mapping[str, Any]) -> ClientSettings:
-    """Return settings that options give; what is wrong with one is said of the option."""
-    from airflow_custody.client import ClientSettings
-
-    try:
-        return ClientSettings.parse(values)
-    except CustodyConfigurationError as error:
-        text = error.message
-        for name in SETTINGS:
-            text = text.replace(f"'{name}'", flag_of(name))
-        raise CustodyConfigurationError(text, setting=error.setting, advice=error.advice, code=error.code) from None
 
 
 def _authentication(args: Namespace) -> Authentication:

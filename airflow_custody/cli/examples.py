@@ -76,8 +76,7 @@ def _copy(texts: dict[str, str], folder: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
         copies = {folder / name: text for name, text in texts.items()}
         there = {copy: text for copy, text in copies.items() if os.path.lexists(copy)}
-        # A link is another file, whatever it leads to.
-        other = [str(copy) for copy, text in there.items() if copy.is_symlink() or copy.read_bytes() != text.encode()]
+        other = [str(copy) for copy, text in there.items() if copy.read_bytes() != text.encode()]
         if other:
             raise _refused(
                 f"nothing was copied: these exist already, with other content: {', '.join(other)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import BooleanOptionalAction, Namespace
 from typing import TYPE_CHECKING
 
-from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command, add_repeated
+from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output, message
 
@@ -56,7 +56,7 @@ def add_to(commands: Commands) -> None:
         ("--require-results", "require_results", "KEY", "result that some check must report, such as a currency"),
         ("--healthy-status", "healthy_statuses", "WORD", "status word that counts as healthy. Default: success"),
     ):
-        add_repeated(parser, flag, dest, metavar, text)
+        parser.add_argument(flag, dest=dest, metavar=metavar, action="append", help=text)
     parser.add_argument(
         "--require-fresh",
         action=BooleanOptionalAction,

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             # The help may be for a reader that has gone.
             with suppress(CustodyError):
-                Output("text", sys.stdout).write("")
+                Output("text", sys.stdout).text("")
         return ended.code if isinstance(ended.code, int) else 0
     return run(args)
 

@@ -11,17 +11,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, escape, sanitize
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from airflow_custody.client.text_table import format_table
 
 _MAX_MESSAGE = _MAX_SHOWN = 4000
-# No table is as wide: what does not fit is wrapped by the terminal, so that an address is never in two pieces.
-_WIDTH = 100_000
 _ALARMING = re.compile(r"\b(WRONG|NOT READ|NOT HEALTHY|UNVERIFIED|unverified|UNUSABLE|ABSENT|failed)\b")
 
 
@@ -51,21 +47,14 @@ class Output:
         if self.form == "json":
             self.text(json.dumps(data, indent=2, allow_nan=False, default=datetime.isoformat))
             return
-        from rich.text import Text
-
-        shown = Text("\n".join(_lines(data if view is None else view)))
-        shown.highlight_regex(_ALARMING, "bold red")
-        self.text(_render(shown, colours=self._stream.isatty()))
+        text = "\n".join(_lines(data if view is None else view))
+        self.text(_ALARMING.sub("\033[1;31m\\g<0>\033[0m", text) if self._stream.isatty() else text)
 
     def text(self, text: str) -> None:
-        """Print a text as it is, with one line break at its end."""
-        if text := text.rstrip("\n"):
-            self.write(f"{text}\n")
-
-    def write(self, text: str) -> None:
-        """Write a text, and what was written before it and is still held back."""
+        """Print a text as it is, with one line break at its end, and what is still held back; an empty one is none."""
+        text = text.rstrip("\n")
         try:
-            self._stream.write(text)
+            self._stream.write(text and f"{text}\n")
             self._stream.flush()
         except OSError as error:
             # All that is still printed goes nowhere: Python would complain of it when it ends.
@@ -94,22 +83,11 @@ def _lines(view: Any) -> Iterator[str]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    from rich.table import Table
-
     columns = [name for name in rows[0] if any(row[name] for row in rows)]
-    found = Table(*(name.replace("_", " ").upper() for name in columns), box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for row in rows:
-        found.add_row(*(_shown(row[name]) for name in columns))
-    return [line.rstrip() for line in _render(found).split("\n")[:-1]]
-
-
-def _render(what: RenderableType, colours: bool = False) -> str:
-    from rich.console import Console
-
-    buffer = io.StringIO()
-    console = Console(file=buffer, force_terminal=colours, width=_WIDTH, markup=False, emoji=False, highlight=False)
-    console.print(what, soft_wrap=True)
-    return buffer.getvalue()
+    header = [name.replace("_", " ").upper() for name in columns]
+    cells = [[_shown(row[name]) for name in columns] for row in rows]
+    # No cell is cut, so that an address is never in two pieces: the terminal wraps the line.
+    return format_table(header, cells, max_width=sys.maxsize).split("\n")
 
 
 def _shown(value: object) -> str:

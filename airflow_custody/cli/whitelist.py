@@ -15,7 +15,6 @@ from airflow_custody.cli.commands import (
     add_command,
     add_group,
     add_rejected_status,
-    add_repeated,
     flag_of,
 )
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
@@ -230,9 +229,9 @@ def _add_listing_options(parser: Parser) -> None:
     text = (
         "key of a payload that may have a value that a file cannot say; or envelope.action, for an unknown word there"
     )
-    add_repeated(parser, "--accept-field", "accept_fields", "KEY", text)
+    parser.add_argument("--accept-field", dest="accept_fields", metavar="KEY", action="append", help=text)
     text = "status word of requests in effect. Default: approved"
-    add_repeated(parser, "--effective-status", "effective_statuses", "WORD", text)
+    parser.add_argument("--effective-status", dest="effective_statuses", metavar="WORD", action="append", help=text)
     text = "a request that is not pending is in effect"
     parser.add_argument("--any-status", action="store_true", help=text)
     add_rejected_status(parser)
@@ -251,17 +250,18 @@ def add_to(commands: Commands) -> None:
     for name, (kind, text) in LIMITS.items():
         parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
     text = "address or label that must be in the file"
-    add_repeated(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
-    add_repeated(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
+    parser.add_argument("--must-keep", dest="must_keep", metavar="TEXT", action="append", help=text, default=SUPPRESS)
+    text = "chain for which nothing is planned"
+    parser.add_argument("--dry-run-chain", dest="dry_run_chains", metavar="CHAIN", action="append", help=text)
     text = "id of a request that may be a row's, and that stops no row all the same, as a person has looked at it"
-    add_repeated(parser, "--ignore", "ignore", "ID", text)
+    parser.add_argument("--ignore", dest="ignore", metavar="ID", action="append", help=text)
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
     parser = add_command(group, "show", "Show one whitelisting request", show)
     parser.add_argument("id", metavar="ID", help="id of the request")
     add_connection_options(parser)
     parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
-    add_repeated(parser, "--id", "ids", "ID", "id of a request. Default: all")
+    parser.add_argument("--id", dest="ids", metavar="ID", action="append", help="id of a request. Default: all")
     add_rejected_status(parser)
     text = "print what it takes to verify again, too; needs -o json"
     parser.add_argument("--evidence", action="store_true", help=text)

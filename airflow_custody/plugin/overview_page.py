@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from airflow_custody.overview.verdict import SECTIONS, Finding
+from airflow_custody.overview.verdict import SECTIONS
 from airflow_custody.plugin.access import GetUserDep, find_connection, list_connections
 from airflow_custody.plugin.cards import Card, make_card
-from airflow_custody.plugin.failures import BROKEN, NothingReadError, describe_failure
-from airflow_custody.plugin.readings import ConnectionKey, Question, Reading
+from airflow_custody.plugin.failures import NothingReadError, describe_failure
+from airflow_custody.plugin.readings import ConnectionKey, Question
 from airflow_custody.plugin.rendering import page
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ ALL_ROWS = 10_000
 #: Maximum number of requests to read for a page.
 MAX_LISTED = 5_000
 
-log = logging.getLogger(__name__)
 router = APIRouter()
 
 
@@ -48,7 +46,8 @@ def show_connection(request: Request, conn_id: str, user: GetUserDep) -> HTMLRes
 
 def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:
     readings = request.app.state.readings.get(*(Question(each, "overview", _read) for each in connections))
-    return [_make_card(each.conn_id, reading) for each, reading in zip(connections, readings, strict=True)]
+    now = datetime.now(timezone.utc)
+    return [make_card(each.conn_id, reading, now) for each, reading in zip(connections, readings, strict=True)]
 
 
 def _read(client: CustodyClient) -> Overview:
@@ -58,12 +57,3 @@ def _read(client: CustodyClient) -> Overview:
     if all(getattr(overview, name).value is None for name in SECTIONS):
         raise NothingReadError(f"Nothing of the service can be read: {overview.health.problem}")
     return overview
-
-
-def _make_card(conn_id: str, reading: Reading[Overview]) -> Card:
-    """Return the card of a connection; a failure yields a card that says so, so that the others are shown."""
-    try:
-        return make_card(conn_id, reading, datetime.now(timezone.utc))
-    except Exception:
-        log.exception("What was read of the connection %r cannot be shown", conn_id)
-        return Card(conn_id, None, (Finding("unread", "bad", "", BROKEN),))

@@ -1,12 +1,11 @@
 """
 Rendering of pages from templates. Text from elsewhere is escaped, and its invisible characters are made visible.
 
-A service decides how much there is to show, so a page, each part of it and each text have a maximum size.
+A service decides how much there is to show, so each text has a maximum size.
 """
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 from datetime import datetime, timezone
 from functools import cache
@@ -22,10 +21,7 @@ from markupsafe import escape as escape_markup
 
 from airflow_custody.client.text import has_unprintable
 from airflow_custody.plugin.cards import duration
-from airflow_custody.plugin.failures import BROKEN
 from airflow_custody.plugin.paths import ROOT as PATH
-
-log = logging.getLogger(__name__)
 
 #: The key of the scope of a request with the path of the pages: Airflow's own, and ``/custody``.
 ROOT = "airflow_custody.root"
@@ -34,16 +30,11 @@ MAX_TEXT = 300
 #: Maximum number of a text's hidden characters that are named one by one, and of marks on one character.
 MAX_HIDDEN = 10
 MAX_MARKS = 3
-#: Maximum length of a page in characters; and the share of it for everything outside of its parts.
-MAX_PAGE = 2_000_000
-_FRAME = 100_000
-
-_TOO_LARGE = "What the service responded is too large to show."
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """
-    Return a page. One that is too large says so instead.
+    Return a page.
 
     :param request: the request, whose scope has the path of the pages.
     :param template: name of a file in ``templates/``; it extends ``base.html``.
@@ -61,46 +52,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
         "refresh": quote(request.scope["path"]),
         **values,
     }
-    try:
-        text = _render(template, MAX_PAGE, values)
-    except _TooLargeError:
-        text = _render(
-            "error.html", MAX_PAGE, {**values, "title": "Too large to show", "text": _TOO_LARGE, "login": ""}
-        )
-    return HTMLResponse(text, status_code=status)
-
-
-class _TooLargeError(Exception):
-    """A page, or a part of it, is larger than it may be."""
-
-
-def _render(template: str, limit: int, values: dict[str, Any]) -> str:
-    """Render a template, but stop at the limit."""
-    pieces, length = [], 0
-    for piece in _environment().get_template(template).generate(values):
-        length += len(piece)
-        if length > limit:
-            raise _TooLargeError
-        pieces.append(piece)
-    return "".join(pieces)
-
-
-def part(template: str, of: int, **values: Any) -> Markup:
-    """
-    Return one of several parts of a page: one that cannot be rendered does not hide the others.
-
-    :param template: name of a file in ``templates/``.
-    :param of: number of parts on the page: each gets its share of the maximum size.
-    :param values: the variables of the template, and of ``unshown.html``, which replaces it if it cannot be rendered.
-    """
-    try:
-        return Markup(_render(template, (MAX_PAGE - _FRAME) // of, values))  # noqa: S704 - it is made of a template
-    except _TooLargeError:
-        reason = f"{_TOO_LARGE} 'custody status' shows it."
-    except Exception:
-        log.exception("A part of a page cannot be shown")
-        reason = BROKEN
-    return Markup(_render("unshown.html", MAX_PAGE, {**values, "reason": reason}))  # noqa: S704 - likewise
+    return HTMLResponse(_environment().get_template(template).render(values), status_code=status)
 
 
 def visible(text: object, limit: int = MAX_TEXT) -> Markup:
@@ -171,5 +123,4 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"visible": visible, "segment": segment, "reason": reason, "when": when}
-    environment.globals["part"] = part
     return environment

@@ -35,7 +35,7 @@ class Service:
         self.webhook_calls = CallStore(state)
         self.faults = FaultStore()
         self.connections = Connections()
-        self.request_log = RequestLog(self.tokens.secrets)
+        self.request_log = RequestLog()
 
     def about(self) -> dict[str, Any]:
         """Return whether this is a sandbox, and which version of the service it imitates."""

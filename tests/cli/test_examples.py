@@ -76,11 +76,6 @@ def test_what_is_the_same_is_skipped(plain: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "custody_first_dag.py").exists()
 
 
-def test_a_link_to_the_same_is_refused(plain: Run, tmp_path: Path) -> None:
-    (tmp_path / "custody_health_gate.py").symlink_to(SOURCES / "custody_health_gate.py")
-    assert plain("examples", "custody_health_gate", "--to", str(tmp_path)).code == 1
-
-
 def test_an_unknown_name_is_refused(plain: Run, tmp_path: Path) -> None:
     code, out, err = plain("examples", "custody_nothing", "--to", str(tmp_path))
     assert (code, out) == (1, "")

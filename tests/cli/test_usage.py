@@ -104,7 +104,7 @@ def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run
 def test_wrong_usage_is_an_error_and_never_a_change(plain: Run, arguments: str) -> None:
     ran = plain(*arguments.split())
     assert (ran.code, ran.out) == (1, "")
-    assert re.fullmatch(r"custody: .+ \[custody/parameter-wrong\]\nusage: custody.* --help\n", ran.err)
+    assert re.fullmatch(r"custody: .+ \[custody/parameter-wrong\]\nsee custody.* --help\n", ran.err)
 
 
 @pytest.mark.parametrize("option", ["--conn-id", "--base-url", "--timeout", "--verify", "--group"])

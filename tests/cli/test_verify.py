@@ -263,9 +263,9 @@ def test_what_is_trusted_never_comes_from_the_file(plain: Run, kept: Path, pins:
     assert "--superadmin-keys is missing" in ran.err
     ran = plain("whitelist", "verify", "--from", str(kept), *pins[:2])
     assert (ran.code, ran.out) == (1, "")
-    assert "--superadmin-minimum is missing: how many" in ran.err
+    assert "'superadmin_minimum' is missing: how many" in ran.err
     ran = plain("whitelist", "verify", "--from", str(kept), *pins[:2], "--superadmin-minimum", "3")
-    assert "--superadmin-minimum must be a whole number from 1 to 2, the number of --superadmin-keys, not 3" in ran.err
+    assert "'superadmin_minimum' must be a whole number from 1 to 2, the number of 'superadmin_keys', not 3" in ran.err
     other = tmp_path / "other.pem"
     other.write_text(public_pem(1))
     ran = plain("whitelist", "verify", "--from", str(kept), "--superadmin-keys", str(other), "--superadmin-minimum=1")

