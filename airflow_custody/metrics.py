@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from airflow_custody.client.health.models import HealthCheck
     from airflow_custody.client.health.verdict import HealthCriteria
-    from airflow_custody.client.http.observation import Observation
+    from airflow_custody.client.http.responses import Observation
     from airflow_custody.idempotency.create import CreateOutcome
 
 log = logging.getLogger(__name__)

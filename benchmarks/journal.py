@@ -14,7 +14,6 @@ def journal(rounds: int, calls: int = 100_000, new: int = 10) -> None:
     from airflow_custody.client import CustodyClient
 
     with service() as (control, url, token), CustodyClient(url, token) as client:
-        control.configure(calls={"paging": "keyset"})  # which costs this service the same on each page
         # One every ten seconds: some thirty are within the overlap.
         control.add_webhook_calls(calls - new, age=10 * calls, spacing=10, webhookId="w", payload='{"requestId": "1"}')
         known = {each.id for each in client.list_webhook_calls()}

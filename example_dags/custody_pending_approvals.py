@@ -54,8 +54,7 @@ def tell_somebody(context: dict) -> list[str]:
         lines.append(overview.pending.problem)
     else:
         lines += [f"pending: request {row.id} since {row.created_at}" for row in pending.rows]
-        total = "not known" if pending.total is None else pending.total
-        lines.append(f"pending in all: {total}; {len(pending.rows)} shown. {pending.note}".rstrip())
+        lines.append(f"pending in all: {pending.total}; {len(pending.rows)} shown")
     for line in lines[1:]:
         print(line)
     return lines

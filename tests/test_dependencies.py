@@ -18,11 +18,13 @@ PACKAGE = Path(__file__).parent.parent / "airflow_custody"
 MODULES = sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py"))
 PROJECT = read_project()
 
-# Namespaces that several distributions share; the longest name that matches decides.
+# Namespaces that several distributions share, and what another one stands for; the longest name that matches decides.
 DISTRIBUTIONS = {
     "airflow": "apache-airflow",
     "airflow.providers": "(name the provider in DISTRIBUTIONS)",
     "airflow.providers.common.compat": "apache-airflow-providers-common-compat",
+    # Each version of pydantic requires one version of it, and documents its functions.
+    "pydantic_core": "pydantic",
 }
 # The modules, or folders of them, that may import what an extra brings.
 EXTRAS = {

@@ -102,6 +102,8 @@ SETTINGS: dict[str, Any] = {"signer": object()}
 #: Where a whole number is taken for its text.
 IDS = {
     "tenant_id",
+    "ignore",
+    "ignore[]",
     "exchange_account_id",
     "request_id",
     "request_ids",
@@ -534,9 +536,6 @@ def test_after_a_deferral_the_same_is_refused(sandbox: Sandbox, name: str) -> No
     [
         None,
         {},
-        [],
-        "healthy",
-        5,
         {"status": "healthy"},
         {"status": "healthy", "result": None},
         {"status": "healthy", "result": 5},

@@ -23,7 +23,7 @@ from task_tries import RowsStore, somebody_creates
 from airflow_custody import metrics
 from airflow_custody.cli.main import main
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
-from airflow_custody.client.http.observation import Observation
+from airflow_custody.client.http.responses import Observation
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency.store import Store
 from airflow_custody.operators.health import CustodyHealthCheckOperator

@@ -98,11 +98,9 @@ def test_long_reasons_are_truncated_to_what_airflow_stores() -> None:
 @pytest.mark.usefixtures("airflow_db", "connection")
 class TestInARun:
     def test_a_rate_limit_is_retried_after_its_retry_after(self, sandbox: Sandbox) -> None:
-        sandbox.control.add_fault("rate_limit", method="POST", retry_after=3)
+        sandbox.control.add_fault("rate_limit", method="GET", retry_after=3)
         with new_dag() as dag:
-            CustodyCreateWhitelistRequestOperator(
-                task_id="one", label="L", address=ADDRESS, blockchain="ETH", retries=1, retry_delay=timedelta(hours=1)
-            )
+            CustodyHealthCheckOperator(task_id="one", retries=1, retry_delay=timedelta(hours=1))
         started = time.monotonic()
         run = run_dag(dag)
         assert run.state_of("one") == "success"

@@ -25,7 +25,7 @@ OF_TIMEOUTS = {
     "test_the_time_out_bounds_the_wait_and_the_body",
     "test_what_ends_before_the_body_is_read_is_not_done_and_sent_again",
     "test_who_cannot_sign_in_within_the_time_out_sends_nothing",
-    "test_without_a_state_store_it_waits_and_says_so",
+    "test_without_a_shared_stream_it_waits_and_says_so",
 }
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
+from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command, add_repeated
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
 from airflow_custody.cli.pins import (
@@ -27,8 +26,8 @@ from airflow_custody.client.text import count, sanitize
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.http.observation import Observation
     from airflow_custody.client.http.operation import Operation
+    from airflow_custody.client.http.responses import Observation
 
 #: The checks, in their order.
 CHECKS = (
@@ -40,7 +39,6 @@ CHECKS = (
     "roles",
     "health listing",
     "signatures",
-    "version",
     "clock",
 )
 # Clocks that are kept by NTP differ by less.
@@ -57,7 +55,7 @@ def check(args: Namespace, output: Output) -> int:
     Try a connection step by step: whether its settings can be used, the service can be reached,
     TLS, the credentials, who the user is, which roles the user lacks and what for, the health
     listing, what is pinned to verify signatures with and whether the service's rules are signed so,
-    what can be known of the service's version, and whether the clocks agree. It changes nothing.
+    and whether the clocks agree. It changes nothing.
 
     What is not a response of the service has failed, and so have roles that --role asks for and the
     service does not show. Unknown is what the service itself says that it does not offer. The
@@ -66,7 +64,7 @@ def check(args: Namespace, output: Output) -> int:
     Exit codes: 0 nothing failed (something may be unknown), 1 something failed.
 
     JSON: {"ok", "checks": [{"check", "state", "detail", "advice", "code"}]}, always all of
-    settings, reachable, tls, credentials, user, roles, health listing, signatures, version, clock;
+    settings, reachable, tls, credentials, user, roles, health listing, signatures, clock;
     states are ok, failed, unknown, not checked. The code is an error code of the documentation, or
     empty.
     """
@@ -116,7 +114,7 @@ def _rows(client: CustodyClient, args: Namespace) -> Iterator[_Row]:
     unknown_extras = getattr(args, "custody_unknown_extras", "")
     wrong = Finding("failed", CustodyConfigurationError(unknown_extras)) if unknown_extras else Finding("ok")
     yield row("settings", wrong, where, unknown_extras)
-    found = check_client(client, [*chain.from_iterable(args.roles or ())])
+    found = check_client(client, args.roles or ())
     if not seen and found.health.error is not None:
         yield row("reachable", found.health)
         return
@@ -137,17 +135,12 @@ def _rows(client: CustodyClient, args: Namespace) -> Iterator[_Row]:
         named = name_texts([auth.redact(each, 60) for each in roles or ()], 60) or "none"
         unknown = "" if found.roles.error else "the service does not say which roles the user has"
         yield row("roles", found.roles, unknown if roles is None else f"has {named}{_denied(roles)}")
-    checks, error = found.checks, found.health.error
+    checks = found.checks
     yield row(
         "health listing",
         found.health,
         f"{count(len(checks), 'check')}; custody health judges them" if checks is not None else "",
     )
-    version = "the service does not tell its version"
-    if checks is not None:
-        yield row("version", Finding("unknown"), f"{version}; it is at least 3.14, because it has the health listing")
-    elif error is not None and error.status == 404 and error.from_service:
-        yield row("version", Finding("unknown"), f"{version}; before 3.14, as it seems: it has no health listing")
     yield _signatures(client, found)
 
 
@@ -182,8 +175,8 @@ def _signatures(client: CustodyClient, found: ConnectionTest) -> _Row:
     if finding.state == "not checked":
         return _row("signatures", finding)
     advice = ""
-    if found.rules is not None and found.verified is not None:
-        detail = describe_rules(pins, found.verified, found.rules)
+    if found.verified is not None:
+        detail = describe_rules(found.verified)
     elif finding.state == "unknown" or finding.error is None:
         detail, advice = "the service does not offer its rules", "Each address is verified with its own."
     else:
@@ -191,14 +184,6 @@ def _signatures(client: CustodyClient, found: ConnectionTest) -> _Row:
         if found.rules is not None:
             advice = "Nothing is verified under them: are the pins right? Do not take keys from it."
     return _row("signatures", finding, f"{describe_pins(pins)}. {detail}", advice)
-
-
-def _roles(value: str) -> list[str]:
-    """Return the roles that an option names; an empty one may be what an unset variable of a shell leaves."""
-    roles = [" ".join(each.split()) for each in value.split(",")]
-    if not all(roles):
-        raise ArgumentTypeError("is empty, or has a comma without a role before and after it")
-    return roles
 
 
 def all_operations() -> list[Operation]:
@@ -230,13 +215,6 @@ def _denied(roles: Sequence[str]) -> str:
 def add_to(commands: Commands) -> None:
     """Add the command to the parser of all."""
     parser = add_command(commands, "check", "Try a connection step by step", check)
-    parser.add_argument(
-        "--role",
-        dest="roles",
-        metavar="ROLE",
-        action="append",
-        type=_roles,
-        help="role that the user must have, or several, comma-separated, each of which may be 'A or B'; may be "
-        f"repeated. Default: {DEFAULT_ROLE}",
-    )
+    text = f"role that the user must have, or 'A or B' if one of two is enough. Default: {DEFAULT_ROLE}"
+    add_repeated(parser, "--role", "roles", "ROLE", text)
     add_connection_options(parser)

@@ -41,9 +41,9 @@ class Parser(argparse.ArgumentParser):
         return super().add_argument(*flags, **keywords)
 
     def error(self, message: str) -> NoReturn:
-        """Print what is wrong with the usage, and exit with 1."""
-        text = f"custody: {sanitize(message, 600)}; see {self.prog} --help {label('parameter-wrong')}\n"
-        self.exit(ERROR, f"{self.format_usage()}{text}")
+        """Print what is wrong with the usage and where it is explained, and exit with 1."""
+        text = f"custody: {sanitize(message, 600)} {label('parameter-wrong')}\nusage: {self.prog} --help\n"
+        self.exit(ERROR, text)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse arguments, and refuse unknown ones here, without their values: one may be a secret."""

@@ -62,18 +62,13 @@ def add_connection_options(parser: Parser) -> None:
 
 
 @contextmanager
-def open_client(
-    args: Namespace, adjust: Callable[[ClientSettings], ClientSettings] | None = None
-) -> Iterator[CustodyClient]:
+def open_client(args: Namespace) -> Iterator[CustodyClient]:
     """
     Yield the client that the arguments ask for.
 
     :param args: the parsed arguments.
-    :param adjust: returns the settings to use instead of those that are given. Default: the same.
     :raises CustodyConfigurationError: if they contradict each other, or a setting is missing or wrong.
     """
-    from airflow_custody.client import CustodyClient
-
     if args.base_url is None:
         if given := _given(args):
             raise usage_error(
@@ -86,11 +81,7 @@ def open_client(
         opened = _base_url_client(args)
     with opened as client:
         args.custody_auth = client.auth
-        if adjust is None:
-            yield client
-            return
-        with CustodyClient.from_settings(adjust(client.settings), client.auth) as adjusted:
-            yield adjusted
+        yield client
 
 
 def read_pins(args: Namespace) -> VerificationPins:
@@ -164,8 +155,7 @@ def _base_url_client(args: Namespace) -> Iterator[CustodyClient]:
             advice="Put the URL into the environment variable HTTPS_PROXY.",
             code="parameter-wrong",
         )
-    # A watch opens a client for each poll, and signs in once.
-    auth = getattr(args, "custody_auth", None) or _authentication(args)
+    auth = _authentication(args)
     values = {name: getattr(args, name) or None for name in SETTINGS}
     settings = _parse_settings({**values, "base_url": args.base_url, "user_agent": "custody-cli", "source": OPTIONS})
     with CustodyClient.from_settings(settings, auth) as client:

@@ -24,7 +24,7 @@ _EXAMPLES = f"""\
 examples:
   {{prog}} check                                            the connection custody_default of Airflow
   {{prog}} status                                           what is wrong, and what is pending
-  {{prog}} health --conn-id custody_prod --watch 10
+  {{prog}} health --conn-id custody_prod --group hsm
   {{prog}} whitelist dump > whitelist.yaml                  how one starts
   {{prog}} whitelist plan whitelist.yaml -o markdown
   {{prog}} whitelist verify --evidence -o json > audit.json   with pinned keys

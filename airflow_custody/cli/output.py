@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_custody.client.errors import CustodyError
@@ -35,20 +36,20 @@ class Output:
     def __init__(self, form: str, stream: TextIO) -> None:
         self.form = form
         self._stream = stream
-        #: Whether the reader has gone, as ``head`` does.
-        self.closed = False
+        if isinstance(stream, io.TextIOWrapper):
+            # A file with other characters in it would be another file.
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
-    def data(self, data: Any, view: Any = None, *, indent: int | None = 2) -> None:
+    def data(self, data: Any, view: Any = None) -> None:
         """
         Print data.
 
-        :param data: plain JSON data, for programs. It is printed in ASCII, what is not is escaped.
+        :param data: plain JSON data and times, for programs. It is printed in ASCII, what is not is escaped.
         :param view: what people see of it: a text is a line, a dict one for each key, a list of dicts a table; what is
             empty is left out. Default: all of it.
-        :param indent: of JSON; None: it is printed on one line. Default 2.
         """
         if self.form == "json":
-            self.text(json.dumps(data, indent=indent, allow_nan=False))
+            self.text(json.dumps(data, indent=2, allow_nan=False, default=datetime.isoformat))
             return
         from rich.text import Text
 
@@ -63,21 +64,17 @@ class Output:
 
     def write(self, text: str) -> None:
         """Write a text, and what was written before it and is still held back."""
-        if self.closed:
-            return
         try:
-            try:
-                self._stream.write(text)
-            except UnicodeEncodeError:
-                # A file with other characters in it would be another file.
-                self._stream.buffer.write(text.encode("utf-8", "backslashreplace"))
+            self._stream.write(text)
             self._stream.flush()
-        except BrokenPipeError:
-            self.closed = True
-            _discard(self._stream)
         except OSError as error:
-            _discard(self._stream)
-            raise not_writable(error.strerror) from None
+            # All that is still printed goes nowhere: Python would complain of it when it ends.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
+            # A reader may go, as ``head`` does.
+            if not isinstance(error, BrokenPipeError):
+                raise not_writable(error.strerror) from None
 
 
 def _lines(view: Any) -> Iterator[str]:
@@ -119,6 +116,8 @@ def _shown(value: object) -> str:
     """Return a value on one line; line breaks, terminal escapes and invisible characters as ``\\uXXXX``."""
     if value is None or isinstance(value, bool):
         return {None: "", True: "yes", False: "no"}[value]
+    if isinstance(value, datetime):
+        return f"{value.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     shown = escape(text[:_MAX_SHOWN])
     return shown if len(text) <= _MAX_SHOWN else f"{shown}… ({count(len(text), 'character')})"
@@ -127,13 +126,6 @@ def _shown(value: object) -> str:
 def not_writable(why: str | None) -> CustodyError:
     """Return the error of a standard output that cannot be written."""
     return CustodyError(f"standard output cannot be written: {why}")
-
-
-def _discard(stream: TextIO) -> None:
-    """Have all that is still printed go nowhere: Python would complain of it when it ends."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, stream.fileno())
-    os.close(null)
 
 
 def message(text: object) -> None:

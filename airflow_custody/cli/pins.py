@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.connection import OPTIONS
-from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.trust import NOT_PINNED
 
 if TYPE_CHECKING:
-    from airflow_custody.client.rules.models import WireRules
     from airflow_custody.client.verification.verifier import VerificationPins, VerifiedRules
 
 #: What a command says that finds nothing pinned.
@@ -82,33 +80,10 @@ def rules_to_json(rules: VerifiedRules) -> dict[str, Any]:
     }
 
 
-def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireRules) -> str:
-    """
-    Return in words what is proved of the rules that the service says are in force.
-
-    :param pins: what is pinned.
-    :param verified: what is proved.
-    :param rules: the rules as they came.
-    """
-    since = rules_to_json(verified)["date"]
-    signers = _signers(pins, rules)
-    text = (
+def describe_rules(rules: VerifiedRules) -> str:
+    """Return in words what is proved of the rules that the service says are in force."""
+    since = rules_to_json(rules)["date"]
+    return (
         f"The rules that the service says are in force are {f'of {since}' if since else 'without a date'}, "
-        f"signed by {name_texts(signers)}; SHA-256 {verified.sha256}"
+        f"signed by {name_texts(sorted(rules.signed_by))}; SHA-256 {rules.sha256}"
     )
-    others = [each for each in pins.fingerprints if each not in signers]
-    return f"{text}; did not sign them: {name_texts(others)}" if others else text
-
-
-def _signers(pins: VerificationPins, rules: WireRules) -> list[str]:
-    """Return the fingerprints of all pinned keys that have signed rules: verifying them needs no more than enough."""
-    from airflow_custody.client.verification.verifier import VerificationPins, Verifier
-
-    found = []
-    for key, fingerprint in zip(pins.superadmin_keys, pins.fingerprints, strict=True):
-        try:
-            Verifier(VerificationPins(key, 1)).verify_rules(rules)
-        except CustodyError:
-            continue
-        found.append(fingerprint)
-    return found

@@ -39,12 +39,11 @@ def show(args: Namespace, output: Output) -> int:
     data: dict[str, Any] = {
         **{name: row[name] for name in names},
         "verification": view.verification,
-        **{name: row[name] and row[name].isoformat() for name in ("created_at", "changed_at")},
-        "paths": row["paths"],
+        **{name: row[name] for name in ("created_at", "changed_at", "paths")},
         "payload": dict(view.fields),
         "around": dict(view.around),
         "signatures": found["signatures"],
-        "trail": [{**each, "at": each["at"] and each["at"].isoformat()} for each in found["trails"]],
+        "trail": found["trails"],
     }
     # What is not proved must not look as if it were.
     is_proved = (view.row.state, view.row.trust) == ("effective", "verified")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.output import Output
-from airflow_custody.client.text import read_number
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
 
-#: Those of ``airflow_custody.overview``.
-DEFAULT_MAX_LISTED = 5_000
-DEFAULT_DEADLINE = 30
-_MAX_LISTED = 1_000_000
 _TITLES = {
     "health": "HEALTH",
     "pending": "PENDING",
@@ -48,8 +44,8 @@ def show_status(args: Namespace, output: Output) -> int:
     may be missing: that the service does not offer them, or not to this user, is no error. Health
     and requests may not.
 
-    A call takes 10 s at most and is not repeated, whatever --timeout and --max-retries say; no call
-    begins after 30 s, or --deadline.
+    All requests are read, in a call for each hundred. A call takes 10 s at most and is not repeated,
+    whatever --timeout and --max-retries say.
 
     Exit codes: 0 all well, also if requests are pending or a webhook is disabled; 2 the service is
     not healthy, a request does not verify, cannot be read or is in a state that the service does not
@@ -61,23 +57,26 @@ def show_status(args: Namespace, output: Output) -> int:
     "problem", "not_offered", "not_permitted"}; the value is null if it could not be read. Times are
     ISO 8601 text, null where there is none. Texts in it are the service's, and may be anything.
     """
+    from airflow_custody.client import CustodyClient
     from airflow_custody.overview import for_people, read_overview
-    from airflow_custody.overview.verdict import judge_overview, to_json
+    from airflow_custody.overview.verdict import judge_overview
 
-    with open_client(args, for_people) as client:
-        overview = read_overview(client, deadline=args.deadline, max_listed=args.max_listed)
-    verdict, data = judge_overview(overview), to_json(overview)
-    where = f"all well at {data['base_url']}, at {data['read_at']}"
+    with open_client(args) as usual, CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
+        overview = read_overview(client)
+    verdict = judge_overview(overview)
+    wrong, unread = verdict.texts("wrong"), verdict.texts("unread")
+    data = {"ok": verdict.ok, "wrong": wrong, "unread": unread, **asdict(overview)}
+    where = f"all well at {overview.base_url}, at {overview.read_at:%Y-%m-%d %H:%M:%S} UTC"
     view = [
-        *(f"WRONG: {each}" for each in data["wrong"]),
-        *(f"NOT READ: {each}" for each in data["unread"]),
-        where if data["ok"] else f"not {where}",
+        *(f"WRONG: {each}" for each in wrong),
+        *(f"NOT READ: {each}" for each in unread),
+        where if verdict.ok else f"not {where}",
         *(f"NOTE: {each}" for each in verdict.texts("note")),
         {title: _part(name, data[name]) for name, title in _TITLES.items()},
         {name: data[name] for name in ("rejected", "more_webhooks") if data[name]},
     ]
     output.data(data, view)
-    return CHANGES if data["wrong"] else NOTHING_TO_DO if data["ok"] else ERROR
+    return CHANGES if wrong else NOTHING_TO_DO if verdict.ok else ERROR
 
 
 def _part(name: str, section: Mapping[str, Any]) -> Any:
@@ -89,23 +88,18 @@ def _part(name: str, section: Mapping[str, Any]) -> Any:
     if name == "health":
         faulty = [{column: each[column] for column in _CHECK} for each in value["checks"] if each["problem"]]
         oldest = value["oldest_at"] or "not known, as not all checks say readably when they last ran"
-        return [value["summary"], f"oldest result: {oldest}", faulty, value["groups"]]
+        return [value["summary"], {"oldest result": oldest}, faulty]
     if name in ("pending", "recent", "unknown"):
-        rows = [{column: _cell(row, column) for column in (*_REQUEST, *_TEXTS)} for row in value["rows"]]
-        total = f"at least {len(rows)}" if value["total"] is None else value["total"] or "none"
-        return [str(total), value["note"], rows]
+        rows = [{column: row[column] for column in (*_REQUEST, *_TEXTS)} for row in value["rows"]]
+        for shown, row in zip(rows, value["rows"], strict=True):
+            shown["signatures"] = describe_paths(row["paths"]) or row["signatures"]
+        return [str(value["total"] or "none"), rows]
     if name == "approvals":
         # Its last is how many were counted at most.
         value = {kind: number for kind, number in value.items() if number and kind != "limit"}
     if name == "journal" and not value["newest_id"]:
         return "none"
     return value or "none"
-
-
-def _cell(row: Mapping[str, Any], column: str) -> Any:
-    if column.endswith("_at"):
-        return (row[column] or "")[:16]
-    return describe_paths(row["paths"]) or row[column] if column == "signatures" else row[column]
 
 
 def describe_paths(paths: Sequence[Sequence[Mapping[str, Any]]]) -> str:
@@ -115,30 +109,11 @@ def describe_paths(paths: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     :param paths: the ways to approve a request, as JSON has them; they are joined by ``or``.
     """
     return " or ".join(
-        ", ".join(
-            f"{'?' if each['present'] is None else each['present']}/{each['needed']} {each['group']}" for each in path
-        )
-        for path in paths
+        ", ".join(f"{each['present']}/{each['needed']} {each['group']}" for each in path) for path in paths
     )
-
-
-def _number(text: str) -> int:
-    if found := read_number(text, _MAX_LISTED):
-        return found
-    raise ArgumentTypeError(f"{text!r} is no number from 1 to {_MAX_LISTED}")
 
 
 def add_to(commands: Commands) -> None:
     """Add the command to the parser of all."""
-    parser = add_command(commands, "status", "Show what a person needs to know of a service at a glance", show_status)
-    parser.add_argument(
-        "--max-listed",
-        metavar="N",
-        type=_number,
-        default=DEFAULT_MAX_LISTED,
-        help="how many whitelisting requests are read, in a call for each hundred; of more, only those are shown "
-        f"that the user may approve, and it is an error. Default: {DEFAULT_MAX_LISTED}",
-    )
-    text = f"for all of it. Default: {DEFAULT_DEADLINE}"
-    parser.add_argument("--deadline", metavar="SECONDS", type=_number, default=DEFAULT_DEADLINE, help=text)
-    add_connection_options(parser)
+    text = "Show what a person needs to know of a service at a glance"
+    add_connection_options(add_command(commands, "status", text, show_status))

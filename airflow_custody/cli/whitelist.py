@@ -253,7 +253,7 @@ def add_to(commands: Commands) -> None:
     text = "address or label that must be in the file"
     add_repeated(parser, "--must-keep", "must_keep", "TEXT", text, SUPPRESS)
     add_repeated(parser, "--dry-run-chain", "dry_run_chains", "CHAIN", "chain for which nothing is planned")
-    text = "id of a request that cannot be read, and that stops no row all the same, as a person has looked at it"
+    text = "id of a request that may be a row's, and that stops no row all the same, as a person has looked at it"
     add_repeated(parser, "--ignore", "ignore", "ID", text)
     _add_listing_options(parser)
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))

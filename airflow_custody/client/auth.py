@@ -84,7 +84,7 @@ class BearerToken(Authentication):
         self.expires = _expiry(token)
         self.advice = f"The token is wrong, revoked or has expired; it comes from {source}."
 
-    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+    def apply(self, request: PreparedRequest, transport: Transport, within: float | None = None) -> None:
         """
         Add the ``Authorization`` header to a request.
 
@@ -97,7 +97,6 @@ class BearerToken(Authentication):
                 code="token-expired",
             )
         request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
 
 
 class ApiKey(Authentication):
@@ -135,14 +134,13 @@ class ApiKey(Authentication):
             "clock is wrong: signatures contain the time."
         )
 
-    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+    def apply(self, request: PreparedRequest, transport: Transport, within: float | None = None) -> None:
         """Sign a request; one without a body loses its content type."""
         if not request.body:
             request.headers.pop("Content-Type", None)
         request.headers["Authorization"] = self.authorization(
             request, nonce=str(uuid.uuid4()), timestamp=time.time_ns() // 1_000_000
         )
-        return request
 
     def authorization(self, request: PreparedRequest, *, nonce: str, timestamp: int) -> str:
         """
@@ -238,7 +236,6 @@ class PasswordSignIn(Authentication):
         self.hide(password)
         #: The state of this name and password, shared by all clients of the same service that use them.
         self.account = Account()
-        self._transport: Transport | None = None
         self._token: str | None = None
         self._renew_at = float("inf")
         self._has_warned = False
@@ -255,33 +252,19 @@ class PasswordSignIn(Authentication):
             "one-time codes are not supported."
         )
 
-    def bind(self, transport: Transport) -> None:
-        """
-        Set the transport that fetches tokens: same host, same TLS, same proxy.
-
-        If several clients share this object, the last one's transport is used.
-        """
-        self._transport = transport
-
-    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+    def apply(self, request: PreparedRequest, transport: Transport, within: float | None = None) -> None:
         """
         Add the ``Authorization`` header to a request, and sign in first if needed.
 
+        :param request: the request.
+        :param transport: the transport that fetches the token.
+        :param within: seconds to wait for another sign-in, and then for the response to this one; None (default): the
+            client's time-out.
         :raises CustodyAuthenticationError: if the service does not accept the user.
         :raises CustodyError: of another type if the service cannot be asked; the request itself was not sent then.
         """
-        return self.apply(request)
-
-    def apply(self, request: PreparedRequest, within: float | None = None) -> PreparedRequest:
-        """
-        Add the header as in a call, within a time limit.
-
-        :param request: the request.
-        :param within: seconds to wait for another sign-in, and then for the response to this one; None (default): the
-            client's time-out.
-        """
-        request.headers["Authorization"] = f"Bearer {self._usable_token() or self._wait_and_sign_in(within)}"
-        return request
+        token = self._usable_token() or self._wait_and_sign_in(transport, within)
+        request.headers["Authorization"] = f"Bearer {token}"
 
     def _usable_token(self) -> str | None:
         """Return the present token, if it need not be replaced or cannot be now."""
@@ -315,13 +298,8 @@ class PasswordSignIn(Authentication):
     def _is_present(self, request: PreparedRequest) -> bool:
         return self._token is not None and request.headers.get("Authorization") == f"Bearer {self._token}"
 
-    def _wait_and_sign_in(self, within: float | None) -> str:
+    def _wait_and_sign_in(self, transport: Transport, within: float | None) -> str:
         """Return a token that another thread has fetched meanwhile, or a new one."""
-        transport = self._transport
-        if transport is None:
-            raise CustodyConfigurationError(
-                "PasswordSignIn is not in use by a client", setting="auth", code="setting-wrong"
-            )
         lock, failures = self.account.lock, self._failures
         if not lock.acquire(timeout=min(transport.settings.timeout, within or float("inf"))):
             raise SIGN_IN.failed(

@@ -13,7 +13,7 @@ from airflow_custody.client.auth import BearerToken
 from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.health.operations import HealthOperations
 from airflow_custody.client.http.authentication import Authentication
-from airflow_custody.client.http.observation import Observation
+from airflow_custody.client.http.responses import Observation
 from airflow_custody.client.http.transport import Transport
 from airflow_custody.client.rules.operations import RulesOperations
 from airflow_custody.client.settings import (

@@ -54,6 +54,8 @@ def has_unprintable(text: str) -> bool:
 
 def without_emoji_style(text: str) -> str:
     """Return the text without the variation selectors that keyboards write after an emoji."""
+    if text.isascii():
+        return text
     pairs = zip(f" {text}", text, strict=False)
     return "".join(each for before, each in pairs if each != "\ufe0f" or not _may_be_emoji(before))
 

@@ -22,7 +22,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
-from airflow_custody.client.whitelist.matching import differing_fields
+from airflow_custody.client.whitelist.matching import Names, destination_of, differing_fields, names_in
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
 from airflow_custody.client.whitelist.planner import make_plan
@@ -70,7 +70,7 @@ class PlanSettings:
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
     :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
-    :param ignore: ids of requests that cannot be read, and stop no row. Default: none.
+    :param ignore: ids of requests that stop no row, although they may be one's. Default: none.
     """
 
     prune: bool = False
@@ -120,8 +120,8 @@ class PlanSettings:
     def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> ListedState:
         return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
 
-    def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
-        """Compare a file with what the service lists."""
+    def plan(self, file: WhitelistFile, listing: Listing, service: str, known: Collection[Names] = ()) -> WhitelistPlan:
+        """Compare a file with what the service lists; ``known`` are names of chains and networks beside the file's."""
         return make_plan(
             file.rows,
             listing,
@@ -133,6 +133,7 @@ class PlanSettings:
             rejected_statuses=self.rejected_statuses,
             accept_fields=self.accept_fields,
             ignore=self.ignore,
+            known=known,
         )
 
 
@@ -155,22 +156,16 @@ class PlanChangedError(CustodyConflictError):
     """
     Raised when what is to be done is not what was approved; this try sent nothing.
 
-    :param operations: the operations of the plan as it is now.
     :param plan: the plan as it is now.
     :param applied: the creates and deletions of earlier tries of the task.
-    :param only_prune: whether it is what was approved if ``prune`` is turned over. Default False.
     """
 
-    def __init__(
-        self, operations: Collection[str], plan: WhitelistPlan, applied: Applied, *, only_prune: bool = False
-    ) -> None:
+    def __init__(self, plan: WhitelistPlan, applied: Applied) -> None:
         created, deleted = len(applied.outcome.done), len(applied.deletions.done)
         what = [f"created {created}" if created else "", f"deleted {deleted}" if deleted else ""]
         done = " and ".join(filter(None, what))
         said = f"this try sent nothing, and earlier ones {done}" if done else "nothing was sent"
         super().__init__(f"the plan is not the one that was approved; {said}", code="plan-changed")
-        self.only_prune = only_prune
-        self.operations = operations
         self.plan = plan
         self.applied = applied
 
@@ -230,7 +225,7 @@ class ApplyPlan:
         others = [
             key for key in store.open_rows() if store.rows[key][0].plan != plan_hash and not key.startswith(DELETE)
         ]
-        creator = self._creator(WhitelistCreation(self._client, requests, self._trust, ()), plan_hash)
+        creator = self._creator(WhitelistCreation(self._client, requests, self._trust), plan_hash)
         if is_forgotten or others:
             wait = creator.search.under_way
             what = "under another plan" if others else "before: this Airflow has no record of it"
@@ -250,16 +245,11 @@ class ApplyPlan:
         done = {key: row for key, (batch, row) in store.rows.items() if batch.plan == plan_hash}
         if done:
             self._log.info("An earlier try has done %d rows of this plan: going on.", len(done))
-        make = partial(self._operations, file, keys, listing, done, service)
-        plan, there, new, operations = make(self._settings)
+        plan, there, new, operations = self._operations(file, keys, listing, done, service)
         if hash_operations({*operations, *plan.observed}, service) != plan_hash:
-            other, _, _, other_operations = make(replace(self._settings, prune=not self._settings.prune))
-            only_prune = hash_operations({*other_operations, *other.observed}, service) == plan_hash
             created = {key: row.detail for key, row in done.items() if row.state == "created" and key in requests}
             deleted = Outcome(done=dict.fromkeys(_deleted(done, there), ""))
-            raise PlanChangedError(
-                operations, plan, Applied(Outcome(created), requests, deleted), only_prune=only_prune
-            )
+            raise PlanChangedError(plan, Applied(Outcome(created), requests, deleted))
         self._warn_of_settled(listing, done)
         unclear, unread = self._unclear(plan, listing, done, there)
         outcome = creator.run([key for key in requests if key in done or key in new], searched_at=searched_at)
@@ -361,13 +351,7 @@ class ApplyPlan:
         return found, again
 
     def _operations(
-        self,
-        file: WhitelistFile,
-        keys: Sequence[str],
-        listing: Listing,
-        done: Mapping[str, Row],
-        service: str,
-        settings: PlanSettings,
+        self, file: WhitelistFile, keys: Sequence[str], listing: Listing, done: Mapping[str, Row], service: str
     ) -> tuple[WhitelistPlan, Collection[str], Mapping[str, str], set[str]]:
         """
         Plan again.
@@ -387,8 +371,10 @@ class ApplyPlan:
         }
         own = {done[key].detail for key in settled}
         rows = tuple(row for key, row in zip(keys, file.rows, strict=True) if key not in settled)
-        plan = settings.plan(replace(file, rows=rows), listing.without(own), service)
-        there = settings.not_deleted(listing, plan, done)
+        # The rows that are done name chains, too.
+        known = names_in(destination_of(row.request) for row in file.rows)
+        plan = self._settings.plan(replace(file, rows=rows), listing.without(own), service, known)
+        there = self._settings.not_deleted(listing, plan, done)
         new = _new_operations(plan, done, there)
         requests = {key: row.request for key, row in zip(keys, file.rows, strict=True)}
         return plan, there, new, {*new.values(), *_operations(done, requests, plan, there)}
@@ -627,11 +613,6 @@ def row_key(request: WhitelistRequest) -> str:
 
 def _operation_key(operation: str) -> str:
     return digest(operation)[:20]
-
-
-def shorten_operation(operation: str) -> str:
-    """Return what names an operation in XCom."""
-    return digest(operation)[:12]
 
 
 def _names(ids: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
     CustodyRateLimitError,
     CustodyRequestError,
 )
-from airflow_custody.client.http.retries import MAX_RETRY_AFTER
+from airflow_custody.client.http.transport import MAX_RETRY_AFTER
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import FENCE

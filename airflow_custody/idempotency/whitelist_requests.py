@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust, state_of
 from airflow_custody.client.whitelist.listing import find_all
-from airflow_custody.client.whitelist.matching import RequestsByDestination, differing_fields
+from airflow_custody.client.whitelist.matching import (
+    Names,
+    RequestsByDestination,
+    destination_of,
+    differing_fields,
+    names_in,
+)
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, Found
@@ -88,7 +94,7 @@ class WhitelistCreation:
         self._client = client
         self._requests = requests
         self._trust = trust or TrustChecker(client)
-        self._before = None if listed is None else RequestsByDestination(listed)
+        self._before = None if listed is None else RequestsByDestination(listed, self._known)
         #: The ids of all that was listed.
         self.existed = frozenset(each.id for each in listed or ())
         self.timeout = client.settings.timeout
@@ -137,7 +143,7 @@ class WhitelistCreation:
             compared with what was listed before, and not with what was filtered.
         :param thorough: whether that is everything that the service lists. Default True.
         """
-        index = RequestsByDestination(envelopes)
+        index = RequestsByDestination(envelopes, self._known)
         inconclusive: dict[str, str] = {}
         found = {}
         for key in keys:
@@ -176,6 +182,11 @@ class WhitelistCreation:
         # The service may not offer to get one by its id, and then says so in the same way. Its listing knows.
         listed = self._client.find_whitelist_requests(ids=[identifier])
         return next((self._candidate(self._requests[key], each) for each in listed if each.id == identifier), None)
+
+    @cached_property
+    def _known(self) -> Collection[Names]:
+        """The names of chains and networks that the rows use."""
+        return names_in(map(destination_of, self._requests.values()))
 
     @cached_property
     def _own_ids(self) -> frozenset[str]:

@@ -2,26 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException, conf
 
-from airflow_custody._base import LOOKUP_WAIT, check_flags, check_numbers
+from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, REJECTED_STATUSES, check_flags, check_numbers
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.operators._base import CustodyCreateOperator
-from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
+from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan
+    from airflow_custody.client.errors import CustodyError
+    from airflow_custody.client.whitelist.file import WhitelistFile
+    from airflow_custody.client.whitelist.plan import State, WhitelistPlan
+    from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan, PlanSettings
 
-# XCom keeps what the plan does, so that applying can say what has changed, for plans of this size.
-_MAX_OPERATIONS = 5000
-_OVER_LIMITS = "The log has the whole plan. If it is meant, raise the limit in the DAG."
+_UNVERIFIED: tuple[State, ...] = ("unverified",)
+_NOT_DONE: tuple[State, ...] = ("create", "undeclared", "unverified")
+_MAX_NAMED = 10
+_MAX_LINES = 100
+
+
+def check_hash(value: object) -> str:
+    """Return a plan's hash; raise if it is anything else, a part of one above all."""
+    from airflow_custody.client.arguments import check_text, describe
+    from airflow_custody.client.errors import CustodyRequestError
+
+    if isinstance(value, Mapping):
+        raise CustodyRequestError(
+            "plan_hash must be the hash alone; nothing was sent",
+            advice='Write plan_hash=plan.output["plan_hash"].',
+            code="plan-changed",
+        )
+    text = check_text("plan_hash", value)
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise CustodyRequestError(
+            f"plan_hash must be all 64 hexadecimal digits of a plan's hash, not {describe(text)}; nothing was sent",
+            code="plan-changed",
+        )
+    return text
+
+
+class WhitelistFileTask(CustodyOperator):
+    """The base of planning and applying: the file, and the settings of a plan, which must be the same for both."""
+
+    template_fields: Sequence[str] = (
+        "path",
+        "dry_run_chains",
+        "effective_statuses",
+        "rejected_statuses",
+        "accept_fields",
+        "ignore",
+        "custody_conn_id",
+    )
+    none_is_a_value = ("effective_statuses",)
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        prune: bool = False,
+        dry_run_chains: Iterable[str] = (),
+        check_address: bool = True,
+        effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
+        accept_fields: Iterable[str] = (),
+        ignore: Iterable[str | int] = (),
+        custody_conn_id: str = CustodyHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        check_flags(prune=prune, check_address=check_address)
+        self.path = path
+        self.prune = prune
+        self.dry_run_chains = dry_run_chains
+        self.check_address = check_address
+        self.effective_statuses = effective_statuses
+        self.rejected_statuses = rejected_statuses
+        self.accept_fields = accept_fields
+        self.ignore = ignore
+        # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
+        self.multiple_outputs = True
+
+    def _push(self, context: Context, result: dict[str, Any]) -> None:
+        """Push to XCom what the task would return, before it fails or is skipped."""
+        for key, value in {**result, "return_value": result}.items():
+            context["ti"].xcom_push(key=key, value=value)
+
+    def _read_file(self, context: Context) -> WhitelistFile:
+        from airflow_custody.client.arguments import check_text
+        from airflow_custody.client.text import count
+        from airflow_custody.client.whitelist.addresses import is_installed
+        from airflow_custody.client.whitelist.file import read_whitelist_file
+
+        path = self._resolve_path(check_text("path", self.path), context)
+        file = read_whitelist_file(path, check_addresses=self.check_address)
+        self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), path, file.sha256)
+        if file.unchecked:
+            log = self.log.info if is_installed() else self.log.warning
+            log("%s: %s.", path, file.unchecked_text)
+        return file
+
+    def _settings(self) -> PlanSettings:
+        from airflow_custody.client.arguments import check_names
+        from airflow_custody.client.whitelist.planner import check_ignored
+        from airflow_custody.idempotency.apply_plan import PlanSettings
+
+        lists = ("dry_run_chains", "rejected_statuses", "accept_fields")
+        names = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
+        effective = check_names("effective_statuses", self.effective_statuses)
+        names["ignore"] = check_ignored(self.ignore)
+        return PlanSettings(prune=self.prune, effective_statuses=effective, **names)
+
+    def _resolve_path(self, path: str, context: Context) -> Path:
+        """
+        Return the file that a path means.
+
+        A relative path begins in the folder of the DAG's file. What lies in a DAG bundle, or on Airflow 2 in the DAGs
+        folder, must not be a link that leads out of it: the bundle is what was reviewed.
+        """
+        from airflow_custody.client.errors import CustodyRequestError
+        from airflow_custody.client.text import sanitize
+
+        dag_file = self.dag.fileloc if self.has_dag() else None  # type: ignore[no-untyped-call]
+        folder = Path(dag_file).parent if dag_file else Path.cwd()
+        bundle: Any = getattr(context["ti"], "bundle_instance", None)
+        root = Path(conf.get("core", "dags_folder") if bundle is None else bundle.path)
+        if bundle is None and not folder.resolve().is_relative_to(root.resolve()):
+            # The DAG is in neither: a test's, or one in a script.
+            root = folder
+        given = Path(os.path.normpath(folder / path))
+        is_inside = given.is_relative_to(root) or given.is_relative_to(root.resolve())
+        if (is_inside or not Path(path).is_absolute()) and not given.resolve().is_relative_to(root.resolve()):
+            raise CustodyRequestError(
+                f"the path {sanitize(path, 200)!r} leads out of the DAG's bundle, to {sanitize(given.resolve(), 300)}; "
+                "nothing was read",
+                advice="Keep the file in the bundle, where its changes are reviewed, or give its absolute path.",
+                code="file-wrong",
+            )
+        return given
 
 
 class CustodyPlanWhitelistOperator(WhitelistFileTask):
@@ -72,8 +198,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         about them, such as one that the service fills in; and ``envelope.action``, which accepts a word for the
         request's action that is not known to mean a creation. Without it, a request with any of them ``differs``.
         Default: none. (templated)
-    :param ignore: ids of requests that cannot be read, which a person has looked at: they stop no row that they may
-        belong to. The plan's hash covers them. Default: none. (templated)
+    :param ignore: ids of requests that cannot be read, or whose chain or network has a name that is not known, which a
+        person has looked at: they stop no row that they may belong to. The plan's hash covers them. Default: none.
+        (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
         approves. XCom has it also if the task fails over its changes or over a limit, or is skipped, and each of the
@@ -120,17 +247,22 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
+        from airflow_custody.client.arguments import check_names
         from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
         from airflow_custody.client.text import count, sanitize
         from airflow_custody.client.whitelist.listing import service_name
-        from airflow_custody.client.whitelist.plan import CHANGES
+        from airflow_custody.client.whitelist.plan import CHANGES, PlanLimits
         from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
-        from airflow_custody.idempotency.apply_plan import shorten_operation
         from airflow_custody.metrics import pending_listed
-        from airflow_custody.operators._plan_texts import advice_text, changes_text, marked_text, unverified_text
 
         settings = self._settings()
-        limits = self._limits()
+        limits = PlanLimits(
+            max_creates=self.max_creates,
+            max_create_percent=self.max_create_percent,
+            max_deletes=self.max_deletes,
+            max_delete_percent=self.max_delete_percent,
+            must_keep=check_names("must_keep", self.must_keep, may_be_empty=True) or (),
+        )
         file = self._read_file(context)
         client = hook.get_conn()
         listing = settings.fetch(client)
@@ -138,22 +270,20 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         plan = settings.plan(file, listing, service_name(client))
         self.log.info("%s", plan_to_table(plan))
         result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": plan_to_markdown(plan)}
-        ti = context["ti"]
-        # So that applying can say what has changed.
-        ti.xcom_push(key="arguments", value=self._arguments())
-        if len(plan.operations) <= _MAX_OPERATIONS:
-            ti.xcom_push(key="operations", value=[shorten_operation(each) for each in plan.operations])
         if faults := limits.faults(plan):
             self._push(context, result)
             raise CustodyRequestError(
                 f"the plan is over its limits, and nothing was sent: {'; '.join(faults)}",
-                advice=" ".join(
-                    filter(None, [marked_text(plan, ("pending", *(settings.effective_statuses or ()))), _OVER_LIMITS])
-                ),
+                advice="The log has the whole plan. If it is meant, raise the limit in the DAG.",
                 code="plan-over-limits",
             )
-        if warning := unverified_text(plan):
-            self.log.warning("%s", warning)
+        unverified = _on_unverified(plan)
+        if unverified:
+            self.log.warning(
+                "Signatures do not prove what the service shows: %s. Nothing is done about these rows. %s",
+                changes_text(plan, _UNVERIFIED),
+                unverified,
+            )
         pending = plan.counts["pending"]
         if pending:
             self.log.warning(
@@ -168,25 +298,13 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             states = (*(CHANGES if self.fail_on_changes else ()), *(("pending",) if is_pending else ()))
             raise CustodyConflictError(
                 f"the service does not have what {sanitize(file.name, 200)} says: {changes_text(plan, states)}",
-                advice=" ".join(filter(None, [advice_text(plan), "The log has the whole plan."])),
+                advice=f"{unverified} The log has the whole plan.".strip(),
                 code="plan-has-changes",
             )
         if self.skip_if_nothing_to_do and not plan.operations:
             self._push(context, result)
             raise AirflowSkipException("there is nothing to do: applying the plan would change nothing")
         return result
-
-    def _limits(self) -> Any:
-        from airflow_custody.client.arguments import check_names
-        from airflow_custody.client.whitelist.plan import PlanLimits
-
-        return PlanLimits(
-            max_creates=self.max_creates,
-            max_create_percent=self.max_create_percent,
-            max_deletes=self.max_deletes,
-            max_delete_percent=self.max_delete_percent,
-            must_keep=check_names("must_keep", self.must_keep, may_be_empty=True) or (),
-        )
 
 
 class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator):
@@ -255,9 +373,9 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
+        from airflow_custody.client.whitelist.plan_report import plan_to_table
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError
         from airflow_custody.metrics import create_counted
-        from airflow_custody.operators._plan_texts import counts_text, to_failure, what_changed
 
         plan_hash = check_hash(self.plan_hash)
         apply = self._apply = ApplyPlan(
@@ -274,29 +392,22 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         try:
             applied = apply.run(file, plan_hash)
         except PlanChangedError as error:
-            arguments, operations = self._planned(context)
-            differing = [
-                f"{name}={mine!r} (there {arguments[name]!r})"
-                for name, mine in self._arguments().items()
-                if name in arguments and arguments[name] != mine
-            ]
-            if not arguments and error.only_prune:
-                differing = [f"prune={self.prune} (the plan was made with prune={not self.prune})"]
-            if differing:
-                changes = f"This task does not have the arguments of the one that planned: {', '.join(differing)}"
-                error.advice = "Give both tasks the same arguments, and start a new run."
-            else:
-                changes = what_changed(file, error, operations)
-                error.advice = "Start a new run, which plans again and has the new plan approved."
-            error.message = f"{error.message}. {changes}"
+            self.log.info("%s", plan_to_table(error.plan))
+            error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
+            error.advice = (
+                "The log has the whole plan as it is now. If this task has the same arguments as the one that planned, "
+                "the file or the service has changed: start a new run, which plans again and has the new plan approved."
+            )
             self._push_applied(context, plan_hash, error.applied)
             raise
         finally:
             self._apply = None
         result = self._push_applied(context, plan_hash, applied)
-        if failure := to_failure(applied, file, can_go_on=context.get("task_state_store") is not None):
+        if failure := _failure(
+            applied, file, _counts_text(result["counts"]), can_go_on=context.get("task_state_store") is not None
+        ):
             raise failure
-        self.log.info("Applied: %s.", counts_text(result["counts"]))
+        self.log.info("Applied: %s.", _counts_text(result["counts"]))
         return result
 
     def on_kill(self) -> None:
@@ -306,25 +417,120 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _push_applied(self, context: Context, plan_hash: str, applied: Applied) -> dict[str, Any]:
         """Push to XCom what was created, whatever the task ends with."""
-        from airflow_custody.operators._plan_texts import to_result
-
-        result = to_result(plan_hash, applied)
+        outcome, deletions = applied.outcome, applied.deletions
+        result = {
+            "plan_hash": plan_hash,
+            "counts": {
+                "created": len(outcome.done),
+                "deleted": len(deletions.done),
+                "found": len(outcome.found),
+                "refused": len(outcome.refused) + len(deletions.refused),
+                "unknown": len(outcome.unknown) + len(deletions.unknown),
+                "left": len(outcome.left) + len(deletions.left),
+            },
+            "request_ids": list(outcome.done.values()),
+        }
         # The requests, so that the approving task can compare them with what the service shows.
         requests = [
             {"id": request_id, **applied.requests[key].model_dump(exclude_none=True)}
-            for key, request_id in applied.outcome.done.items()
+            for key, request_id in outcome.done.items()
         ]
-        self._linked_ids = tuple(applied.outcome.done.values())
+        self._linked_ids = tuple(outcome.done.values())
         context["ti"].xcom_push(key="requests", value=requests)
         self._push(context, result)
         return result
 
-    def _planned(self, context: Context) -> tuple[dict[str, Any], list[str] | None]:
-        """Return the arguments of the task that planned, and what its plan would do; empty, and None, if not known."""
-        relatives = self.get_flat_relatives(upstream=True) if self.has_dag() else ()  # type: ignore[no-untyped-call]
-        for each in relatives:
-            if isinstance(each, CustodyPlanWhitelistOperator):
-                arguments = context["ti"].xcom_pull(task_ids=each.task_id, key="arguments")
-                if isinstance(arguments, dict):
-                    return arguments, context["ti"].xcom_pull(task_ids=each.task_id, key="operations")
-        return {}, None
+
+# --- in words ----------------------------------------------------------------------------------------------
+
+
+def changes_text(plan: WhitelistPlan, states: Collection[State]) -> str:
+    """Return how many rows are in these states, and which the first are."""
+    from airflow_custody.client.text import sanitize
+    from airflow_custody.client.whitelist.batches import name_some
+
+    numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
+    # Unverified rows must not be hidden behind others.
+    rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
+    names = []
+    for row in rows[:_MAX_NAMED]:
+        request = f"request {sanitize(row.request_id, 40)}"
+        place = row.where or request
+        if row.state == "unverified" and row.where:
+            place += f" ({request})"
+        names.append(f"{place} {row.state}" + (f" ({name_some(row.fields)})" if row.fields else ""))
+    more = f"; and {len(rows) - len(names)} more" if len(rows) > len(names) else ""
+    return f"{numbers}: {'; '.join(names)}{more}" if rows else "nothing to do"
+
+
+def _on_unverified(plan: WhitelistPlan) -> str:
+    """Return what to do about rows that do not verify; empty if there are none."""
+    from airflow_custody.client.verification.trust import what_to_do
+
+    ids = list(dict.fromkeys(row.request_id for row in plan.rows if row.state == "unverified"))
+    return what_to_do(ids) if ids else ""
+
+
+def _counts_text(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "nothing to do"
+
+
+def _failure(applied: Applied, file: WhitelistFile, counts: str, *, can_go_on: bool) -> CustodyError | None:
+    """
+    Return the error that the task ends with; None if all was done.
+
+    :param applied: the outcome of the plan.
+    :param file: the file.
+    :param counts: the outcome in numbers.
+    :param can_go_on: whether a later try finds a record of this one.
+    """
+    from airflow_custody.client.errors import CustodyConflictError, CustodyOutcomeUnknownError, CustodyRequestError
+    from airflow_custody.client.text import sanitize
+    from airflow_custody.idempotency.apply_plan import MARKED, row_key
+
+    outcome, deletions = applied.outcome, applied.deletions
+    stopped = outcome.stopped or deletions.stopped
+    is_left = bool(outcome.left or deletions.left)
+    places = {row_key(row.request): f"{row.where}, {sanitize(row.request.label, 60)}" for row in file.rows}
+    lines = [
+        *(f"{places[key]}: unknown: {why}" for key, why in outcome.unknown.items()),
+        *(f"{places[key]}: refused: {why}" for key, why in outcome.refused.items()),
+        *(f"request {each}: not deleted: {why}" for each, why in deletions.refused.items()),
+        *(f"request {each}: unknown: {why}" for each, why in deletions.unknown.items()),
+    ]
+    if not lines and not is_left and stopped is None:
+        return None
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES:] = [f"and {len(lines) - _MAX_LINES} more, which the log has"]
+    # Without a record, a later try would find that the plan has changed.
+    can_go_on = can_go_on or not (outcome.done or outcome.unknown or deletions.done)
+    retryable = can_go_on and (is_left if stopped is None else stopped.retryable)
+    advice = [stopped.advice if stopped else None]
+    if outcome.unknown:
+        advice.append("Nothing of what is unknown is sent again by itself.")
+    if not can_go_on:
+        advice.append("Start a new run: this Airflow keeps no record for a later try.")
+    elif outcome.unknown and not retryable:
+        advice.append("Then clear this task.")
+    elif stopped is None and not retryable:
+        advice.append(
+            "Mend the service, and clear this task. Or mark this task as success, so that the rest is signed; then "
+            "mend the rows in the file, and start a new run."
+        )
+    if deletions.refused:
+        advice.append(f"{MARKED}.")
+    is_unknown = outcome.unknown or (deletions.unknown and stopped is None and not is_left)
+    reason = f": {stopped.reason}" if stopped else ""
+    error_type: type[CustodyError] = CustodyConflictError if stopped is None else type(stopped)
+    if outcome.unknown and not retryable:
+        error_type = CustodyOutcomeUnknownError
+    elif stopped is None and not is_left:
+        error_type = CustodyRequestError
+    return error_type(
+        f"not all of the plan was carried out ({counts}){reason}" + "".join(f"\n  {each}" for each in lines),
+        code="outcome-unknown" if is_unknown else stopped.code if stopped else "plan-incomplete",
+        retryable=retryable,
+        status=stopped.status if stopped else None,
+        retry_after=stopped.retry_after if stopped else None,
+        advice=" ".join(filter(None, advice)) or None,
+    )

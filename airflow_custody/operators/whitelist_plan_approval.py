@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
-from airflow_custody.operators._base_plan import check_hash
+from airflow_custody.operators.whitelist_plan import check_hash
 from airflow_custody.retry_policy import failing_task
 
 try:

@@ -1,6 +1,6 @@
 """The overview of a custody service, read in one go for the page and the command line."""
 
-from airflow_custody.overview.read import DEFAULT_DEADLINE, MAX_LISTED, for_people, read_overview
+from airflow_custody.overview.read import for_people, read_overview
 from airflow_custody.overview.request import read_request, read_requests
 
-__all__ = ["DEFAULT_DEADLINE", "MAX_LISTED", "for_people", "read_overview", "read_request", "read_requests"]
+__all__ = ["for_people", "read_overview", "read_request", "read_requests"]

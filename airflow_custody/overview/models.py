@@ -55,15 +55,6 @@ class CheckRow:
 
 
 @dataclass(frozen=True)
-class GroupHealth:
-    """The numbers of a group's checks, and of those that are not healthy."""
-
-    group: str
-    total: int
-    unhealthy: int
-
-
-@dataclass(frozen=True)
 class HealthView:
     """
     The service's health.
@@ -71,7 +62,6 @@ class HealthView:
     :param healthy: whether the health gate would pass.
     :param summary: one line that says so.
     :param checks: the checks, unhealthy ones first.
-    :param groups: their groups, those with something wrong first.
     :param problems: problems of the listing as a whole, such as that it is empty.
     :param total: number of checks.
     :param unhealthy: number of checks that are not healthy.
@@ -81,7 +71,6 @@ class HealthView:
     healthy: bool
     summary: str
     checks: tuple[CheckRow, ...]
-    groups: tuple[GroupHealth, ...] = ()
     problems: tuple[str, ...] = ()
     total: int = 0
     unhealthy: int = 0
@@ -93,12 +82,11 @@ class GroupSignatures:
     """
     The number of a group's signatures, and the number that is needed.
 
-    :param present: number of signatures, no more than are needed: valid ones where keys are pinned, otherwise as the
-        service reports it. None: not known, as the service does not show which groups a user is in.
+    :param present: number of valid signatures, no more than are needed.
     """
 
     group: str
-    present: int | None
+    present: int
     needed: int
 
 
@@ -115,7 +103,8 @@ class RequestRow:
     :param label: the label. Other people's text.
     :param created_at: when its first trail entry was made; None: not given.
     :param changed_at: when its last trail entry was made; None: not given.
-    :param paths: the ways to approve it, any of which is enough; each with all of its groups.
+    :param paths: the ways to approve it by the signed rules, any of which is enough; each with all of its groups.
+        Empty where no keys are pinned: the service does not show which groups a user is in.
     :param trust: result of verifying its signatures with the pinned keys.
     :param problem: why it is unverified, cannot be read, or is in a state that the service does not say; empty
         otherwise.
@@ -157,15 +146,13 @@ class RequestsView:
     Some whitelisting requests.
 
     :param rows: the requests.
-    :param total: number of all of them; None: not known.
-    :param note: notice of requests missing from the rows, and why; empty: none but those above the maximum number.
+    :param total: number of all of them.
     :param more_faulty: number of the faulty ones outside the rows.
     :param oldest_at: when the oldest of all was created; None: not known, as one of them does not say, or none.
     """
 
     rows: tuple[RequestRow, ...]
-    total: int | None = None
-    note: str = ""
+    total: int
     more_faulty: int = 0
     oldest_at: datetime | None = None
 

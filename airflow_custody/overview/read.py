@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyConnectionError, CustodyError, CustodyPermissionError
+from airflow_custody.client.errors import CustodyError, CustodyPermissionError
 from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.text import read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState
 from airflow_custody.client.webhooks.state import cooling_until, has_status
 from airflow_custody.client.webhooks.urls import without_secrets
-from airflow_custody.client.whitelist.listing import Listing, fetch_for_approval, fetch_listing
+from airflow_custody.client.whitelist.listing import Listing, fetch_listing
 from airflow_custody.overview.models import (
     CheckRow,
-    GroupHealth,
     HealthView,
     JournalView,
     Overview,
@@ -39,13 +37,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds for all of an overview.
-DEFAULT_DEADLINE = 30.0
-#: Maximum number of requests to read, in a call for each hundred.
-MAX_LISTED = 5_000
 #: Maximum numbers of rows in an overview.
 MAX_WEBHOOKS = 200
 _MAX_ROWS: dict[RequestState, int] = {"pending": 200, "effective": 20, "unknown": 50}
+_OF_REQUESTS = ("pending", "recent", "unknown")
 #: The longest time-out of one call, in seconds: a person does not wait as a task can.
 MAX_TIMEOUT = 10.0
 #: The largest response, in bytes: to parse one stops everything else in its process.
@@ -70,8 +65,7 @@ def for_people(settings: ClientSettings) -> ClientSettings:
 def read_overview(
     client: CustodyClient,
     *,
-    deadline: float = DEFAULT_DEADLINE,
-    max_listed: int = MAX_LISTED,
+    max_listed: int | None = None,
     describe: Callable[[CustodyError], str] = lambda error: error.shorten(600),
 ) -> Overview:
     """
@@ -82,22 +76,11 @@ def read_overview(
     of the text that its hash covers.
 
     :param client: the client. Its time-out and its retries hold for each call: see :func:`for_people`.
-    :param deadline: seconds for all of it. No call begins later; a section that would need one says so. Default 30.
     :param max_listed: maximum number of whitelisting requests to read, in a call for each hundred: the service cannot
-        list only pending or only recent ones. Of a larger whitelist, only the pending ones are shown that the client's
-        user may approve, and the other sections of requests have a ``problem``. Default 5,000.
+        list only pending or only recent ones. Of a larger whitelist, none is read. Default: no maximum.
     :param describe: describes why a section could not be read. Default: by the error's own text.
     :return: the overview.
     """
-    end = time.monotonic() + deadline
-
-    def check(_: object = None) -> None:
-        if time.monotonic() >= end:
-            raise CustodyConnectionError(
-                f"the {deadline:g} s that there are for all of this were over",
-                advice="The service is slow to respond, or lists much. Try again later.",
-                code="no-response",
-            )
 
     def section(read: Callable[[], T]) -> Section[T]:
         try:
@@ -111,20 +94,19 @@ def read_overview(
             )
 
     def read_requests() -> dict[str, Any]:
-        total = client.count_whitelist_requests()
-        if total is not None and total > max_listed:
-            too_many = f"The service lists {total} requests, too many to read here"
-            unread: Section[RequestsView] = Section(problem=f"{too_many}. Use 'custody status --max-listed {total}'.")
-            return {"pending": section(lambda: _for_approval(client, too_many)), "recent": unread, "unknown": unread}
+        if max_listed is not None and (client.count_whitelist_requests() or 0) > max_listed:
+            problem = (
+                f"There are more than {max_listed} requests, too many to read here. 'custody status' reads them all."
+            )
+            return dict.fromkeys(_OF_REQUESTS, Section(problem=problem))
         return _requests(fetch_listing(client))
 
     now = datetime.now(timezone.utc)
-    with client.check_calls(check):
-        health = section(lambda: _health(client.list_health_checks(), now))
-        requests = section(read_requests)
-        approvals = section(client.get_pending_approvals)
-        webhooks = section(lambda: _webhooks(client.list_webhooks(), now))
-        journal = section(lambda: _journal(client))
+    health = section(lambda: _health(client.list_health_checks(), now))
+    requests = section(read_requests)
+    approvals = section(client.get_pending_approvals)
+    webhooks = section(lambda: _webhooks(client.list_webhooks(), now))
+    journal = section(lambda: _journal(client))
     left_out = (webhooks.value or ())[MAX_WEBHOOKS:]
     return Overview(
         read_at=now,
@@ -136,7 +118,7 @@ def read_overview(
         more_faulty_webhooks=sum(each.is_faulty for each in left_out),
         journal=journal,
         # They are of one listing.
-        **(requests.value or dict.fromkeys(("pending", "recent", "unknown"), requests)),
+        **(requests.value or dict.fromkeys(_OF_REQUESTS, requests)),
     )
 
 
@@ -156,13 +138,10 @@ def _health(checks: list[HealthCheck], now: datetime) -> HealthView:
         for each in checks
     ]
     rows.sort(key=lambda row: (row.healthy, row.group, row.component, row.check))
-    groups = [GroupHealth(bound(name), each.total, each.unhealthy) for name, each in verdict.groups.items()]
-    groups.sort(key=lambda group: (group.unhealthy == 0, group.group))
     return HealthView(
         healthy=verdict.healthy,
         summary=verdict.summary(),
         checks=tuple(rows),
-        groups=tuple(groups),
         problems=tuple(each.reason for each in verdict.problems if each.check is None),
         total=verdict.total,
         unhealthy=verdict.unhealthy,
@@ -181,15 +160,6 @@ def _requests(listing: Listing) -> dict[str, Any]:
         "unknown": Section(_view(found["differs"], "unknown", listing)),
         "rejected": len(found["rejected"]),
     }
-
-
-def _for_approval(client: CustodyClient, too_many: str) -> RequestsView:
-    """Return the pending requests of a whitelist that is too large to be read."""
-    listing = fetch_for_approval(client)
-    view = _view([*listing.envelopes, *listing.deletions], "pending", listing)
-    # The number of requests that only others may approve is not known.
-    note = f"{too_many}: only those are shown that the connection's user may approve."
-    return replace(view, total=None, note=note, oldest_at=None)
 
 
 def _view(envelopes: Iterable[WhitelistEnvelope], state: RequestState, listing: Listing) -> RequestsView:

@@ -9,8 +9,6 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.text import as_name, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
@@ -20,7 +18,6 @@ from airflow_custody.client.verification.trust import (
     NOT_PINNED,
     REJECTED_STATUSES,
     RequestState,
-    Trust,
     decide_trust,
     describe_legacy,
     has_status,
@@ -104,7 +101,7 @@ def make_row(
         label=bound(payload.get("label")),
         trust=trust.state,
         problem=problem,
-        legacy=_legacy(envelope, trust),
+        legacy=describe_legacy(trust.address.omitted) if trust.address and trust.address.legacy else "",
     )
 
 
@@ -117,60 +114,23 @@ def _doubt(envelope: WhitelistEnvelope, state: RequestState) -> str:
     return ""
 
 
-def _legacy(envelope: WhitelistEnvelope, trust: Trust) -> str:
-    """Describe a legacy form that was signed, with the keys that it lacks; empty: the whole text was signed."""
-    if trust.address is not None:
-        return describe_legacy(trust.address.omitted) if trust.address.legacy else ""
-    # The signatures that a pending request still needs have to cover all of the text.
-    if trust.state == "verified" and any(envelope.hash not in each.hashes for each in envelope.signings):
-        return "some of its signatures cover a legacy form of its text"
-    return ""
-
-
-class _Group(BaseModel):
-    model_config = ConfigDict(coerce_numbers_to_str=True)
-
-    group: str = Field(alias="externalGroupID", min_length=1)
-    minimum: int | None = Field(None, alias="minimumSignatures", ge=0, le=1_000_000)
-
-
-class _Path(BaseModel):
-    sequential: list[_Group] = Field(min_length=1)
-
-
-class _Approvers(BaseModel):
-    """The ways to approve a request, as the service shows them."""
-
-    parallel: list[_Path]
-
-
 def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> tuple[tuple[GroupSignatures, ...], ...]:
     """
-    Return the ways to approve a request, with how many signatures of each group there are.
-
-    With pinned keys, by the signed rules, and valid signatures only. Otherwise as the service reports them; empty if
-    that cannot be read completely.
+    Return the ways to approve a request by the signed rules, with how many valid signatures of each group there are.
 
     :param envelope: the request.
     :param verifier: the verifier; None: no keys are pinned.
+    :return: the ways; none where they are not known.
     """
-    try:
-        if verifier and _is_creation(envelope) and (paths := verifier.examine(envelope.wire).paths):
-            return tuple(
-                tuple(GroupSignatures(bound(each.group_id), len(each.user_ids), each.minimum) for each in path)
-                for path in paths
-            )
-        shown = [each.sequential for each in _Approvers.model_validate(envelope.wire.get("approvers")).parallel]
-    except (CustodyError, ValidationError):
+    if verifier is None or not _is_creation(envelope):
         return ()
-    signatures = len(envelope.signed_by)
-    # The service shows neither the groups of a user nor whether a signature belongs to an earlier approval.
-    is_known = _is_creation(envelope) and (not signatures or [len(path) for path in shown] == [1])
-    # A minimum of zero is left out, and counts as one.
-    needed = [[(bound(each.group), each.minimum or 1) for each in path] for path in shown]
+    try:
+        paths = verifier.examine(envelope.wire).paths or ()
+    except CustodyError:
+        return ()
     return tuple(
-        tuple(GroupSignatures(name, min(signatures, number) if is_known else None, number) for name, number in path)
-        for path in needed
+        tuple(GroupSignatures(bound(each.group_id), len(each.user_ids), each.minimum) for each in path)
+        for path in paths
     )
 
 

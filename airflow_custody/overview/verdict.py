@@ -1,12 +1,10 @@
-"""The verdict on a service by its overview, in words, and the overview as plain data. Pure functions."""
+"""The verdict on a service by its overview, in words. Pure functions."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from airflow_custody.client.text import count, sanitize
 from airflow_custody.overview.models import Overview, RequestRow
@@ -76,17 +74,6 @@ def judge_overview(overview: Overview) -> Verdict:
     :param overview: the overview.
     """
     return Verdict(tuple(_findings(overview)))
-
-
-def to_json(overview: Overview) -> dict[str, Any]:
-    """
-    Return an overview as plain JSON data: the fields of the models by their names, times as ISO 8601 text; and ``ok``,
-    ``wrong`` and ``unread``, the verdict.
-    """
-    verdict = judge_overview(overview)
-    found = {"ok": verdict.ok, **{kind: verdict.texts(kind) for kind in ("wrong", "unread")}, **asdict(overview)}
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=datetime.isoformat))
-    return plain
 
 
 def _findings(overview: Overview) -> Iterator[Finding]:

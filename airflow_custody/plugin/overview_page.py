@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 #: Maximum rows of a table on the page of several connections; the page of one shows all.
 MAX_ROWS = 5
 ALL_ROWS = 10_000
-#: Seconds for all of an overview.
-DEADLINE = 20.0
+#: Maximum number of requests to read for a page.
+MAX_LISTED = 5_000
 
 log = logging.getLogger(__name__)
 router = APIRouter()
@@ -54,7 +54,7 @@ def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:
 def _read(client: CustodyClient) -> Overview:
     from airflow_custody.overview import read_overview
 
-    overview = read_overview(client, deadline=DEADLINE, describe=describe_failure)
+    overview = read_overview(client, max_listed=MAX_LISTED, describe=describe_failure)
     if all(getattr(overview, name).value is None for name in SECTIONS):
         raise NothingReadError(f"Nothing of the service can be read: {overview.health.problem}")
     return overview

@@ -37,7 +37,6 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, interrupt)
     try:
         with package.Sandbox(host=options.host, port=options.port, token=options.token, state=options.state) as sandbox:
-            sandbox.control.configure(whitelist_events=options.events)
             _print_instructions(sandbox, options)
             interrupted.wait()
     except ModuleNotFoundError as error:
@@ -84,12 +83,6 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         type=Path,
         help="folder to write the keys to, as PEM files that only you can read; needs --with-approvers",
-    )
-    parser.add_argument(
-        "--events",
-        action="store_true",
-        help="write a call of the type requestStatus.updated when a whitelisting request changes; the service does not "
-        "do that: it is an invention of the sandbox, for demos",
     )
     return parser
 

@@ -102,7 +102,6 @@ class SandboxControl:
 
     webhooks = _remote(WebhookStore.webhooks)
     add_webhook = _remote(WebhookStore.add_webhook)
-    change_webhook = _remote(WebhookStore.change_webhook)
     add_webhook_call = _remote(CallStore.add_webhook_call)
     add_webhook_calls = _remote(CallStore.add_webhook_calls)
     send_event = _remote(CallStore.send_event)

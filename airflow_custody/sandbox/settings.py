@@ -32,7 +32,6 @@ class CallSettings(BaseModel):
     """
     How the service writes, keeps and lists the calls to webhooks.
 
-    :param paging: method of finding a page: by ``offset``, or by the last row of the page before (``keyset``).
     :param order: whether calls are listed as they were ``created``, or as they were ``written``.
     :param ids: ``number`` or ``uuid``.
     :param resolution: seconds to which time stamps are cut off, so that some are equal.
@@ -42,7 +41,6 @@ class CallSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    paging: Literal["offset", "keyset"] = "offset"
     order: Literal["created", "written"] = "created"
     ids: Literal["number", "uuid"] = "number"
     resolution: Annotated[float, Field(ge=0)] = 0.0
@@ -66,15 +64,12 @@ class Settings(BaseModel):
     :param superadmin_minimum: number of them who must.
     :param listings: behaviour of ``whitelist``, ``webhooks`` and ``webhook-calls``, each a :class:`ListingSettings`.
     :param calls: writing, keeping and listing of calls to webhooks, a :class:`CallSettings`.
-    :param whitelist_events: whether each change of a whitelisting request's status is an event, which calls webhooks of
-        the type ``requestStatus.updated``; the service publishes no such event.
     :param currencies: the active currencies; an address on another chain is refused.
     :param address_form: form of stored addresses: ``as sent``, ``lower``, ``upper``, ``no prefix``.
     :param label_length: length to which longer labels are truncated.
     :param chain_name: the service's name for the chain.
     :param drop_links: whether the payload leaves the links out.
     :param fill: fields, by their names on the wire, that get a value if the request leaves them out.
-    :param fill_always: the same, also if the request has a value.
     :param created_at: the date of creation, whenever that is.
     :param status_words: spelling of status words, by the sandbox's own, such as ``{"pending": "NEW"}``.
     :param network_is_hashed: whether payloads have the network; otherwise only the envelopes have it.
@@ -96,7 +91,6 @@ class Settings(BaseModel):
     superadmin_minimum: Annotated[int, Field(ge=1)] = 2
     listings: dict[ListingName, ListingSettings] = {}
     calls: CallSettings = CallSettings()
-    whitelist_events: bool = False
 
     currencies: list[str] = ["ETH", "BTC", "XRP", "SOL", "ADA", "XLM"]
     address_form: Literal["as sent", "lower", "upper", "no prefix"] = "as sent"
@@ -104,7 +98,6 @@ class Settings(BaseModel):
     chain_name: str | None = None
     drop_links: bool = False
     fill: dict[str, str] = {}
-    fill_always: dict[str, str] = {}
     created_at: str | None = None
 
     status_words: dict[str, str] = {}

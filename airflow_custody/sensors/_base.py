@@ -132,7 +132,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
         facts = event or {}
         status, result, error = facts.get("status"), facts.get("result"), facts.get("error")
-        if status == self.target_state and isinstance(result, dict):
+        if status == self.target_state and isinstance(result, dict) and result:
             self.log.info("Custody: %s", facts.get("message"))
             return self._result(result)
         if status == "timeout":

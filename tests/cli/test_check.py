@@ -9,7 +9,7 @@ from authorities import Authority
 from cli_runs import Ran, Run
 
 from airflow_custody.cli.check import CHECKS
-from airflow_custody.client.http.observation import Observation
+from airflow_custody.client.http.responses import Observation
 from airflow_custody.sandbox import Sandbox
 
 NOW = datetime(2026, 7, 1, 12, 0, 0, 300_000, tzinfo=timezone.utc)
@@ -33,7 +33,7 @@ def test_all_is_well(custody: Run) -> None:
     assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin." in ran.out
     found = custody("check", "-o", "json")
     assert json.loads(found.out)["ok"] is True
-    others = {"tls": "unknown", "version": "unknown", "signatures": "not checked"}
+    others = {"tls": "unknown", "signatures": "not checked"}
     assert states(found) == {name: others.get(name, "ok") for name in CHECKS}
     assert "is the service's word | Give --superadmin-keys and --superadmin-minimum. " in detail(found, "signatures")
 
@@ -93,7 +93,7 @@ def test_credentials_that_are_refused(
     assert ran.code == 1
     found = states(ran)
     assert (found["reachable"], found["credentials"], found["clock"]) == ("ok", "failed", "ok")
-    assert {found[name] for name in ("user", "roles", "health listing", "version")} == {"not checked"}
+    assert {found[name] for name in ("user", "roles", "health listing")} == {"not checked"}
     assert "of-nobody" not in ran.out + ran.err
 
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 
 import pytest
 from cli_runs import Run
@@ -59,56 +57,3 @@ def test_a_result_that_has_expired(custody: Run, sandbox: Sandbox) -> None:
     sandbox.control.update_health(group="hsm", validUntilDate="2020-01-01T00:00:00Z")
     assert custody("health").code == 2
     assert custody("health", "--no-require-fresh").code == 0
-
-
-Turn = Callable[[], None]
-
-
-@pytest.fixture
-def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
-    """Return what sets what happens while a watch sleeps; after the last of it comes Ctrl-C."""
-
-    def install(*turns: Turn) -> list[float]:
-        left, slept = list(turns), []
-
-        def sleep(seconds: float) -> None:
-            slept.append(seconds)
-            if not left:
-                raise KeyboardInterrupt
-            left.pop(0)()
-
-        monkeypatch.setattr(time, "sleep", sleep)
-        return slept
-
-    return install
-
-
-def test_watching_goes_on_through_outages_until_ctrl_c(
-    custody: Run, sandbox: Sandbox, between: Callable[..., list[float]]
-) -> None:
-    slept = between(
-        lambda: sandbox.control.add_fault("status", status=503, method="GET", path="/health"),
-        lambda: sandbox.control.update_health(status="failed", group="hsm"),
-    )
-    ran = custody("health", "--watch", "7")
-    assert (ran.code, ran.err) == (130, "")
-    words = [line.split("UTC  ")[1].split("  ")[0] for line in ran.out.splitlines()]
-    assert words == ["healthy", "unknown", "NOT HEALTHY"]
-    assert slept == [7, 7, 7]
-
-
-def test_watching_prints_json_by_the_line(custody: Run, sandbox: Sandbox, between: Callable[..., list[float]]) -> None:
-    slept = between(lambda: sandbox.control.add_fault("status", status=503, method="GET", path="/health"))
-    lines = [json.loads(line) for line in custody("health", "--watch", "-o", "json").out.splitlines()]
-    assert [line["healthy"] for line in lines] == [True, None]
-    assert slept == [30, 30]
-
-
-def test_watching_ends_with_what_does_not_pass(
-    custody: Run, sandbox: Sandbox, between: Callable[..., list[float]]
-) -> None:
-    between(lambda: sandbox.control.add_fault("status", status=401, method="GET", path="/health"))
-    ran = custody("health", "--watch")
-    assert ran.code == 1
-    assert len(ran.out.splitlines()) == 1
-    assert "status 401" in ran.err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -36,29 +35,6 @@ def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Creat
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (2, "")
-
-
-@pytest.mark.parametrize("how", ["the reader goes", "Ctrl-C"])
-def test_watching_ends_quietly(sandbox: Sandbox, how: str) -> None:
-    process = subprocess.Popen(
-        [*CUSTODY, "health", "--watch", "0.1", "--base-url", sandbox.url],
-        env={**os.environ, "CUSTODY_TOKEN": sandbox.token},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell's background job ignores it, and so would what it starts.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process.stdout, process.stderr:
-        assert "healthy" in process.stdout.readline()
-        if how == "Ctrl-C":
-            process.send_signal(signal.SIGINT)
-        else:
-            process.stdout.close()
-        assert process.wait(timeout=60) == (130 if how == "Ctrl-C" else 0)
-        assert process.stderr.read() == ""
 
 
 def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,8 +95,6 @@ def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run
         "health --outp json",
         "health --output",
         "health --unknown",
-        "health --watch never",
-        "health --watch 0",
         "check --conn x",
         "check --output markdown",
         "webhooks list --prune",
@@ -106,9 +104,7 @@ def test_help_has_examples_that_can_be_run_as_far_as_their_usage_goes(plain: Run
 def test_wrong_usage_is_an_error_and_never_a_change(plain: Run, arguments: str) -> None:
     ran = plain(*arguments.split())
     assert (ran.code, ran.out) == (1, "")
-    assert re.search(
-        r"\Ausage: custody.*^custody: .+ --help \[custody/parameter-wrong\]\n\Z", ran.err, re.DOTALL | re.MULTILINE
-    )
+    assert re.fullmatch(r"custody: .+ \[custody/parameter-wrong\]\nusage: custody.* --help\n", ran.err)
 
 
 @pytest.mark.parametrize("option", ["--conn-id", "--base-url", "--timeout", "--verify", "--group"])
@@ -133,7 +129,6 @@ WORDS = st.sampled_from(
         "-o",
         "json",
         "--output=foo",
-        "--watch",
         "--prune",
         "--max-deletes",
         "1",

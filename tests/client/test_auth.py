@@ -65,7 +65,8 @@ def test_a_late_refusal_of_an_old_token_does_not_replace_the_new_one(sandbox: Sa
     auth = PasswordSignIn("ann", PASSWORD)
     with client_of(sandbox, auth) as client:
         client.list_health_checks()
-        old = auth(requests.Request("GET", sandbox.url).prepare())
+        old = requests.Request("GET", sandbox.url).prepare()
+        auth.apply(old, client._transport)
         sandbox.control.revoke_tokens(ann)
         client.list_health_checks()
         # As a second thread would do whose response came later.

@@ -15,7 +15,6 @@ from airflow_custody.client import (
     CustodyResponseError,
     WhitelistRequest,
 )
-from airflow_custody.client.http import service
 from airflow_custody.client.http.responses import Response
 from airflow_custody.sandbox import Sandbox
 
@@ -41,11 +40,6 @@ FINE: list[dict[str, Any]] = [
     {"message": "done"},
     {"success": True},
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "READ_BACK_DELAYS", (0.0, 0.0))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import gzip
 import socket
 import struct
 from datetime import datetime, timezone
-from typing import Any
 
 import pytest
 import requests
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from raw_server import raw_server
 
 from airflow_custody.client import CustodyClient, CustodyError
-from airflow_custody.client.http.observation import Observation, _end
+from airflow_custody.client.http.responses import Observation
 from airflow_custody.sandbox import Sandbox
 
 
@@ -40,11 +39,6 @@ def test_a_date_is_read() -> None:
 def test_no_date_breaks_anything(date: str) -> None:
     found = seen(date).date
     assert found is None or found.tzinfo is not None
-
-
-@pytest.mark.parametrize("certificate", [None, {}, {"notAfter": "never"}, {"notAfter": None}])
-def test_a_certificate_whose_end_cannot_be_seen(certificate: Any) -> None:
-    assert _end(certificate) is None
 
 
 def test_every_response_is_seen_also_one_that_is_tried_again(sandbox: Sandbox) -> None:

@@ -352,9 +352,8 @@ def test_a_proxy_of_the_environment_whose_password_cannot_be_sent(monkeypatch: p
 
 def test_what_no_library_should_raise_becomes_an_error_of_ours(hostile: Hostile) -> None:
     class Careless(Authentication):
-        def __call__(self, request: Any) -> Any:
+        def apply(self, request: Any, transport: Any, within: float | None = None) -> None:
             request.headers["Authorization"] = "Bearer s3cret-\u20ac"
-            return request
 
     before = hostile.requests
     with CustodyClient(hostile.url, auth=Careless(source="nowhere"), max_retries=2) as client:

@@ -24,7 +24,7 @@ from airflow_custody.client import (
     CustodyResponseError,
     PasswordSignIn,
 )
-from airflow_custody.client.http.retries import parse_retry_after
+from airflow_custody.client.http.responses import parse_retry_after
 from airflow_custody.sandbox import Sandbox
 
 PROXY_PASSWORD = "proxy-s3cret"
@@ -184,8 +184,8 @@ def test_a_token_that_was_replaced_is_still_redacted(sandbox: Sandbox) -> None:
 # --- how long to wait --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("header", ["nan", "inf", "-inf", "-1", "1e3", "", "9" * 400, "9" * 5000, "\u0663", None])
-def test_a_retry_after_that_is_no_number_of_seconds_is_none(header: str | None) -> None:
+@pytest.mark.parametrize("header", ["nan", "inf", "-inf", "-1", "1e3", "", "9" * 400, "9" * 5000, "\u0663"])
+def test_a_retry_after_that_is_no_number_of_seconds_is_none(header: str) -> None:
     seconds = parse_retry_after(header)
     assert seconds is None or (math.isfinite(seconds) and seconds >= 0)
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from airflow_runs import AIRFLOW, Run, load, redacted, run_dag
 from authorities import Authority
+from clocks import SkippingTime
 from connections import connection_json
 from task_log import TaskLog
 
@@ -137,12 +138,14 @@ def test_an_expired_token(sandbox: Sandbox, connections: Callable[[str], None]) 
 
 
 @pytest.mark.usefixtures("connections")
-def test_retry_after(sandbox: Sandbox) -> None:
+def test_retry_after(sandbox: Sandbox, waits: SkippingTime) -> None:
     def measure(side: str) -> str:
         sandbox.control.add_fault(kind="rate_limit", retry_after=3, **CREATE)
+        before = waits.skipped
         state = run(side).state_of("create")
         first, second = (each["time"] for each in sandbox.control.request_log(**CREATE))
-        return f"task {state}, next call {'after' if second - first >= 3 else 'before'} that time"
+        seconds = second - first + waits.skipped - before
+        return f"task {state}, next call {'after' if seconds >= 3 else 'before'} that time"
 
     check("429 with `Retry-After: 3` to a create, `retry_delay` 1 s", *results(sandbox, measure))
 

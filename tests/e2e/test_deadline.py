@@ -73,7 +73,7 @@ def test_somebody_is_told_what_is_pending(sandbox: Sandbox, tmp_path: Path, caps
     out = capsys.readouterr().out
     assert "custody_pending_approvals, run manual__deadline: not approved by " in out
     assert f"pending: request {identifier} since 20" in out
-    assert "pending in all: 1; 1 shown." in out
+    assert "pending in all: 1; 1 shown" in out
 
 
 def test_it_is_said_before_the_service_is_asked(

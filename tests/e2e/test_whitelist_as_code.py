@@ -202,7 +202,7 @@ class TestApproval:
         assert run.state_of("prove") == "upstream_failed"
         assert len(statuses(sandbox)) == 1
         reason = line_of(task_log.text, "the plan is not the one that was approved")
-        assert re.search(r"line \d+ \(.*?\) is pending now \(3711\); line \d+ \(.*?\) is new or was changed", reason)
+        assert re.search(r"Now it has \d+ create: line \d+ create; ", reason)
 
 
 @without_approvals

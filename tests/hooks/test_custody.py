@@ -302,7 +302,9 @@ class TestSigningIn:
         hook = define(monkeypatch, connection)
         assert len(hook.get_conn().list_health_checks()) > 0
         assert hook.get_conn() is hook.get_conn()
-        sent = hook.get_conn().auth(requests.Request("GET", sandbox.url).prepare())
+        sent = requests.Request("GET", sandbox.url).prepare()
+        client = hook.get_conn()
+        client.auth.apply(sent, client._transport)
         assert redacted(sent.headers["Authorization"]) == "Bearer ***"
         hook.close()
         sandbox.control.add_user("ann", ["TPUser"], user_id=ann, password="another")

@@ -86,7 +86,7 @@ def test_a_service_that_responds_to_nothing_gets_no_more_after_a_while(
     sandbox.control.add_fault("status", **CREATE, status=500, times=None)
     error = task.fails()
     assert error.retryable
-    assert "12 left). The rows that are left had no effect" in str(error)
+    assert "12 left)" in str(error)
     assert len(sandbox.control.request_log("POST")) - 1 == 5
     sandbox.control.clear_faults()
     task.attempt()

@@ -53,6 +53,24 @@ def test_the_calls_beside_the_creations_are_few(sandbox: Sandbox, tmp_path: Path
 
 
 @needs_store
+def test_one_address_is_created_on_each_chain_of_the_file(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "BATCH", 2)
+    chains = ["BASE", "ETH", "Linea", "POL", "ETHW"]
+    sandbox.control.configure(currencies=chains)
+    rows = "".join(f"- {{label: {each}, address: '{address(1)}', blockchain: {each}}}\n" for each in chains)
+    path = tmp_path / "chains.yaml"
+    path.write_text(f"version: 1\naddresses:\n{rows}")
+    task = ApplyTask(str(path), plan(str(path))["plan_hash"], RowsStore())
+    # The rows that a try before has created name chains, too.
+    task.dies_at(4, before=True)
+    task.attempt()
+    assert sorted(each["label"] for each in sandbox.control.whitelist_requests()) == sorted(chains)
+    assert plan(str(path))["counts"]["pending"] == len(chains)
+
+
+@needs_store
 @pytest.mark.parametrize("write", range(2, 8))
 @pytest.mark.parametrize("before", [True, False])
 def test_a_task_that_was_killed_goes_on_where_it_was(

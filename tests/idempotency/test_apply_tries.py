@@ -341,7 +341,7 @@ def test_recording_that_takes_too_long_lets_nothing_pass(
     with monkeypatch.context() as patch:
         patch.setattr(task.store, "set", set_)
         error = task.fails(max_parallel=1)
-    assert "3 times it took longer than 5 s from recording" in str(error)
+    assert "3 times recording the request took longer than 5 s" in str(error)
     assert (error.retryable, error.code) == (True, "task-stopped")
     check_exactly(sandbox, [0])
     task.attempt()

@@ -158,6 +158,20 @@ def test_a_date_never_makes_a_request_somebody_elses(
     assert len(made(sandbox)) == 1
 
 
+@pytest.mark.parametrize("look_before_create", [True, False])
+def test_another_name_of_the_chain_is_a_reason_to_ask(
+    sandbox: Sandbox, stored: Task, look_before_create: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.control.configure(chain_name="ETHX")
+    sandbox.control.add_fault(**LOST)
+    stored.arguments["look_before_create"] = look_before_create
+    message = stored.refused("differs in: blockchain")
+    (own,) = made(sandbox)
+    assert own in message
+    monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", own)
+    assert stored.attempt() == own
+
+
 def test_the_absence_of_a_request_counts_only_where_it_would_be_seen(
     sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:

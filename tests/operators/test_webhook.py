@@ -11,7 +11,6 @@ from task_log import TaskLog
 from task_tries import Store, needs_store
 
 from airflow_custody.client import CustodyError, CustodyResponseError
-from airflow_custody.client.http import service
 from airflow_custody.operators.webhook import (
     CustodyCreateWebhookOperator,
     CustodyDeleteWebhookOperator,
@@ -89,12 +88,6 @@ def test_delete_and_delete_again(sandbox: Sandbox, task_log: TaskLog) -> None:
     assert "does not exist" in task_log.text
 
 
-@pytest.fixture
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "READ_BACK_DELAYS", (0.0, 0.0))
-
-
-@pytest.mark.usefixtures("no_waits")
 @pytest.mark.parametrize(
     "fault",
     [
@@ -122,14 +115,6 @@ def test_what_a_gateway_says_is_no_success(sandbox: Sandbox, task_log: TaskLog, 
     assert "is deleted" not in task_log.text
     sandbox.control.add_fault(**fault, work=True)
     assert delete(webhook_id) == {"webhook_id": webhook_id, "deleted": True}
-
-
-def test_the_log_says_what_could_not_be_confirmed(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
-    webhook_id = sandbox.control.add_webhook()["id"]
-    sandbox.control.add_fault("status", method="PATCH", status=200, body={"app": "something else"}, work=True)
-    sandbox.control.add_fault("status", method="GET", status=403)
-    assert set_status(webhook_id, "disabled")["status"] == "disabled"
-    assert "the response does not confirm it" in caplog.text
 
 
 def test_a_200_page_of_a_gateway_is_not_a_success(sandbox: Sandbox) -> None:

@@ -98,7 +98,7 @@ def test_applying_goes_on_beside_what_was_seen_and_refuses_what_is_new(sandbox: 
 
     # It changes nothing that applying would do; but whoever approved has not seen it.
     forged = create(sandbox, 78, signed=False)
-    with failing_at_once(f"hash also covers what is not verified: 3 unverified: .*request {forged}"):
+    with failing_at_once(f"Now it has 1 create, 3 unverified: .*request {forged}"):
         apply()
     check_exactly(sandbox, [77, 2, 78])
     sandbox.control.set_whitelist_status(forged, "removed")

@@ -50,7 +50,7 @@ def test_a_pending_request(client: CustodyClient, create: Create) -> None:
     assert view.trails[0].at == view.row.created_at
     assert view.signatures == ()
     assert view.verification == NOT_PINNED
-    assert [[(each.present, each.needed) for each in path] for path in view.row.paths] == [[(0, 1)]]
+    assert view.row.paths == ()
 
 
 def test_a_request_in_effect_with_pins(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
@@ -173,17 +173,6 @@ def test_without_rules_of_its_own_those_in_force_count(
     sandbox.control.add_fault("status", status=503, path="/rules")
     with pytest.raises(CustodyError, match="status 503"):
         read_request(pinning, identifier)
-
-
-def test_without_rules_and_signatures_nothing_is_counted_but_what_the_service_shows(
-    sandbox: Sandbox, pinning: CustodyClient, create: Create
-) -> None:
-    sandbox.control.configure(rules_on_pending=False)
-    view = read_request(pinning, create())
-    assert view.row.trust == "unsigned"
-    assert [(each.group, each.present, each.needed) for path in view.row.paths for each in path] == [
-        ("approvers", 0, 1)
-    ]
 
 
 def test_one_that_is_shown_and_not_listed(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:

@@ -59,12 +59,12 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
         (replace(GOOD, health=Section(problem="refused")), "bad", "Health: refused"),
         (replace(GOOD, pending=Section(problem="refused")), "warning", "Whitelisting requests: refused"),
         (
-            replace(GOOD, pending=Section(RequestsView((RequestRow("1", "pending", trust="unverified"),)))),
+            replace(GOOD, pending=Section(RequestsView((RequestRow("1", "pending", trust="unverified"),), 1))),
             "bad",
             "Whitelisting request 1 (pending): not verified",
         ),
         (
-            replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", problem="odd"),)))),
+            replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", problem="odd"),), 1))),
             "warning",
             "Whitelisting request 1 (in effect): odd",
         ),
@@ -92,7 +92,7 @@ def health(*wrong: str, total: int = 9, **facts: Any) -> Section[HealthView]:
             "Pending approvals: refused",
         ),
         (
-            replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", trust="unverified"),), 9, "", 4))),
+            replace(GOOD, recent=Section(RequestsView((RequestRow("1", "approved", trust="unverified"),), 9, 4))),
             "bad",
             "Whitelisting request 1 (in effect): not verified",
         ),

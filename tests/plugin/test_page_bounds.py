@@ -12,7 +12,6 @@ from connections import connection_json
 
 from airflow_custody.overview.models import (
     CheckRow,
-    GroupHealth,
     GroupSignatures,
     HealthView,
     JournalView,
@@ -50,7 +49,7 @@ def overview(text: str, base_url: str = "https://hostile.example.com") -> Overvi
     return Overview(
         read_at=NOW,
         base_url=base_url,
-        health=Section(HealthView(False, "", checks, (GroupHealth(word, 1, 1),) * 500, (text[:800],) * 9000, 500, 500)),
+        health=Section(HealthView(False, "", checks, (text[:800],) * 9000, 500, 500)),
         pending=Section(RequestsView((row(text),) * 200, 200)),
         recent=Section(RequestsView((row(text),) * 20, 20)),
         unknown=Section(RequestsView((row(text),) * 50, 50)),

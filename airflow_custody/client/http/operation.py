@@ -76,14 +76,15 @@ class Operation:
     creates: bool = False
     names_objects: bool = False
 
-    def __post_init__(self) -> None:
-        if (self.confirmed_by is None) is not (self.method == "GET"):
-            raise TypeError(f"{self.name}: a write, and nothing else, must say what it is confirmed by")
-
     @property
     def is_repeatable(self) -> bool:
         """Whether sending it twice does no harm."""
         return self.method != "POST" if self.repeatable is None else self.repeatable
+
+    @property
+    def is_retried(self) -> bool:
+        """Whether a call repeats it by itself after it was sent."""
+        return self.is_repeatable and self.method != "POST"
 
     def on(self, identifier: str) -> Operation:
         """Return this operation for one object, its identifier appended to the path."""

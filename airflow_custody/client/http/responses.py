@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from dataclasses import dataclass
-from datetime import datetime
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+import requests
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
+from urllib3.exceptions import InvalidHeader
+from urllib3.util.retry import Retry
 
 from airflow_custody.client.errors import (
     CustodyAuthenticationError,
@@ -52,12 +60,76 @@ _NO_JSON = object()
 
 
 @dataclass(frozen=True)
+class Observation:
+    """
+    An observation of an exchange from outside: the response, its connection, the peer's clock.
+
+    :param status: the HTTP status of its response; None: there was none.
+    :param received_at: time of the response, or of the end without one, by this machine's clock.
+    :param date: time of sending by its ``Date`` header; None if missing or unreadable.
+    :param tls_version: the version of TLS that it came over; empty: none, or it cannot be seen.
+    :param certificate_ends: expiry of the peer's certificate; None if that cannot be seen, as without
+        verification.
+    :param is_complete: whether the response was read to its end; of an error (400 or above) its status is enough.
+        Default True.
+    :param operation: name of the operation, for people. Default empty: not known.
+    """
+
+    status: int | None
+    received_at: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    date: datetime | None = None
+    tls_version: str = ""
+    certificate_ends: datetime | None = None
+    is_complete: bool = True
+    operation: str = ""
+
+    @classmethod
+    def of(cls, response: requests.Response) -> Observation:
+        """
+        Return what can be seen of a response whose body has not been read.
+
+        :param response: the response.
+        """
+        found = getattr(getattr(response.raw, "connection", None), "sock", None)
+        version, ends = "", None
+        if isinstance(found, ssl.SSLSocket):
+            version = found.version() or ""
+            # Without verification there is no certificate.
+            with suppress(KeyError, TypeError, ValueError, OverflowError, OSError):
+                seconds = ssl.cert_time_to_seconds(found.getpeercert()["notAfter"])  # type: ignore[index, arg-type]
+                ends = datetime.fromtimestamp(seconds, tz=timezone.utc)
+        date = parse_date(response.headers.get("Date"))
+        return cls(response.status_code, date=date, tls_version=version, certificate_ends=ends)
+
+
+Observer = Callable[[Observation], None]
+
+
+def parse_date(text: str | None) -> datetime | None:
+    """Return the time that a ``Date`` header says; None if it says none."""
+    try:
+        date = parsedate_to_datetime(text) if text else None
+    except (ValueError, OverflowError):
+        return None
+    return date if date is not None and date.tzinfo is not None else None
+
+
+def parse_retry_after(header: str) -> float | None:
+    """Return a ``Retry-After`` in seconds; None if it cannot be read."""
+    try:
+        seconds = float(Retry().parse_retry_after(header))
+    except (InvalidHeader, ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+@dataclass(frozen=True)
 class Response:
     """
     A response: its status, some headers, and the body as far as it came.
 
     :param truncated: why the body is not complete; None if it is.
-    :param date: time of sending by its ``Date`` header; None if missing or unreadable.
+    :param date_header: its ``Date`` header.
     """
 
     status: int
@@ -67,7 +139,12 @@ class Response:
     retry_after: float | None
     body: bytes
     truncated: str | None = None
-    date: datetime | None = None
+    date_header: str | None = None
+
+    @property
+    def date(self) -> datetime | None:
+        """Time of sending by its ``Date`` header; None if missing or unreadable."""
+        return parse_date(self.date_header)
 
     @property
     def is_page(self) -> bool:
@@ -113,39 +190,75 @@ class Response:
         has_code = "message" in data and data.get("code") not in (None, False, "", "0", 0)
         return has_code or bool(data.get("error") or data.get("error_code")) or data.get("success") is False
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether there is no body, or ``{}``: the service leaves out what is empty."""
+        return not self.body.strip() or self.data == {}
 
-@dataclass(frozen=True)
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+@dataclass
 class Reply(Generic[T]):
-    """
-    The successful response to an operation, its body read.
-
-    :param body: the body in the shape that was asked for.
-    """
+    """The response to an operation, and what its body says or why it says nothing."""
 
     operation: Operation
     response: Response
     auth: Authentication
     settings: ClientSettings
-    body: T
+    #: The body in the shape that was asked for.
+    body: T = None  # type: ignore[assignment]
 
-    @property
-    def says_nothing(self) -> bool:
-        """Whether there is no body, or ``{}``: the service leaves out what is empty."""
-        return not self.response.body.strip() or self.json == {}
+    def read(self, shape: Any) -> Reply[T]:
+        """
+        Read the body.
 
-    @property
-    def json(self) -> Any:
-        """The whole body as JSON; None if it is not JSON, or nested too deeply."""
-        return None if self.response.data is _NO_JSON else self.response.data
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the body says that something failed, whatever the status says."""
-        return self.response.says_error
+        :param shape: the ``TypedDict`` that the body must fit, its unknown fields ignored; None: the caller judges it,
+            and looks at :attr:`Response.says_error`.
+        :raises CustodyError: as the status says, or if the body is truncated, does not fit or says that something
+            failed.
+        """
+        response = self.response
+        if not 200 <= response.status < 300:
+            raise self._status_error()
+        if response.truncated:
+            raise self.unexpected(response.truncated)
+        if shape is None:
+            return self
+        if response.says_error:
+            text, code = self._error_text()
+            raise self.operation.not_understood(
+                f"the status says success, and the body an error: {text}",
+                "response-unusable",
+                status=response.status,
+                error_code=code,
+            )
+        if response.data is _NO_JSON:
+            raise self.unexpected("its body is empty" if not response.body else "its body is not JSON")
+        try:
+            self.body = _adapter(shape).validate_python(response.data)
+            return self
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the body"
+        # A place may be a key of the body, and a confidential operation quotes none.
+        is_quoted = not self.operation.confidential
+        raise self.unexpected(
+            self.auth.redact(f"{place}: {first['msg']}", 160) if is_quoted else "its body has another shape"
+        )
 
     def unexpected(self, why: str) -> CustodyError:
-        """Return the error for a body that this service would not have sent."""
-        return _not_this_service(self.operation, self.response, self.auth, self.settings, why)
+        """Return the error for a 2xx response that is not this service's: another program's, or a piece of one."""
+        return self.operation.not_understood(
+            f"this is not a response of the custody service: {why} ({self._describe_body()})",
+            "response-unusable",
+            status=self.response.status,
+            retryable=True if self.response.truncated else None,
+            advice=None if self.response.truncated else self._other_program(),
+        )
 
     def require_any_key(self, *keys: str) -> None:
         """
@@ -155,7 +268,7 @@ class Reply(Generic[T]):
 
         :raises CustodyError: if it has none of them.
         """
-        if not cast("dict[str, Any]", self.body).keys() & set(keys) and self.json != {}:
+        if not cast("dict[str, Any]", self.body).keys() & set(keys) and self.response.data != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
 
     def require_unique_keys(self) -> None:
@@ -174,188 +287,113 @@ class Reply(Generic[T]):
             why = str(error)
         raise self.unexpected(why)
 
+    def _status_error(self) -> CustodyError:
+        """Return the error that a status other than 2xx stands for."""
+        operation, response, status = self.operation, self.response, self.response.status
+        text, error_code = self._error_text()
+        own = response.is_service_error
+        facts: dict[str, Any] = {
+            "status": status,
+            "error_code": error_code,
+            "retry_after": response.retry_after,
+            "from_service": own,
+        }
+        if status < 400:
+            facts |= {"code": "response-unusable", "advice": "The base URL must be the service's own."}
+            if status < 300:
+                return operation.failed(CustodyResponseError, f"it is no response: {text}", **facts)
+            is_quoted = response.location and not operation.confidential
+            target = f" to {self.auth.redact(response.location)}" if is_quoted else ""
+            words = f"the service redirects{target}; redirects are not followed"
+            return operation.failed(CustodyResponseError, words, **facts)
+        advice = operation.hints.get(status)
+        if status >= 500:
+            error = operation.broken(text, "service-failed", **facts)
+        elif status == _REQUEST_TIMEOUT:
+            error = operation.unanswered(text, "no-response", **facts)
+        else:
+            if status == 401:
+                advice = self.auth.advice
+            elif status == 403 and operation.roles:
+                facts["required_roles"] = operation.roles
+                plural = "s" if len(operation.roles) > 1 else ""
+                advice = f"{self.settings.user_text} needs the role{plural} {' and '.join(operation.roles)}."
+            elif response.retry_after is not None:
+                advice = f"The service asks to wait {response.retry_after:g} s."
+            kind = _ERROR_TYPES.get(status, CustodyRequestError)
+            error = operation.refused_by_status(kind, text, advice=advice, **facts)
+        hints, code = [error.advice], error.code
+        if not own and response.is_unknown_route:
+            hints.append(self._other_program())
+            code = "response-unusable"
+        elif not own and status == 403 and response.is_page:
+            hints.append(f"The page is a gateway's: have it let this call through, or check {self._url_text}.")
+            code = "response-unusable"
+        elif not own and (status == 401 or error.not_offered):
+            hints.append(_GATEWAY)
+        # If a role is missing, the service offers it.
+        if error.not_offered and not operation.documented and not error.required_roles:
+            is_about_object = status == 404 and operation.names_objects and own
+            hints.append(_NO_SUCH_OBJECT if is_about_object else _MAYBE_NOT_OFFERED)
+            if not is_about_object and code != "response-unusable":
+                code = "not-offered"
+        if not isinstance(error, CustodyOutcomeUnknownError):
+            error.code = code
+        error.advice = " ".join(filter(None, hints)) or None
+        return error
+
+    @property
+    def _url_text(self) -> str:
+        return self.settings.base_url_text
+
+    def _other_program(self) -> str:
+        """Return what to do about a response that something else than the service sent."""
+        verb = "is" if self.response.is_page else "may be"
+        return f"Another program or a gateway {verb} there: check {self._url_text}."
+
+    def _describe_body(self) -> str:
+        """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
+        response, size = self.response, count(len(self.response.body), "byte")
+        if self.operation.confidential:
+            return f"{size}, not shown, as a secret may be in it"
+        # All of it: a secret must not be cut before it is redacted.
+        text = response.body.decode("utf-8", "replace")
+        if response.is_page:
+            # What is a secret as a whole may be none in pieces.
+            title = _TITLE.search(self.auth.redact(text, len(text)))
+            named = sanitize(title[1], 60) if title else ""
+            return f"a web page, {named!r}" if named else f"a web page of {size}"
+        content_type = self.auth.redact(response.content_type, 80) or "not given"
+        beginning = self.auth.redact(text, 120)
+        return f"content type {content_type}, {size}{', beginning ' + repr(beginning) if beginning else ''}"
+
+    def _error_text(self) -> tuple[str, str | None]:
+        """
+        Return the message of an error body, and its error code.
+
+        The service has two forms, flat and RPC; a gateway may send anything or nothing. Of what is neither, only the
+        first words are quoted; and nothing at all if the operation is confidential.
+        """
+        if self.operation.confidential:
+            return f"the response is an error ({self._describe_body()})", None
+        data = self.response.data if isinstance(self.response.data, dict) else {}
+        texts = [text for text in (data.get("error"), data.get("message")) if isinstance(text, str) and text]
+        if len(texts) > 1 and _letters(texts[1]).startswith(_letters(texts[0])):
+            # "PermissionDenied: permission denied: ..."
+            del texts[0]
+        if texts:
+            code = data.get("error_code")
+            is_code = isinstance(code, str) and code
+            return self.auth.redact(": ".join(texts)), self.auth.redact(code, 60) if is_code else None
+        reason = self.auth.redact(self.response.reason, 60) or "no reason"
+        if self.response.body.strip():
+            return f"{reason}: not the service's own words, but {self._describe_body()}", None
+        return f"{reason}; the response has no body", None
+
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
     if len({key for key, _ in pairs}) != len(pairs):
         raise ValueError("it has a key twice in one object")
-
-
-def read_reply(
-    operation: Operation, response: Response, shape: Any, auth: Authentication, settings: ClientSettings
-) -> Reply[Any]:
-    """
-    Return the reply that a response is.
-
-    :param shape: the ``TypedDict`` that the body must fit, its unknown fields ignored; None: the caller judges it, and
-        looks at :attr:`Reply.is_error`.
-    :raises CustodyError: as the status says, or if the body is truncated, does not fit or says that something failed.
-    """
-    if not 200 <= response.status < 300:
-        raise _error_of_status(operation, response, auth, settings)
-    if response.truncated:
-        raise _not_this_service(operation, response, auth, settings, response.truncated, retryable=True)
-    if shape is None:
-        return Reply(operation, response, auth, settings, None)
-    if response.says_error:
-        text, code = _error_text(operation, response, auth)
-        raise operation.not_understood(
-            f"the status says success, and the body an error: {text}",
-            "response-unusable",
-            status=response.status,
-            error_code=code,
-        )
-    if response.data is _NO_JSON:
-        why = "its body is empty" if not response.body else "its body is not JSON"
-        raise _not_this_service(operation, response, auth, settings, why)
-    try:
-        return Reply(operation, response, auth, settings, _adapter(shape).validate_python(response.data))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "the body"
-    # A place may be a key of the body, and a confidential operation quotes none.
-    why = "its body has another shape" if operation.confidential else auth.redact(f"{place}: {first['msg']}", 160)
-    raise _not_this_service(operation, response, auth, settings, why)
-
-
-@cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
-
-
-def _error_of_status(
-    operation: Operation, response: Response, auth: Authentication, settings: ClientSettings
-) -> CustodyError:
-    """Return the error that a status other than 2xx stands for."""
-    text, code = _error_text(operation, response, auth)
-    own = response.is_service_error
-    facts: dict[str, Any] = {
-        "status": response.status,
-        "error_code": code,
-        "retry_after": response.retry_after,
-        "from_service": own,
-    }
-    if response.status < 400:
-        target = f" to {auth.redact(response.location)}" if response.location and not operation.confidential else ""
-        is_redirect = response.status >= 300
-        return operation.failed(
-            CustodyResponseError,
-            f"the service redirects{target}; redirects are not followed"
-            if is_redirect
-            else f"it is no response: {text}",
-            code="response-unusable",
-            **facts,
-            advice="The base URL must be the service's own.",
-        )
-    error = _typed_error(operation, response, auth, settings, text, facts)
-    hints = [error.advice]
-    if not own and response.is_unknown_route:
-        hints.append(_other_program(response, settings))
-    elif not own and response.status == 403 and response.is_page:
-        hints.append(f"The page is a gateway's: have it let this call through, or check {settings.base_url_text}.")
-    elif not own and (response.status == 401 or error.not_offered):
-        hints.append(_GATEWAY)
-    is_foreign = not own and (response.is_unknown_route or (response.status == 403 and response.is_page))
-    code_of_hint: Any = "response-unusable" if is_foreign else None
-    if error.not_offered and not operation.documented and not error.required_roles:
-        # If a role is missing, the service offers it.
-        is_about_object = response.status == 404 and operation.names_objects and own
-        hints.append(_NO_SUCH_OBJECT if is_about_object else _MAYBE_NOT_OFFERED)
-        code_of_hint = code_of_hint or (None if is_about_object else "not-offered")
-    if code_of_hint and not isinstance(error, CustodyOutcomeUnknownError):
-        error.code = code_of_hint
-    error.advice = " ".join(filter(None, hints)) or None
-    return error
-
-
-def _typed_error(
-    operation: Operation,
-    response: Response,
-    auth: Authentication,
-    settings: ClientSettings,
-    text: str,
-    facts: dict[str, Any],
-) -> CustodyError:
-    """Return the error that a status from 400 on stands for, with what its status alone advises."""
-    if response.status >= 500:
-        return operation.broken(text, "service-failed", **facts)
-    if response.status == _REQUEST_TIMEOUT:
-        return operation.unanswered(text, "no-response", **facts)
-    advice = operation.hints.get(response.status)
-    if response.status == 401:
-        advice = auth.advice
-    elif response.status == 403 and operation.roles:
-        facts["required_roles"] = operation.roles
-        plural = "s" if len(operation.roles) > 1 else ""
-        advice = f"{settings.user_text} needs the role{plural} {' and '.join(operation.roles)}."
-    elif response.retry_after is not None:
-        advice = f"The service asks to wait {response.retry_after:g} s."
-    error_type = _ERROR_TYPES.get(response.status)
-    return operation.refused_by_status(error_type or CustodyRequestError, text, advice=advice, **facts)
-
-
-def _not_this_service(
-    operation: Operation,
-    response: Response,
-    auth: Authentication,
-    settings: ClientSettings,
-    why: str,
-    *,
-    retryable: bool | None = None,
-) -> CustodyError:
-    """Return the error for a 2xx response that is not this service's: another program's, or a piece of one."""
-    return operation.not_understood(
-        f"this is not a response of the custody service: {why} ({_describe_body(operation, response, auth)})",
-        "response-unusable",
-        status=response.status,
-        retryable=retryable,
-        advice=None if response.truncated else _other_program(response, settings),
-    )
-
-
-def _other_program(response: Response, settings: ClientSettings) -> str:
-    """Return what to do about a response that something else than the service sent."""
-    verb = "is" if response.is_page else "may be"
-    return f"Another program or a gateway {verb} there: check {settings.base_url_text}."
-
-
-def _describe_body(operation: Operation, response: Response, auth: Authentication) -> str:
-    """Describe a body that is not the service's: its type, its length, its first words; of a page, its title."""
-    size = count(len(response.body), "byte")
-    if operation.confidential:
-        return f"{size}, not shown, as a secret may be in it"
-    content_type = auth.redact(response.content_type, 80) or "not given"
-    # All of it: a secret must not be cut before it is redacted.
-    text = response.body.decode("utf-8", "replace")
-    if response.is_page:
-        # What is a secret as a whole may be none in pieces.
-        title = _TITLE.search(auth.redact(text, len(text)))
-        named = sanitize(title[1], 60) if title else ""
-        return f"a web page, {named!r}" if named else f"a web page of {size}"
-    beginning = auth.redact(text, 120)
-    return f"content type {content_type}, {size}{', beginning ' + repr(beginning) if beginning else ''}"
-
-
-def _error_text(operation: Operation, response: Response, auth: Authentication) -> tuple[str, str | None]:
-    """
-    Return the message of an error body, and its error code.
-
-    The service has two forms, flat and RPC; a gateway may send anything or nothing. Of what is neither, only the first
-    words are quoted; and nothing at all if the operation is confidential.
-    """
-    if operation.confidential:
-        return f"the response is an error ({_describe_body(operation, response, auth)})", None
-    data = response.data if isinstance(response.data, dict) else {}
-    texts = [text for text in (data.get("error"), data.get("message")) if isinstance(text, str) and text]
-    if len(texts) > 1 and _letters(texts[1]).startswith(_letters(texts[0])):
-        # "PermissionDenied: permission denied: ..."
-        del texts[0]
-    code = data.get("error_code")
-    if texts:
-        return auth.redact(": ".join(texts)), auth.redact(code, 60) if isinstance(code, str) and code else None
-    reason = auth.redact(response.reason, 60) or "no reason"
-    if response.body.strip():
-        return f"{reason}: not the service's own words, but {_describe_body(operation, response, auth)}", None
-    return f"{reason}; the response has no body", None
 
 
 def _letters(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import socket
 import ssl
 import sys
@@ -12,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -33,20 +34,15 @@ from airflow_custody.client.http.failures import (
     is_proxy_refusal,
     is_timeout,
 )
-from airflow_custody.client.http.observation import Observation, Observer, parse_date
 from airflow_custody.client.http.operation import API_ROOT, Operation
-from airflow_custody.client.http.responses import Reply, Response, read_reply
-from airflow_custody.client.http.retries import (
-    MAX_RETRY_AFTER,
-    RETRIED_STATUSES,
-    backoff,
-    is_retried,
-    parse_retry_after,
-)
+from airflow_custody.client.http.responses import Observation, Observer, Reply, Response, parse_retry_after
 from airflow_custody.client.settings import ClientSettings
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import sanitize
 
 log = logging.getLogger(__name__)
+
+#: Maximum ``Retry-After`` in seconds that is waited for; beyond it the error is raised and carries it.
+MAX_RETRY_AFTER = 60.0
 
 T = TypeVar("T")
 Query = Mapping[str, "str | Sequence[str]"]
@@ -54,6 +50,8 @@ Query = Mapping[str, "str | Sequence[str]"]
 _PIECE = 256 * 1024
 # Connections that are kept: one for each thread that a caller may have.
 _MAX_CONNECTIONS = 32
+# Statuses after which what is safe to repeat is repeated.
+_RETRIED_STATUSES = (429, 502, 503, 504)
 # Seconds between what must be true when a request leaves (it is recorded, its signature is new) and its leaving.
 _FENCE = 5.0
 _MAX_LATE = 3
@@ -77,11 +75,12 @@ class _NotSentError(Exception):
     """
     Ends a request whose body was not read. It is no OSError: urllib3 swallows some of them, and wraps all others.
 
-    :param raised: what ``before_send`` raised; None: the request left too late.
+    :param raised: what ``before_send`` raised; None: the request was too late.
+    :param why: what took too long.
     """
 
-    def __init__(self, raised: BaseException | None) -> None:
-        super().__init__()
+    def __init__(self, raised: BaseException | None, why: str = "") -> None:
+        super().__init__(why)
         self.raised = raised
 
 
@@ -106,15 +105,23 @@ class _Body:
 
     def read(self, size: int) -> bytes:
         if not self.was_read:
-            started = self._signed_at or _clocks()
+            # Making the connection took its time as well, and counts for nothing but a signature's age.
+            started = _clocks()
             raised: BaseException | None = None
             try:
                 if self._before_send is not None:
                     self._before_send()
             except BaseException as exception:
                 raised = exception
-            if raised is not None or max(now - then for then, now in zip(started, _clocks(), strict=True)) > _FENCE:
+            if raised is not None:
                 raise _NotSentError(raised)
+            ended = _clocks()
+            for since, why in (
+                (started, f"recording the request took longer than {_FENCE:g} s"),
+                (self._signed_at, f"the request could not leave within {_FENCE:g} s after it was signed"),
+            ):
+                if since is not None and max(now - then for then, now in zip(since, ended, strict=True)) > _FENCE:
+                    raise _NotSentError(None, why)
             self.was_read = True
         return self._data.read(size)
 
@@ -136,18 +143,16 @@ class _Adapter(HTTPAdapter):
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             # What this process has given up, or left behind when it died, is not delivered later.
             options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(settings.timeout * 1000))))
-        self._options: dict[str, Any] = {"socket_options": options}
         proxy = settings.proxy_in_use
         # Only the service is given the client certificate.
         over_tls = proxy is not None and proxy.url.lower().startswith("https:")
         self._proxy_context = _tls_context(settings, with_certificate=False) if over_tls else None
         is_https = settings.base_url.startswith("https:")
-        self._options["ssl_context"] = _tls_context(settings) if is_https else self._proxy_context
+        context = _tls_context(settings) if is_https else self._proxy_context
+        self._options: dict[str, Any] = {"socket_options": options, "ssl_context": context}
         # It makes no retries: which are safe is decided here, and logged in our own words.
         super().__init__(pool_maxsize=_MAX_CONNECTIONS)
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **kwargs: Any) -> None:
-        super().init_poolmanager(connections, maxsize, block, **kwargs, **self._options)
+        self.init_poolmanager(1, _MAX_CONNECTIONS, **self._options)
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
         return super().proxy_manager_for(proxy, **kwargs, **self._options, proxy_ssl_context=self._proxy_context)
@@ -180,18 +185,6 @@ class _Session(requests.Session):
 
     def get_redirect_target(self, resp: requests.Response) -> None:
         return None
-
-
-def _new_session(settings: ClientSettings) -> _Session:
-    session = _Session()
-    # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
-    session.trust_env = False
-    name = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", settings.user_agent]))
-    session.headers.update({"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": name})
-    adapter = _Adapter(settings)
-    session.mount("http://", adapter)
-    session.mount("https://", adapter)
-    return session
 
 
 # The call that this thread is in: its operation, and the credentials of its client.
@@ -234,18 +227,23 @@ class Transport:
             pair = f"{unquote(user)}:{unquote(password)}" if password else ""
             for secret in filter(None, (proxy.url, password, unquote(password), pair)):
                 auth.hide(secret)
-        self._failures = Failures(settings, auth, proxy)
         self._observers: list[Observer] = []
         self._checks: list[Callable[[Operation], None]] = []
         self._own_session: tuple[int, _Session] | None = None
-        auth.bind(self)
 
     def _session(self) -> _Session:
         """Return the session of this process: of a connection that two share, each would read the other's responses."""
         if self._own_session is not None and self._own_session[0] == os.getpid():
             return self._own_session[1]
+        session = _Session()
+        # No ~/.netrc in place of the token, no CA bundle and no proxy that the settings did not check.
+        session.trust_env = False
+        name = " ".join(filter(None, [f"airflow-provider-custody/{__version__}", self.settings.user_agent]))
+        session.headers.update({"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": name})
         try:
-            session = _new_session(self.settings)
+            adapter = _Adapter(self.settings)
+            session.mount("http://", adapter)
+            session.mount("https://", adapter)
             self._own_session = os.getpid(), session
             return session
         except (OSError, ValueError) as exception:
@@ -314,24 +312,21 @@ class Transport:
         timeout = min(self.settings.timeout, only_try or self.settings.timeout)
         # With only one try, no newer credentials replace those that were refused.
         retries, late, renewed = 0, 0, only_try is not None
+        max_retries = self.settings.max_retries if only_try is None else 0
         while True:
-            prepared = self._prepare(operation, request, self.auth if authenticate else None, only_try)
-            if prepared.body is not None:
-                signed_at = _clocks() if authenticate and self.auth.signs_time else None
-                prepared.body = _Body(prepared.body, before_send, signed_at)  # type: ignore[assignment, arg-type]
+            prepared = self._prepare(operation, request, before_send, only_try, authenticate=authenticate)
             outcome = self._exchange(operation, prepared, timeout)
-            if outcome is None:
+            if isinstance(outcome, _NotSentError):
                 late += 1
-                if late == _MAX_LATE:
-                    raise operation.failed(
-                        CustodyError,
-                        f"{late} times it took longer than {_FENCE:g} s from recording or signing the request until it "
-                        "could leave; nothing was sent",
-                        code="task-stopped",
-                        retryable=True,
-                        nothing_sent=True,
-                    )
-                continue
+                if late < _MAX_LATE:
+                    continue
+                raise operation.failed(
+                    CustodyError,
+                    f"{late} times {outcome}; nothing was sent",
+                    code="task-stopped",
+                    retryable=True,
+                    nothing_sent=True,
+                )
             if isinstance(outcome, Response) and authenticate:
                 if outcome.status == 401 and not renewed:
                     renewed = True
@@ -341,53 +336,50 @@ class Transport:
                         continue
                 elif 200 <= outcome.status < 300:
                     self.auth.accepted(prepared)
-            delay = None if only_try is not None else self._next_delay(operation, outcome, retries)
+            delay = _next_delay(operation, outcome, retries) if retries < max_retries else None
             if delay is None:
                 break
             retries += 1
             reason = outcome.error.message if isinstance(outcome, _Failure) else f"status {outcome.status}"
             when = f"in {delay:.1f} s" if delay else "now"
-            log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries, self.settings.max_retries, when)
+            log.info("%s: %s; retry %d of %d %s", operation.name, reason, retries, max_retries, when)
             self._sleep(delay)
         if isinstance(outcome, _Failure):
             raise outcome.error
-        return read_reply(operation, outcome, shape, self.auth, self.settings)
-
-    def _next_delay(self, operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
-        """Return the seconds until the next retry; None if there is none."""
-        if retries >= self.settings.max_retries:
-            return None
-        if isinstance(outcome, _Failure):
-            return backoff(retries) if outcome.may_retry else None
-        if outcome.status not in RETRIED_STATUSES or not is_retried(operation):
-            return None
-        if not outcome.retry_after:
-            # Ignore Retry-After: 0.
-            return backoff(retries)
-        return outcome.retry_after if outcome.retry_after <= MAX_RETRY_AFTER else None
+        return Reply[T](operation, outcome, self.auth, self.settings).read(shape)
 
     def _prepare(
-        self, operation: Operation, request: requests.Request, auth: Authentication | None, within: float | None
+        self,
+        operation: Operation,
+        request: requests.Request,
+        before_send: Callable[[], None] | None,
+        within: float | None,
+        *,
+        authenticate: bool,
     ) -> requests.PreparedRequest:
+        """Return the request as it is sent once: no nonce of an API key is accepted twice."""
         prepared = None
         with suppress(requests.RequestException, ValueError):
             prepared = self._session().prepare_request(request)
         if prepared is None:
             # Raised out here, as all errors of this class: what was caught may hold a secret, and must not come along.
             raise CustodyConfigurationError("the base URL cannot be used", setting="base_url", code="setting-wrong")
-        if auth is None:
-            return prepared
-        try:
-            # Anew for each sending: no nonce of an API key is accepted twice.
-            return auth.apply(prepared, within)
-        except CustodyError as error:
-            error.operation = error.operation or operation.name
-            raise
+        signed_at = None
+        if authenticate:
+            try:
+                self.auth.apply(prepared, self, within)
+            except CustodyError as error:
+                error.operation = error.operation or operation.name
+                raise
+            signed_at = _clocks() if self.auth.signs_time else None
+        if prepared.body is not None:
+            prepared.body = _Body(prepared.body, before_send, signed_at)  # type: ignore[assignment, arg-type]
+        return prepared
 
     def _exchange(
         self, operation: Operation, prepared: requests.PreparedRequest, timeout: float
-    ) -> Response | _Failure | None:
-        """Send one request once. Return its response, or why there is none; None: it was too late to be sent."""
+    ) -> Response | _Failure | _NotSentError:
+        """Send one request once. Return its response, or why there is none."""
         # Whatever the caller is handling right now becomes part of a new exception's chain: not ours to judge by.
         earlier = sys.exc_info()[1]
         started = time.monotonic()
@@ -415,27 +407,30 @@ class Transport:
         if chain and isinstance(stopped := chain[0], _NotSentError):
             if stopped.raised is not None:
                 raise stopped.raised
-            return None
+            return stopped
         # Without its body, nobody has carried out anything; whatever came is not the response to it.
         is_unsent = isinstance(body, _Body) and not body.was_read
         if response is None or is_unsent:
-            error = self._failures.explain(operation, chain, timeout, sent=None if body is None else not is_unsent)
-            safe = error.nothing_sent or is_retried(operation)
+            sent = None if body is None else not is_unsent
+            error = Failures(self.settings, self.auth).explain(operation, chain, timeout, sent=sent)
+            safe = error.nothing_sent or operation.is_retried
             # A proxy that refuses is not asked again at once: the account there may get locked.
             return _Failure(error, safe and error.retryable and not is_proxy_refusal(chain))
         log.debug(
-            "%s %s: status %s, %s, %.3f s",
+            "%s %s: status %s, %d bytes, %.3f s",
             operation.method,
             operation.path,
             response.status,
-            count(len(response.body), "byte"),
+            len(response.body),
             time.monotonic() - started,
         )
         return response
 
     def _tell(self, operation: Operation, seen: Observation | None, *, is_complete: bool) -> None:
         """Tell the observers of an exchange. An observer's error is logged: the outcome must not be lost."""
-        observation = Observation.ended(seen, operation.name, is_complete)
+        seen = seen or Observation(None)
+        is_error = seen.status is not None and seen.status >= 400
+        observation = replace(seen, operation=operation.name, is_complete=is_complete or is_error)
         for observer in self._observers:
             try:
                 observer(observation)
@@ -487,5 +482,16 @@ class Transport:
             retry_after=parse_retry_after(retry_after) if retry_after else None,
             body=bytes(body),
             truncated=truncated,
-            date=parse_date(headers.get("Date")),
+            date_header=headers.get("Date"),
         )
+
+
+def _next_delay(operation: Operation, outcome: Response | _Failure, retries: int) -> float | None:
+    """Return the seconds until the next retry, none before the first, then twice as long each time; None: no retry."""
+    is_retried = outcome.may_retry if isinstance(outcome, _Failure) else outcome.status in _RETRIED_STATUSES
+    if not is_retried or (isinstance(outcome, Response) and not operation.is_retried):
+        return None
+    # Ignore Retry-After: 0.
+    if isinstance(outcome, Response) and outcome.retry_after:
+        return outcome.retry_after if outcome.retry_after <= MAX_RETRY_AFTER else None
+    return min(20.0, 0.5 * 2.0**retries + random.uniform(0, 0.5)) if retries else 0.0  # noqa: S311 - spreads load

@@ -83,8 +83,7 @@ class WebhookOperations(ServiceOperations):
         Enable or disable a webhook configuration: ``PATCH /webhooks/{uuid}``.
 
         Setting the status it already has is allowed. The change is done when the response is empty or shows the
-        webhook with this status, or else when the listing shows it so. Where the service itself says that it offers
-        no listing, a response that says nothing of the webhook passes, with a warning in the log.
+        webhook with this status, or else when the listing shows it so.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
@@ -96,13 +95,9 @@ class WebhookOperations(ServiceOperations):
         if status not in WEBHOOK_STATUSES:
             raise operation.refused(f"the status must be 'enabled' or 'disabled', not {describe(status)}")
 
-        def shows(data: Mapping[str, Any]) -> bool | None:
+        def shows(data: Mapping[str, Any]) -> bool:
             webhook = shown_object(data, "webhook", "result")
-            if webhook is None:
-                return None
-            if not _is_id(webhook["id"], webhook_id):
-                return False
-            return has_status(webhook, status) if webhook.get("status") else None
+            return _is_id(webhook.get("id"), webhook_id) and has_status(webhook, status)
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
@@ -117,8 +112,6 @@ class WebhookOperations(ServiceOperations):
         Delete a webhook configuration: ``DELETE /webhooks/{uuid}``. Afterwards it no longer exists.
 
         It is deleted when the response is empty or names just this webhook, or else when the listing does not have it.
-        Where the service itself says that it offers no listing, a response that says nothing of the webhook passes,
-        with a warning in the log; a 404 of a gateway never does.
 
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is no UUID; nothing was sent.
@@ -127,20 +120,17 @@ class WebhookOperations(ServiceOperations):
         :raises CustodyResponseError: if it is not known to be deleted.
         """
 
-        def shows(data: Mapping[str, Any]) -> bool | None:
+        def shows(data: Mapping[str, Any]) -> bool:
             webhook = shown_object(data, "webhook", "result")
-            if webhook is None:
-                return None
-            if not _is_id(webhook["id"], webhook_id):
-                return False
             # An object with a status may still be there.
-            return None if webhook.get("status") else True
+            return _is_id(webhook.get("id"), webhook_id) and not webhook.get("status")
 
         def read_back() -> str | None:
             state = self._webhook_state(str(webhook_id))
             return None if state is None else f"the webhook is still there, with status {sanitize(repr(state), 40)}"
 
-        self._delete(_on_webhook(DELETE_WEBHOOK, webhook_id), shows=shows, read_back=read_back)
+        operation = _on_webhook(DELETE_WEBHOOK, webhook_id)
+        self._write(operation, shows=shows, read_back=read_back, is_deletion=True)
 
     def create_webhook(
         self,
@@ -317,7 +307,7 @@ class WebhookOperations(ServiceOperations):
             query = _cursor_query(filters, name)
             reply = self._transport.call(LIST_WEBHOOKS, WireWebhooks, query=query)
             _require_rows(reply, "webhooks")
-            if reply.says_nothing and not empty_object_allowed:
+            if reply.response.says_nothing and not empty_object_allowed:
                 raise reply.unexpected("it has neither 'webhooks' nor 'cursor'")
             rows = reply.body.get("webhooks") or []
             _require_match(reply, rows, {"type": filters.get("type")})
@@ -350,7 +340,7 @@ def _require_rows(reply: Reply[Any], key: str) -> None:
     """Refuse a listing without its rows, unless it has a cursor and no other ones: what is empty may be left out."""
     reply.require_any_key(key, "cursor")
     if key not in reply.body:
-        for name, value in (reply.json or {}).items():
+        for name, value in reply.response.data.items():
             if name != "cursor" and isinstance(value, (list, dict)):
                 raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
 

@@ -105,8 +105,8 @@ class Approver:
         :raises CustodyError: if something does not match or cannot be read. Its text says whether something was
             signed; nothing was sent, unless the service itself refuses. With more than one batch, it says which one
             failed and how many requests are signed.
-        :raises CustodyOutcomeUnknownError: if it cannot be known whether the approval was taken; it is retryable if
-            it was not.
+        :raises CustodyOutcomeUnknownError: if its response was lost; retryable if the approval was not taken. So is the
+            error of a gateway that refuses it.
         """
         wanted = check_request_ids(ids, limit=None)
         with concluding(_NOTHING_SIGNED):
@@ -382,13 +382,11 @@ def _nothing(progress: BatchProgress) -> str:
 
 
 def _explained(error: CustodyError, words: str, *, is_safe: bool = False) -> CustodyError:
-    """Return an error whose outcome was looked into; it is not retryable unless that is safe."""
-    if isinstance(error, CustodyOutcomeUnknownError):
-        error.retryable, error.advice = is_safe, words
-    else:
-        # A redirect: it comes again.
-        error.retryable = error.retryable and is_safe
-        error.advice = f"{words} {error.advice}" if error.advice else words
+    """Return an error whose outcome was looked into. Retryable if that is safe; a redirect comes again."""
+    error.retryable = is_safe and not 300 <= (error.status or 0) < 400
+    # A gateway's page may be about a role, or a version, all the same. That nobody knows what was done is known now.
+    hint = "" if isinstance(error, CustodyOutcomeUnknownError) else error.advice
+    error.advice = f"{words} {hint}" if hint else words
     return error
 
 

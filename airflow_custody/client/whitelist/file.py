@@ -11,6 +11,7 @@ import os
 import re
 from pathlib import Path
 
+from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.file_formats import read_csv, read_json, read_yaml
 from airflow_custody.client.whitelist.file_rows import FileRow, Rows, WhitelistFile, file_error
@@ -70,6 +71,7 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
     return parse_whitelist(data, format, name=name, check_addresses=check_addresses)
 
 
+@no_collection()
 def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses: bool = True) -> WhitelistFile:
     """
     Read the bytes of a whitelist file.

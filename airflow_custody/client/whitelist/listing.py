@@ -187,24 +187,6 @@ def fetch_listing(
     return _with_verifier(_fetch(client, by_status, effective_statuses, rejected_statuses), client)
 
 
-def fetch_for_approval(client: CustodyClient) -> Listing:
-    """
-    Read only what is pending approval by the client's user, of a whitelist that is too large to be read: two calls for
-    each hundred of them, or three if something is shown as in effect.
-
-    It is what :func:`fetch_listing` says of these, by the same rules.
-
-    :param client: the client.
-    :raises CustodyError: if one page could not be read, also as the user is no approver.
-    """
-    found = client.find_whitelist_requests_for_approval(include_already_signed=True)
-    for_approval = {row.id: row for row in found}
-    settled = _settled(client, list(for_approval))
-    decided = _decided(settled.values(), for_approval, EFFECTIVE_STATUSES, REJECTED_STATUSES)
-    creations = still_pending(client, for_approval, decided)
-    return _with_verifier(_listing(list(creations.values()), creations, settled, for_approval, creations), client)
-
-
 def _with_verifier(listing: Listing, client: CustodyClient) -> Listing:
     if client.verifier is None:
         return listing

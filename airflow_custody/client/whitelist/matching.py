@@ -2,7 +2,8 @@
 Matching of rows of a whitelist file with requests at the service, by one key: chain, network, address, memo.
 
 The address counts in its canonical form, no memo is the empty memo, and a network that one side does not name matches
-any. What cannot be read may be whatever it does not deny. Nothing else is guessed. Pure functions, no I/O.
+any. A name of a chain or a network that nobody knows may mean any, and what cannot be read may be whatever it does not
+deny. Nothing else is guessed. Pure functions, no I/O.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.errors import CustodyResponseError
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.client.whitelist.addresses import canonical_address, chain_name, network_name
+from airflow_custody.client.whitelist.addresses import CHAIN_NAMES, canonical_address, chain_name, network_name
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, Comparison, compare
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 Place = TypeVar("Place")
+#: A chain, and the name of one of its networks; or the empty text for the chain as a whole.
+Names = tuple[str, str]
 
 _KEYS = {key.field: name for name, key in PAYLOAD_KEYS.items() if key.field}
 _MAX_SHOWN = 1_000
@@ -90,9 +93,12 @@ class Destinations(Generic[Place]):
         self._found: dict[tuple[str, str, str], list[tuple[Destination, Place]]] = {}
         # What cannot be read, by what it shows of chain and address: empty for nothing.
         self._unreadable: dict[tuple[str, str], list[Place]] = {}
+        # The chains that the table lacks.
+        self._other_chains: set[str] = set()
 
     def add(self, destination: Destination, place: Place) -> Place:
         """Add a destination, and what is there; return what was there first, with the network named alike."""
+        self._note_chain(destination.chain)
         group = self._found.setdefault(_loose(destination), [])
         group.append((destination, place))
         return next(other for each, other in group if each == destination)
@@ -106,6 +112,30 @@ class Destinations(Generic[Place]):
         """Return what may be there for a destination: its address differs only in case, and may be the same."""
         group = () if destination.is_case_known else self._found.get(_loose(destination), ())
         return [place for each, place in group if each.address != destination.address and _may_share(each, destination)]
+
+    def under_unknown_name(self, destination: Destination, address: str, known: Collection[Names]) -> list[Place]:
+        """
+        Return what may be there for a destination, under a name of its chain or network that nobody knows.
+
+        :param destination: the destination.
+        :param address: its address as it was given, which is the same text there but for its case.
+        :param known: the names that are known beside those of the table: see :func:`names_in`.
+        """
+        if not self._found:
+            return []
+        group = self._found.get(_loose(destination), ())
+        found = [place for each, place in group if not _may_share(each, destination) and not is_known(each, known)]
+        for chain in self._unknown_chains(known):
+            for text in {address.casefold(), destination.address.casefold()}:
+                found += [place for _, place in self._found.get((chain, text, destination.memo), ())]
+        return found
+
+    def _note_chain(self, chain: str) -> None:
+        if chain and chain not in CHAIN_NAMES:
+            self._other_chains.add(chain)
+
+    def _unknown_chains(self, known: Collection[Names]) -> list[str]:
+        return [each for each in self._other_chains if (each, "") not in known]
 
     def add_unreadable(self, envelope: WhitelistEnvelope, place: Place) -> None:
         """Add a request that cannot be read: what it shows all the same says what it may be."""
@@ -128,14 +158,30 @@ class Destinations(Generic[Place]):
         if not all(map(is_text, addresses)):
             addresses = []
         for chain in set(chains) or {""}:
+            self._note_chain(chain)
             for address in {canonical_address(each, chain)[0].casefold() for each in addresses} or {""}:
                 self._unreadable.setdefault((chain, address), []).append(place)
 
-    def unreadable(self, destination: Destination) -> list[Place]:
-        """Return what cannot be read, and may be for a destination."""
-        address = destination.address.casefold()
-        keys = [(chain, shown) for chain in (destination.chain, "") for shown in (address, "")]
+    def unreadable(self, destination: Destination, known: Collection[Names]) -> list[Place]:
+        """Return what cannot be read, and may be for a destination; names are ``known`` as above."""
+        if not self._unreadable:
+            return []
+        chains = (destination.chain, "", *self._unknown_chains(known))
+        keys = [(chain, address) for chain in chains for address in (destination.address.casefold(), "")]
         return [place for key in keys for place in self._unreadable.get(key, ())]
+
+
+def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
+    """Return the chains, with the empty text, and the networks of destinations: what is meant by them is known."""
+    return frozenset((each.chain, network) for each in destinations for network in ("", each.network))
+
+
+def is_known(destination: Destination, known: Collection[Names]) -> bool:
+    """Tell whether the names of a destination's chain and network are known: from the table, or from ``known``."""
+    chain, network = destination.chain, destination.network
+    if chain not in CHAIN_NAMES and (chain, "") not in known:
+        return False
+    return network in ("", "mainnet") or (chain, network) in known
 
 
 def _may_share(one: Destination, other: Destination) -> bool:
@@ -157,10 +203,12 @@ class RequestsByDestination:
     Requests at the service, to find those that may be what was asked for.
 
     :param envelopes: the requests.
+    :param known: the names that are known beside those of the table and of what is asked for: see :func:`names_in`.
     """
 
-    def __init__(self, envelopes: Iterable[WhitelistEnvelope]) -> None:
+    def __init__(self, envelopes: Iterable[WhitelistEnvelope], known: Collection[Names] = ()) -> None:
         self._index: Destinations[WhitelistEnvelope] = Destinations()
+        self._known = frozenset(known)
         for each in envelopes:
             try:
                 self._index.add(read_destination(each, each.payload()), each)
@@ -173,14 +221,17 @@ class RequestsByDestination:
 
         :param request: the request that was asked for.
         :return: those with its chain, network, address in canonical form, and memo, where a network that one side does
-            not name matches any; those whose address differs only in case, on a chain where that may be the same; and
-            those that cannot be read, unless what they show says that they are for something else.
+            not name matches any; those whose address differs only in case, on a chain where that may be the same; those
+            with its address and memo whose chain or network has a name that is not known; and those that cannot be
+            read, unless what they show says that they are for something else.
         """
         wanted = destination_of(request)
+        known = self._known | names_in([wanted])
         return [
             *self._index.same(wanted),
             *self._index.in_another_case(wanted),
-            *self._index.unreadable(wanted),
+            *self._index.under_unknown_name(wanted, request.address, known),
+            *self._index.unreadable(wanted, known),
         ]
 
 
@@ -224,9 +275,9 @@ def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Coll
     return [
         each.name
         for each in comparison.findings
-        if each.verdict != "same"
+        if each.fault
         and not (each.unasked and each.key in accepted)
-        and not (each.unasked and each.key in PAYLOAD_KEYS and each.verdict == "unclear")
+        and not (each.unasked and each.key in PAYLOAD_KEYS and PAYLOAD_KEYS[each.key].by_service)
         and not (each.unasked and each.key not in PAYLOAD_KEYS and _is_empty(payload, each.key))
     ]
 

@@ -263,8 +263,7 @@ class WhitelistOperations(ServiceOperations):
 
         They are rejected when the response is empty, or else when each of them, read by its id, has one of
         ``rejected_statuses``: also if the service refuses because they are rejected already, then with a warning in the
-        log. Where the service itself says that it does not offer to read them, a response that says nothing of them
-        passes, with a warning, too.
+        log.
 
         :param ids: the requests' ids.
         :param comment: why; not empty.
@@ -275,15 +274,10 @@ class WhitelistOperations(ServiceOperations):
         numbers = check_request_ids(ids)
         words = as_list(rejected_statuses)
 
-        def shows(data: Mapping[str, Any]) -> bool | None:
+        def shows(data: Mapping[str, Any]) -> bool:
             request = shown_object(data, "result")
-            if request is None:
-                return None
-            status = str(request.get("status") or "")
-            if str(request["id"]) not in numbers or (status and not has_status(status, words)):
-                return False
             # One rejected request does not prove that all are.
-            return True if status and len(numbers) == 1 else None
+            return [str(request.get("id"))] == numbers and has_status(str(request.get("status") or ""), words)
 
         def read_back() -> str | None:
             for number in numbers:
@@ -320,8 +314,7 @@ class WhitelistOperations(ServiceOperations):
 
         It is deleted when the response is empty or names just this request, or else when the service itself says that
         there is none with this id: it does not show it, does not list it, and, after a 404, shows another that it
-        lists. Where the service itself says that it does not offer to read it, and does not list it, a response that
-        says nothing of it passes, with a warning in the log; a 404 never does.
+        lists.
 
         :param request_id: the request's id.
         :param comment: why; not empty.
@@ -331,16 +324,12 @@ class WhitelistOperations(ServiceOperations):
         number = check_request_id(request_id)
         said_done = False
 
-        def shows(data: Mapping[str, Any]) -> bool | None:
+        def shows(data: Mapping[str, Any]) -> bool:
             nonlocal said_done
             request = shown_object(data, "result")
-            if request is None:
-                said_done = True
-                return None
-            if str(request["id"]) != number:
-                return False
+            said_done = not request
             # An object with a status may still be there.
-            return None if request.get("status") else True
+            return str(request.get("id")) == number and not request.get("status")
 
         def read_back() -> str | None:
             status = status_if_exists(self, number, said_done=said_done)
@@ -349,7 +338,7 @@ class WhitelistOperations(ServiceOperations):
             return f"whitelisting request {number} is still there, with status {sanitize(repr(status), 40)}"
 
         body = {"id": number, "comment": comment}
-        self._delete(DELETE_WHITELIST_REQUEST, body=body, shows=shows, read_back=read_back)
+        self._write(DELETE_WHITELIST_REQUEST, body=body, shows=shows, read_back=read_back, is_deletion=True)
 
     def _pages(self, operation: Operation, filters: Mapping[str, str | list[str]]) -> Iterator[WhitelistEnvelope]:
         rules = ListedRules()
@@ -414,10 +403,10 @@ def status_if_exists(client: WhitelistOperations, request_id: str, *, said_done:
         return status
     for found in client.find_whitelist_requests(ids=[request_id]):
         return found.status or _NO_STATUS
-    if not_offered is not None:
-        raise not_offered
     if said_done:
         return None
+    if not_offered is not None:
+        raise not_offered
     page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]
     # Any of them may be deleted just now: the last was created last.
     others = dict.fromkeys([page[-1], page[len(page) // 2], page[0]] if page else [])

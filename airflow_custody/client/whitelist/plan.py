@@ -88,7 +88,7 @@ class WhitelistPlan:
     :param service: name of the service and the tenant; part of the hash.
     :param name: the file's name. Default empty.
     :param pins: the pins that the rows were verified with; not part of the hash. Default None: nothing was verified.
-    :param ignored: the ids of the requests that cannot be read, and stop no row all the same. Default: none.
+    :param ignored: the ids of the requests that stop no row, although they may be one's. Default: none.
     """
 
     rows: Sequence[PlanRow]

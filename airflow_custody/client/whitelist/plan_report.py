@@ -40,7 +40,7 @@ _MEANINGS = {
     "unreadable": "cannot be read: for a person to decide",
     "unverified": "signatures do not prove what the service says: for a person to decide",
 }
-_IGNORED = "Ignored, although they cannot be read"
+_IGNORED = "Ignored, although each may be a row's"
 _COLUMNS = ("State", "Chain", "Address", "Memo", "Label", "Other fields", "Request", "Details")
 
 
@@ -53,11 +53,11 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
 
     ``plan_hash``, ``service``, ``file`` (its name), ``pinned`` (how many ``keys`` the rows were verified against, and
     the ``minimum``; null: nothing was verified), ``counts`` (by state), ``has_changes``, ``ignored`` (ids of requests
-    that cannot be read, and stop no row), and ``rows``, all of them. A row has ``state``, ``action`` (``create``,
-    ``delete`` or null), ``where`` (its place in the file, or empty), ``id`` and ``status`` (of the request at the
-    service, or empty), ``fields`` (the names of those that differ), ``shown`` (what the service has in them, as text),
-    ``note``, and ``request``: the fields that are given, by name, of what the file asks for or else of what the service
-    has, or claims to have if the state is ``unverified``; null if that cannot be read.
+    that stop no row although they may be one's), and ``rows``, all of them. A row has ``state``, ``action``
+    (``create``, ``delete`` or null), ``where`` (its place in the file, or empty), ``id`` and ``status`` (of the request
+    at the service, or empty), ``fields`` (the names of those that differ), ``shown`` (what the service has in them, as
+    text), ``note``, and ``request``: the fields that are given, by name, of what the file asks for or else of what the
+    service has, or claims to have if the state is ``unverified``; null if that cannot be read.
 
     :param plan: the plan.
     """

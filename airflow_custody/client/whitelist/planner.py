@@ -15,8 +15,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_custody.client.arguments import MAX_ID
+from airflow_custody.client.arguments import MAX_ID, check_identifier
 from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
+from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState, decide_trust
 from airflow_custody.client.whitelist.addresses import chain_name
@@ -25,13 +26,16 @@ from airflow_custody.client.whitelist.listing import Listing, to_request
 from airflow_custody.client.whitelist.matching import (
     Destination,
     Destinations,
+    Names,
     compare_spelled,
     destination_of,
     differing,
+    is_known,
+    names_in,
     read_destination,
     shown_values,
 )
-from airflow_custody.client.whitelist.models import check_request_ids
+from airflow_custody.client.whitelist.models import fetch_items
 from airflow_custody.client.whitelist.plan import Action, PlanRow, State, WhitelistPlan
 from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, envelope_faults
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 _PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
 # So many faults, or chains, are named in a message.
 _MAX_NAMED = 100
+_IGNORED = "ignored, so that it stops no row"
 _DRY_RUN = "dry run: nothing is done for this chain"
 
 
@@ -59,6 +64,7 @@ class DeclaredRow(Protocol):
         """Its place in the file, such as ``line 12``."""
 
 
+@no_collection()
 def make_plan(
     rows: Iterable[DeclaredRow],
     listing: Listing,
@@ -70,7 +76,8 @@ def make_plan(
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
     rejected_statuses: Collection[str] = REJECTED_STATUSES,
     accept_fields: str | Collection[str] = (),
-    ignore: str | int | Collection[str | int] = (),
+    ignore: str | int | Iterable[str | int] = (),
+    known: Collection[Names] = (),
 ) -> WhitelistPlan:
     """
     Compare a whitelist file with what the service lists.
@@ -86,20 +93,41 @@ def make_plan(
     :param rejected_statuses: status words, compared without case, that mean that a request was rejected.
     :param accept_fields: keys of a payload that may have a value although the file says nothing about them; and
         ``envelope.action``, which accepts a word that is not known to mean a creation. Default: none.
-    :param ignore: ids of requests that cannot be read, that a person has looked at, and that therefore stop no row; it
-        becomes part of the plan's hash. An id of a request that can be read changes nothing. Default: none.
+    :param ignore: ids of requests that cannot be read, or whose chain or network has a name that is not known: a person
+        has looked at them, and therefore they stop no row. Those that there are become part of the plan's hash. An id
+        of any other request changes nothing. Default: none.
+    :param known: names of chains and networks that are known beside those of the rows. Default: none.
     :return: the plan.
     :raises CustodyRequestError: if two rows are for the same destination, or a dry run is for a chain that is nowhere.
     """
     declared = [(row, destination_of(row.request)) for row in rows]
-    ignored = check_request_ids(ignore, "ignore", limit=None, merge=True, may_be_empty=True)
-    by_destination = _by_destination(declared)
-    planner = _Planner(listing, effective_statuses, rejected_statuses, as_list(accept_fields), ignored)
-    planner.rows = by_destination
+    rows_by_destination = _by_destination(declared)
+    planner = _Planner(
+        listing,
+        rows_by_destination,
+        effective_statuses,
+        rejected_statuses,
+        as_list(accept_fields),
+        check_ignored(ignore),
+        names_in(destination for _, destination in declared).union(known),
+    )
     planner.dry_run = _dry_run(dry_run_chains, declared, planner.listed)
     found = [planner.declared(row, destination) for row, destination in declared]
     found += planner.others(prune=prune)
     return WhitelistPlan(found, service, name, listing.pins, tuple(planner.ignored))
+
+
+def check_ignored(values: object) -> list[str]:
+    """
+    Return ids of requests to ignore, each once. An id of the service's may be any text.
+
+    :param values: one id, or several.
+    :raises CustodyRequestError: if one is empty, or of another type.
+    """
+    if isinstance(values, Mapping) or not isinstance(values, Iterable):
+        values = [values]
+    given = [values] if isinstance(values, str) else fetch_items(values)
+    return list(dict.fromkeys(check_identifier(f"ignore[{index}]", each) for index, each in enumerate(given)))
 
 
 def _by_destination(declared: Iterable[tuple[DeclaredRow, Destination]]) -> Destinations[str]:
@@ -194,25 +222,31 @@ class _Planner:
     def __init__(
         self,
         listing: Listing,
+        rows: Destinations[str],
         effective_statuses: Collection[str] | None,
         rejected_statuses: Collection[str],
         accepted: Collection[str],
         ignore: Collection[str],
+        known: Collection[Names],
     ) -> None:
         self.dry_run: Collection[str] = ()
-        self.rows: Destinations[str] = Destinations()
+        self._rows = rows
+        self._known = known
         self._accepted = frozenset(accepted)
         self.listed = [
             _read(each, listing, effective_statuses, rejected_statuses)
             for each in sorted(listing.envelopes, key=lambda each: id_order(each.id))
         ]
-        self.ignored = [each.envelope.id for each in self.listed if not each.destination and each.envelope.id in ignore]
+        ignorable = [each for each in self.listed if each.envelope.id in frozenset(ignore)]
+        self.ignored = [
+            each.envelope.id for each in ignorable if not each.destination or not is_known(each.destination, known)
+        ]
         self._index: Destinations[_Listed] = Destinations()
         self._claims: Destinations[_Listed] = Destinations()
         for each in self.listed:
             if each.destination:
                 (self._claims if each.state == "unverified" else self._index).add(each.destination, each)
-            elif each.envelope.id not in ignore:
+            elif each.envelope.id not in self.ignored:
                 self._index.add_unreadable(each.envelope, each)
         # The requests that are a row's.
         self._taken: set[_Listed] = set()
@@ -221,10 +255,15 @@ class _Planner:
         """Return what becomes of a row of the file."""
         same, in_another_case = self._index.same(destination), self._index.in_another_case(destination)
         claims = [*self._claims.same(destination), *self._claims.in_another_case(destination)]
-        for each in (*same, *in_another_case, *claims):
+        unknown = [
+            each
+            for index in (self._index, self._claims)
+            for each in index.under_unknown_name(destination, row.request.address, self._known)
+        ]
+        for each in (*same, *in_another_case, *unknown, *claims):
             each.row = row.where
         alive = [each for each in same if each.state != "rejected"]
-        others = [each for each in self.rows.same(destination) if each != row.where]
+        others = [each for each in self._rows.same(destination) if each != row.where]
         if others and not destination.network:
             note = f"it may be the same as {others[0]}, so nothing is created: name the network in both"
             return PlanRow("differs", request=row.request, where=row.where, fields=("network",), note=note)
@@ -241,20 +280,35 @@ class _Planner:
             found, listed = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
             self._taken.add(listed)
             return found
-        if others := self.rows.in_another_case(destination):
+        if others := self._rows.in_another_case(destination):
             note = f"it differs only in case from {others[0]}, which may be the same: nothing is created"
             return PlanRow("differs", request=row.request, where=row.where, fields=("address",), note=note)
         if claims:
             self._taken.add(claims[0])
             note = f"{claims[0].note}. It may be this one: nothing is created"
             return self._row(row, claims[0], "unverified", note=note)
-        if unreadable := self._index.unreadable(destination):
+        for each in unknown:
+            if each.state != "rejected" and each.envelope.id not in self.ignored:
+                return self._may_be(row, destination, each)
+        if unreadable := self._index.unreadable(destination, self._known):
             hidden = sanitize(unreadable[0].envelope.id, 40)
             note = f"request {hidden} cannot be read, and may be this one: nothing is created"
             return PlanRow("unreadable", request=row.request, where=row.where, note=note)
         if destination.chain in self.dry_run:
             return PlanRow("create", request=row.request, where=row.where, note=_DRY_RUN)
         return PlanRow("create", "create", row.request, row.where)
+
+    def _may_be(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
+        """Return a row that a request may be, as it shows a name of its chain or network that is not known."""
+        shown = shown_values(listed.envelope, listed.payload, ("blockchain", "network"))
+        is_network = listed.destination is not None and listed.destination.chain == destination.chain
+        name, field = ("network", "network") if is_network else ("chain", "blockchain")
+        note = (
+            f"request {listed.envelope.id} has its address, on the {name} {sanitize(shown[field], 40)!r}, which is not "
+            f"known and may be this one: nothing is created; write the {name} as the service does, or name the request "
+            "in 'ignore'"
+        )
+        return PlanRow("differs", request=row.request, where=row.where, fields=(field,), note=note)
 
     def _compared(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
         """Return what becomes of a row if a request is this row's."""
@@ -317,10 +371,10 @@ class _Planner:
 
     def _unreadable(self, listed: _Listed) -> PlanRow:
         envelope = listed.envelope
-        ignored = "; ignored, so that it stops no row" if envelope.id in self.ignored else ""
+        ignored = f"; {_IGNORED}" if envelope.id in self.ignored else ""
         return PlanRow(
             "unreadable",
-            request_id=sanitize(envelope.id, 40),
+            request_id=sanitize(envelope.id, 100),
             status=status_word(envelope.status),
             note=listed.note + ignored,
             shown={
@@ -345,6 +399,7 @@ class _Planner:
             fields, faults = self._contradictions(listed, None)
             faults += [listed.note] if listed.note else []
             faults += [f"may be for the same destination as {listed.row}, so it is not deleted"] if listed.row else []
+            faults += [_IGNORED] if envelope.id in self.ignored else []
             notes = [_progress(listed), *_not_covered(listed), *faults]
         try:
             request = to_request(envelope, listed.payload)

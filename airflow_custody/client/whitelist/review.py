@@ -1,32 +1,27 @@
 """
 Is a request at the service what was asked for? Pure functions, no I/O.
 
-One table, :data:`PAYLOAD_KEYS`, says for each key of a payload what it is compared with. There are two readings of it:
-
-- Whoever signs accounts for the whole payload: :meth:`Comparison.faults`. A key that nobody asked for is refused.
-- Whoever looks for a request takes what the service may have filled in for neither the same nor a difference:
-  :attr:`Comparison.unclear`.
+One table, :data:`PAYLOAD_KEYS`, says for each key of a payload what it is compared with. Whoever signs accounts for the
+whole payload: :meth:`Comparison.faults`.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.errors import CustodyError, CustodyRequestError
-from airflow_custody.client.text import ascii_lower, escape, is_decimal, sanitize
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.text import ascii_lower, escape, sanitize
 from airflow_custody.client.verification.signed_text import LINK_KEYS
 from airflow_custody.client.whitelist.batches import name_some
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
-
-Verdict = Literal["same", "differs", "unclear"]
 
 #: The fields of a request that :func:`compare` leaves out, and why.
 NOT_COMPARED: Mapping[str, str] = {
@@ -47,29 +42,18 @@ class Finding:
 
     :param key: the key; one of a link as ``linkedWallets.name``.
     :param name: the field of the request that it is compared with; the key itself if there is none.
-    :param verdict: the verdict.
+    :param fault: why it must not be signed, in words; empty: it is what was asked for, or harmless.
     :param unasked: whether it has a value that nobody asked for, and that may be accepted by name.
     :param filled_in: whether its value is the service's, and harmless.
     :param outside: whether it was compared with the envelope, because the payload leaves it out.
-    :param values: the value asked for, and the value shown; None if the field was not asked for.
     """
 
     key: str
     name: str
-    verdict: Verdict
+    fault: str = ""
     unasked: bool = False
     filled_in: bool = False
     outside: bool = False
-    values: tuple[Any, object] | None = None
-
-    @property
-    def fault(self) -> str:
-        """The fault, in words."""
-        if self.unasked:
-            return f"{sanitize(self.key, 60)} (not asked for)"
-        words = ["unclear"] if self.verdict == "unclear" else []
-        words += ["asked for {}, shown {}".format(*map(_value, self.values))] if self.values else []
-        return f"{self.name} ({': '.join(words)})" if words else self.name
 
 
 @dataclass(frozen=True)
@@ -81,30 +65,6 @@ class Comparison:
     """
 
     findings: tuple[Finding, ...]
-
-    @property
-    def verdicts(self) -> Mapping[str, Verdict]:
-        """A verdict for each field of the request, and for each key that no field covers."""
-        return {each.name: each.verdict for each in self.findings}
-
-    @property
-    def differing(self) -> tuple[str, ...]:
-        """The fields in which the payload certainly asks for something else."""
-        return tuple(each.name for each in self.findings if each.verdict == "differs")
-
-    @property
-    def unclear(self) -> tuple[str, ...]:
-        """
-        The fields of which the payload shows too little, or in another spelling, to tell.
-
-        Also the fields and keys that the service may have filled in.
-        """
-        return tuple(each.name for each in self.findings if each.verdict == "unclear")
-
-    @property
-    def same(self) -> bool:
-        """Whether the payload is what was asked for, all of it."""
-        return not self.differing and not self.unclear
 
     @property
     def unaccounted(self) -> tuple[str, ...]:
@@ -128,25 +88,18 @@ class Comparison:
         :return: the names of the fields and keys, with what was asked for and what is shown; empty if all of the
             payload is accounted for.
         """
-        return tuple(
-            each.fault
-            for each in self.findings
-            if each.verdict != "same" and not (each.unasked and each.key in accepted)
-        )
+        return tuple(each.fault for each in self.findings if each.fault and not (each.unasked and each.key in accepted))
 
 
 def compare(request: WhitelistRequest, payload: Mapping[str, Any], *, network: str | None = None) -> Comparison:
     """
     Compare what was asked for with a verified payload, key by key.
 
-    Takes neither a different spelling nor a missing field for a difference, nor for the same: one would create a
-    request twice, the other would take somebody else's.
-
     :param request: the request that was asked for.
     :param payload: the result of :meth:`WhitelistEnvelope.payload`.
     :param network: the network that the envelope gives. It is compared where the payload leaves the network out, as
         many services do. Default None: nothing is known of it.
-    :return: a verdict for each field, and for each key that no field covers.
+    :return: a finding for each field, and for each key that no field covers.
     """
     return Comparison(tuple(_findings(request, payload, network)))
 
@@ -178,8 +131,8 @@ def envelope_faults(
     }
     found = []
     for name, (given, other, what) in shown.items():
-        equal = _same_chain if name == "blockchain" else str.__eq__
-        if given and other and not (isinstance(other, str) and equal(given, other)):
+        is_same = _same_chain if name == "blockchain" else operator.eq
+        if given and other and not is_same(given, other):
             found.append(f"its envelope's {name} {_quote(given)} is not {what}, {_quote(other)}")
     if request is not None and request.visibility_group_id not in (None, envelope.visibility_group_id):
         found.append(
@@ -258,53 +211,13 @@ def is_deletion(action: str) -> bool:
 # --- comparing one value -----------------------------------------------------------------------------------
 
 
-def _same_chain(asked: str, shown: str) -> bool:
-    return ascii_lower(asked) == ascii_lower(shown)
+def _same_chain(asked: str, shown: object) -> bool:
+    return isinstance(shown, str) and ascii_lower(asked) == ascii_lower(shown)
 
 
-def reads_alike(address: str, envelope: WhitelistEnvelope) -> bool:
-    """
-    Tell whether a request may be for an address that the service spells in its own way.
-
-    :param address: the address.
-    :param envelope: the request. One whose payload cannot be verified may be for any address.
-    """
-    try:
-        shown = envelope.payload().get("address")
-    except CustodyError:
-        return True
-    asked, found = _letters_and_digits(address), _letters_and_digits(str(shown or ""))
-    # A prefix may have been added or removed: "0x", "bitcoincash:".
-    return not found or asked in found or found in asked
-
-
-def _letters_and_digits(text: str) -> str:
-    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
-
-
-def _compare_chain(asked: str, shown: object) -> Verdict:
-    if isinstance(shown, str) and _same_chain(asked, shown):
-        return "same"
-    return _compare_text(asked, shown)
-
-
-def _compare_text(asked: str, shown: object) -> Verdict:
-    if not isinstance(shown, str):
-        return "unclear"
-    if asked == shown:
-        return "same"
-    return "unclear" if not shown or _normalize(asked) == _normalize(shown) else "differs"
-
-
-def _compare_links(asked: Sequence[str], shown: object) -> Verdict:
-    if not _are_links(shown):
-        return "unclear"
-    ids = [str(link["id"]) for link in cast("list[dict[str, Any]]", shown)]
-    if set(asked) == set(ids):
-        # The same link twice may have two descriptions.
-        return "same" if len(ids) == len(set(ids)) else "unclear"
-    # "0013" may be 13 to the service.
-    return "unclear" if {_number(each) for each in asked} == {_number(each) for each in ids} else "differs"
+def _same_links(asked: Sequence[str], shown: Any) -> bool:
+    # The same link twice may have two descriptions.
+    return _are_links(shown) and sorted(set(asked)) == sorted(str(link["id"]) for link in shown)
 
 
 def _are_links(shown: Any) -> bool:
@@ -320,14 +233,6 @@ def _are_links(shown: Any) -> bool:
 
 def _is_text(shown: object) -> bool:
     return isinstance(shown, str)
-
-
-def _normalize(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def _number(text: str) -> str:
-    return text.lstrip("0") if is_decimal(text) else text
 
 
 def _quote(value: object) -> str:
@@ -355,35 +260,34 @@ class _Key:
     The rule for comparing a key of a payload.
 
     :param field: the field of the request; None: nothing in a request asks for it.
-    :param compare: compares what was asked for with what is shown.
+    :param is_same: compares what was asked for with what is shown.
     :param is_valid: whether a value has the right type.
     :param harmless: the service's own value for "not given".
-    :param unasked: meaning of a value that nobody asked for, in a search for a request: ``differs`` where it says
-        that somebody else has asked, ``unclear`` where the service may have filled it in.
+    :param by_service: whether the service may have filled in a value that nobody asked for.
     """
 
     field: str | None
-    compare: Callable[[Any, object], Verdict] = _compare_text
+    is_same: Callable[[Any, Any], bool] = operator.eq
     is_valid: Callable[[object], bool] = _is_text
     harmless: str = ""
-    unasked: Verdict = "differs"
+    by_service: bool = False
 
 
 #: The keys of a payload, in the published order.
 PAYLOAD_KEYS: Mapping[str, _Key] = {
     # The chain, whose other name the payload has.
-    "currency": _Key("blockchain", _compare_chain),
-    "network": _Key("network", unasked="unclear"),
-    "addressType": _Key("address_type", harmless="individual", unasked="unclear"),
+    "currency": _Key("blockchain", _same_chain),
+    "network": _Key("network", by_service=True),
+    "addressType": _Key("address_type", harmless="individual", by_service=True),
     "address": _Key("address"),
     "memo": _Key("memo"),
     "label": _Key("label"),
     "customerId": _Key("customer_id"),
     "exchangeAccountId": _Key("exchange_account_id"),
-    "linkedInternalAddresses": _Key("linked_internal_address_ids", _compare_links, _are_links),
-    "linkedWallets": _Key("linked_wallet_ids", _compare_links, _are_links),
-    "contractType": _Key("contract_type", unasked="unclear"),
-    "tnParticipantID": _Key(None, unasked="unclear"),
+    "linkedInternalAddresses": _Key("linked_internal_address_ids", _same_links, _are_links),
+    "linkedWallets": _Key("linked_wallet_ids", _same_links, _are_links),
+    "contractType": _Key("contract_type", by_service=True),
+    "tnParticipantID": _Key(None, by_service=True),
 }
 
 
@@ -392,29 +296,36 @@ def _findings(request: WhitelistRequest, payload: Mapping[str, Any], network: st
         asked = request.chain if key.field == "blockchain" else getattr(request, key.field) if key.field else None
         shown = payload.get(name)
         if name == "network" and asked is not None and network and shown in (None, ""):
-            verdict = key.compare(asked, network)
-            yield Finding(name, name, verdict, outside=True, values=(asked, network))
+            yield Finding(name, name, "" if asked == network else _fault(name, asked, network), outside=True)
         elif key.field or name in payload:
             yield _finding(name, key, asked, shown)
-        if key.compare is _compare_links and _are_links(shown):
+        if key.is_valid is _are_links and _are_links(shown):
             yield from _link_findings(name, payload[name])
-    yield from (Finding(each, each, "unclear", unasked=True) for each in _unknown_keys(payload))
+    yield from map(_unasked, _unknown_keys(payload))
 
 
 def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
     field = key.field or name
     if asked is not None:
-        is_default = asked == key.harmless and shown in (None, "")
-        verdict = "same" if is_default else key.compare(asked, shown)
-        return Finding(name, field, verdict, values=(asked, shown))
-    if shown is None or shown == "" or shown == []:
+        is_same = key.is_same(asked, shown) or (asked == key.harmless and shown in (None, ""))
+    elif shown in (None, "", []):
         # Either of them is an empty value of the wrong type, too: only null is one of every type.
-        return Finding(name, field, "same" if shown is None or key.is_valid(shown) else "unclear")
-    if not key.is_valid(shown):
-        return Finding(name, field, "unclear")
-    if key.harmless and shown == key.harmless:
-        return Finding(name, field, "same", filled_in=True)
-    return Finding(name, field, key.unasked, unasked=True)
+        is_same = shown is None or key.is_valid(shown)
+    elif key.is_valid(shown):
+        if key.harmless and shown == key.harmless:
+            return Finding(name, field, filled_in=True)
+        return _unasked(name, field)
+    else:
+        is_same = False
+    return Finding(name, field, "" if is_same else _fault(field, asked, shown))
+
+
+def _fault(field: str, asked: Any, shown: object) -> str:
+    return f"{field} (asked for {_value(asked)}, shown {_value(shown)})"
+
+
+def _unasked(key: str, field: str | None = None) -> Finding:
+    return Finding(key, field or key, f"{sanitize(key, 60)} (not asked for)", unasked=True)
 
 
 def _unknown(key: str) -> str:
@@ -442,7 +353,6 @@ def _unknown_keys(payload: Mapping[str, Any]) -> Iterator[str]:
 def _link_findings(name: str, links: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     for key in dict.fromkeys(key for link in links for key in link):
         if key not in LINK_KEYS:
-            found = f"{name}.{_unknown(key)}"
-            yield Finding(found, found, "unclear", unasked=True)
+            yield _unasked(f"{name}.{_unknown(key)}")
         elif key != "id":
-            yield Finding(f"{name}.{key}", f"{name}.{key}", "same", filled_in=True)
+            yield Finding(f"{name}.{key}", f"{name}.{key}", filled_in=True)

@@ -149,11 +149,11 @@ class FaultMiddleware:
             pass
 
     async def _pieces(self, scope: Scope, data: bytes, fault: Fault) -> AsyncIterator[bytes]:
-        for start in range(0, len(data), fault.piece):
+        for start in range(len(data)):
             if start:
                 await self._delay(fault.pieces_every)
             self._check_open(scope)
-            yield data[start : start + fault.piece]
+            yield data[start : start + 1]
 
     async def _padding(self, scope: Scope, size: int) -> AsyncIterator[bytes]:
         before, after = b'{"padding":"', b'"}'

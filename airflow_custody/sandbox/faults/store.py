@@ -29,8 +29,8 @@ FAULT_KINDS: dict[str, set[str]] = {
     "drop": set(),
     "truncate_body": {"keep"},
     "truncate_headers": set(),
-    "trickle": {"pieces_every", "piece"},
-    "trickle_headers": {"pieces_every", "piece"},
+    "trickle": {"pieces_every"},
+    "trickle_headers": {"pieces_every"},
     "large": {"size", "chunked"},
 }
 _COMMON_OPTIONS = {"method", "path", "query", "times", "skip", "delay", "delay_after", "work", "kind"}
@@ -60,7 +60,6 @@ class Fault(BaseModel):
     retry_after: int | float | HeaderValue | None = None
     keep: Annotated[int, Field(ge=0)] | None = None
     pieces_every: Seconds = 0.1
-    piece: Annotated[int, Field(ge=1)] = 1
     size: Annotated[int, Field(ge=14, le=2**31)] | None = None
     chunked: bool = False
 
@@ -150,8 +149,8 @@ class FaultStore:
         - ``drop``: the connection is closed without a response
         - ``truncate_body``: the connection is closed after half of the body, or after ``keep`` bytes of it
         - ``truncate_headers``: the connection is closed in the middle of the headers
-        - ``trickle``, ``trickle_headers``: the body or the headers are sent in pieces of ``piece`` bytes (default 1),
-          one every ``pieces_every`` seconds (default 0.1)
+        - ``trickle``, ``trickle_headers``: the body or the headers are sent byte by byte, one every ``pieces_every``
+          seconds (default 0.1)
         - ``large``: a body of ``size`` bytes; with ``chunked=True`` its size is not announced
 
         ``headers``, names and values, can be added to status, html, redirect, rate_limit and empty.

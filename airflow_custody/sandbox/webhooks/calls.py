@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
-import sqlite3
 import time
 import uuid
 from collections.abc import Iterable
@@ -14,7 +11,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from airflow_custody.sandbox.errors import invalid
 from airflow_custody.sandbox.listings import DEFAULT_PAGE_SIZE, Listing, Paging
 from airflow_custody.sandbox.settings import CallSettings
 from airflow_custody.sandbox.state import State
@@ -28,23 +24,10 @@ CREATE TABLE IF NOT EXISTS webhook_calls (
     event_id TEXT, status TEXT, call TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS webhook_calls_by_position ON webhook_calls (tenant_id, position, number);
-CREATE TABLE IF NOT EXISTS status_changes (
-    number INTEGER PRIMARY KEY, tenant_id TEXT NOT NULL, request_id INTEGER NOT NULL, status TEXT NOT NULL,
-    changed_at REAL NOT NULL
-);
-CREATE TRIGGER IF NOT EXISTS whitelist_status_changes AFTER UPDATE OF status ON whitelist
-WHEN old.status != new.status AND EXISTS (
-    SELECT 1 FROM saved WHERE name = 'settings' AND json_extract(value, '$.whitelist_events')
-)
-BEGIN
-    INSERT INTO status_changes
-    VALUES (NULL, new.tenant_id, new.id, new.status, (julianday('now') - 2440587.5) * 86400);
-END;
 """
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?Z")
 # Calls that a test adds itself often have small numbers.
 _FIRST_ID = 100_001
-_WHITELIST_TYPE = "requestStatus.updated"
 
 
 class CallSearch(Paging):
@@ -60,7 +43,7 @@ class CallStore:
     """
     The store of calls to webhooks.
 
-    :param state: the sandbox's state, which has the tables of whitelisting requests and of webhooks.
+    :param state: the sandbox's state, which has the table of webhooks.
     """
 
     def __init__(self, state: State) -> None:
@@ -124,13 +107,11 @@ class CallStore:
         :param status: state of their delivery.
         :param tenant_id: id of the tenant. Default ``1``.
         """
-        self._write_status_changes()
         at = time.time_ns() - round(age * 1e9)
         return self._write_event(webhook_type, payload, tenant_id, event_id or str(uuid.uuid4()), at, status)
 
     def find(self, caller: Caller, search: CallSearch) -> dict[str, Any]:
         """Return one page of the calls to webhooks of the caller's tenant."""
-        self._write_status_changes()
         self._remove_old(caller.tenant_id)
         search = self.listing.understood(search)
         filters = {"webhook_id": search.webhook_id, "event_id": search.event_id, "status": search.status}
@@ -141,59 +122,16 @@ class CallStore:
             rows = self._state.rows(f"SELECT call FROM webhook_calls WHERE {where} ORDER BY number", *values)
             found, cursor = search.cut([json.loads(row["call"]) for row in rows], self.listing)
             return omit_empty(calls=found, cursor=cursor)
-        find = self._find_by_key if self._settings.paging == "keyset" else self._find_by_offset
-        rows, cursor = find(where, values, search, self.listing.page_size(search.size or DEFAULT_PAGE_SIZE))
-        return omit_empty(calls=[json.loads(row["call"]) for row in rows], cursor=cursor)
-
-    @property
-    def _place(self) -> str:
-        """The column by which calls are listed, before their number."""
-        return "position" if self._settings.order == "created" else "''"
-
-    def _find_by_offset(
-        self, where: str, values: tuple[str, ...], search: CallSearch, size: int
-    ) -> tuple[list[sqlite3.Row], dict[str, Any]]:
         (total,) = self._state.rows(f"SELECT count(*) FROM webhook_calls WHERE {where}", *values)[0]
+        size = self.listing.page_size(search.size or DEFAULT_PAGE_SIZE)
         start, cursor = search.place(size, total)
+        place = "position" if self._settings.order == "created" else "''"
         rows = self._state.rows(
             f"SELECT call FROM webhook_calls WHERE {where} "
-            f"ORDER BY {self._place} {search.order}, number {search.order} LIMIT ? OFFSET ?",
+            f"ORDER BY {place} {search.order}, number {search.order} LIMIT ? OFFSET ?",
             *(*values, size, start),
         )
-        return rows, cursor
-
-    def _find_by_key(
-        self, where: str, values: tuple[str, ...], search: CallSearch, size: int
-    ) -> tuple[list[sqlite3.Row], dict[str, Any]]:
-        """Return a page that begins after the last row of the page before, or ends before the first of the next."""
-        backwards = search.request in ("PREVIOUS", "LAST")
-        down = (search.order == "DESC") is not backwards
-        known = () if search.request in ("FIRST", "LAST") else _read_key(search.current, backwards)
-        after = f" AND ({self._place}, number) {'<' if down else '>'} (?, ?)" if known else ""
-        direction = "DESC" if down else "ASC"
-        rows = self._state.rows(
-            f"SELECT call, {self._place} AS place, number FROM webhook_calls WHERE {where}{after} "
-            f"ORDER BY {self._place} {direction}, number {direction} LIMIT ?",
-            *(*values, *known, size + 1),
-        )
-        more, rows = len(rows) > size, rows[:size]
-        if backwards:
-            rows.reverse()
-        has_next = search.request == "PREVIOUS" or (more and not backwards)
-        has_previous = search.request == "NEXT" or (more and backwards)
-        return rows, omit_empty(currentPage=_write_key(rows), hasPrevious=has_previous, hasNext=has_next)
-
-    def _write_status_changes(self) -> None:
-        """Write the calls for requests whose status has changed since calls were last listed."""
-        changes = self._state.rows("SELECT * FROM status_changes ORDER BY number")
-        if not changes:
-            return
-        self._state.write("DELETE FROM status_changes WHERE number <= ?", changes[-1]["number"])
-        for each in changes:
-            payload = {"requestId": str(each["request_id"]), "status": each["status"]}
-            event_id = f"whitelist-{each['request_id']}-{each['number']}"
-            at = round(each["changed_at"] * 1e9)
-            self._write_event(_WHITELIST_TYPE, payload, each["tenant_id"], event_id, at, "success")
+        return omit_empty(calls=[json.loads(row["call"]) for row in rows], cursor=cursor)
 
     def _write_event(
         self, webhook_type: str, payload: Any, tenant_id: str, event_id: str, at: int, status: str
@@ -255,19 +193,3 @@ def _position(created_at: Any) -> str:
 
 def _column(value: Any) -> str | None:
     return value if isinstance(value, str) or value is None else json.dumps(value)
-
-
-def _write_key(rows: list[sqlite3.Row]) -> str:
-    if not rows:
-        return ""
-    ends = [[row["place"], row["number"]] for row in (rows[0], rows[-1])]
-    return base64.urlsafe_b64encode(json.dumps(ends).encode()).decode()
-
-
-def _read_key(page: str | None, backwards: bool) -> tuple[str, int]:
-    try:
-        first, last = json.loads(base64.urlsafe_b64decode(page or ""))
-        place, number = first if backwards else last
-        return str(place), int(number)
-    except (binascii.Error, ValueError, TypeError):
-        raise invalid("cursor.currentPage: not a page of this listing") from None

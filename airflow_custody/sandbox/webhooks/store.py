@@ -107,26 +107,6 @@ class WebhookStore:
         rows = self._state.rows("SELECT * FROM webhooks ORDER BY number")
         return [{**_webhook(row), "tenantId": row["tenant_id"]} for row in rows]
 
-    def change_webhook(
-        self, webhook_id: str, *, status: str | None = None, timeout_until: str | None = None
-    ) -> dict[str, Any]:
-        """
-        Change a webhook, whatever the values, and return it as the service does.
-
-        :param webhook_id: the webhook's id.
-        :param status: its status. Default None: it stays.
-        :param timeout_until: until when it cools down after failed deliveries; empty: it does not. Default None: that
-            stays.
-        """
-        changed = self._state.write(
-            "UPDATE webhooks SET status = coalesce(?, status), timeout_until = coalesce(?, timeout_until), "
-            "updated_at = ? WHERE id = ?",
-            *(status, timeout_until, timestamp(), webhook_id.lower()),
-        )
-        if not changed:
-            raise not_found(f"webhook {webhook_id}")
-        return self._get(webhook_id.lower())
-
     def set_status(self, caller: Caller, webhook_id: str, status: str) -> dict[str, Any]:
         """Enable or disable a webhook, which also ends its time-out after failed deliveries."""
         id = _parse_uuid(webhook_id)

@@ -57,10 +57,9 @@ def read(client: CustodyClient, cursor: CallCursor | None, **options: Any) -> tu
     "behaviour",
     [
         {},
-        {"paging": "keyset"},
         {"ids": "uuid"},
         {"resolution": 100.0},
-        {"resolution": 0.01, "paging": "keyset", "ids": "uuid"},
+        {"resolution": 0.01, "ids": "uuid"},
         {"max_age": 1000},
         {"max_number": 160},
     ],

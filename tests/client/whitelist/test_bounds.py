@@ -21,7 +21,7 @@ from airflow_custody.client.whitelist.planner import id_order
 from airflow_custody.client.whitelist.progress import ListedRequest
 from airflow_custody.client.whitelist.review import compare
 from airflow_custody.client.whitelist.wait import RequestWait
-from airflow_custody.operators._plan_texts import changes_text
+from airflow_custody.operators.whitelist_plan import changes_text
 from airflow_custody.sandbox import Sandbox
 
 # Python does not read a number of more than 4300 digits.

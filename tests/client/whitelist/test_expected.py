@@ -38,7 +38,7 @@ def test_what_no_signature_covers_is_no_match() -> None:
     # A legacy form does not have it.
     request = WhitelistRequest(label="L", address="0x1", blockchain="ETH", linked_wallet_ids=["7"], contract_type="x")
     with pytest.raises(
-        CustodyRequestError, match=r"is not what was asked for: contract_type \(unclear: asked for 'x', shown nothing\)"
+        CustodyRequestError, match=r"is not what was asked for: contract_type \(asked for 'x', shown nothing\)"
     ):
         compare_listed(request, ListedRequest(envelope(), True, verified=address()))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from airflow_custody.cli.verify import read_rows
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.listing import fetch_for_approval, fetch_listing
+from airflow_custody.client.whitelist.listing import fetch_listing
 from airflow_custody.client.whitelist.progress import find_listed
 from airflow_custody.client.whitelist.wait import RequestWait
 
@@ -75,11 +75,7 @@ class Service:
 @given(ROWS)
 def test_a_listing_says_of_each_what_is_found_by_its_id(rows: Sequence[Row]) -> None:
     client = cast("Any", Service(rows))
-    for listing in (
-        fetch_listing(client),
-        fetch_listing(client, by_status=False),
-        fetch_for_approval(client),
-    ):
+    for listing in (fetch_listing(client), fetch_listing(client, by_status=False)):
         ids = [each.id for each in (*listing.envelopes, *listing.deletions)]
         found = find_listed(client, ids, strict=False)
         deletions = {each for each, one in found.items() if one.deletion_pending}
@@ -100,7 +96,7 @@ def test_verify_says_the_same_with_and_without_ids(rows: Sequence[Row]) -> None:
 @given(ROWS)
 def test_the_deletion_of_what_is_listed_as_settled_is_no_creation(rows: Sequence[Row]) -> None:
     client = cast("Any", Service(rows))
-    for listing in (fetch_listing(client), fetch_listing(client, by_status=False), fetch_for_approval(client)):
+    for listing in (fetch_listing(client), fetch_listing(client, by_status=False)):
         for number, row in enumerate(rows, 1):
             is_deletion = row.where == "settled" and bool(row.for_approval) and row.action in ("delete", "REMOVE")
             assert (str(number) in {each.id for each in listing.deletions}) is is_deletion

@@ -9,7 +9,12 @@ import pytest
 from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, XRP, ask, listed, unreadable
 
 from airflow_custody.client import CustodyResponseError, WhitelistEnvelope
-from airflow_custody.client.whitelist.matching import RequestsByDestination, differing_fields
+from airflow_custody.client.whitelist.matching import (
+    RequestsByDestination,
+    destination_of,
+    differing_fields,
+    names_in,
+)
 
 ALICE = "alice::1220" + "ab" * 16
 BECH32 = "bc1" + "q" * 39
@@ -41,6 +46,14 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         # Hexadecimal after 0x folds on any chain.
         ({"blockchain": "FLOW"}, {"currency": "flow", "address": ADDRESS.upper()}, []),
         (CANTON, {"currency": "Canton", "address": ALICE}, []),
+        # A name of a chain, or of a network, that nobody knows may mean any.
+        ({}, {"currency": "ETHX"}, ["blockchain"]),
+        (
+            {"blockchain": "BTC", "address": LEGACY},
+            {"currency": "x", "address": LEGACY.lower()},
+            ["blockchain", "address"],
+        ),
+        ({"network": "mainnet"}, {"wire": {"network": "ethereum-1"}}, ["network"]),
         # The table does not say whether case counts there.
         (CANTON, {"currency": "Canton", "address": ALICE.replace("a", "A", 1)}, ["address"]),
     ],
@@ -60,8 +73,12 @@ def test_the_same_destination_in_any_spelling(
         ({}, {"memo": "7"}),
         ({"memo": "7"}, {}),
         ({"memo": "007"}, {"memo": "7"}),
-        ({"network": "mainnet"}, {"network": "sepolia"}),
-        ({"network": "mainnet"}, {"wire": {"network": "sepolia"}}),
+        ({"network": "sepolia"}, {"network": "mainnet"}),
+        ({"network": "sepolia"}, {"wire": {"network": "mainnet"}}),
+        # A name that nobody knows may mean another chain, and no other address or memo.
+        ({}, {"currency": "ETHX", "address": OTHER}),
+        ({}, {"currency": "ETHX", "memo": "7"}),
+        ({"network": "mainnet"}, {"network": "ethereum-1", "address": OTHER}),
         ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": XRP.swapcase()}),
         ({"blockchain": "BCH", "address": CASH}, {"currency": "BCH", "address": LEGACY}),
         # Parties that share a namespace.
@@ -88,6 +105,8 @@ def test_another_destination(asked: dict[str, Any], shown: dict[str, Any]) -> No
         (unreadable(json.dumps({"address": "x", "Address": ADDRESS})), "ETH"),
         (unreadable(json.dumps({"address": ADDRESS, "label": "Third", "currency": "XRP"})), ""),
         (unreadable('{"address":"x"}'), ""),
+        (unreadable('{"currency":"ETHX"}'), "ETH, BTC, XRP"),
+        (unreadable(json.dumps({"address": XRP, "currency": "x"})), "XRP"),
         (unreadable('{"address":" "}'), "ETH, BTC, XRP"),
         (listed(address=None), "ETH"),
         (listed(address=["x"], currency="BTC"), "BTC"),
@@ -100,6 +119,16 @@ def test_what_cannot_be_read_may_be_what_it_does_not_deny(envelope: WhitelistEnv
     index = RequestsByDestination([envelope])
     rows = [ask(), ask(address=LEGACY, blockchain="BTC"), ask(address=XRP, blockchain="XRP", memo="7")]
     assert ", ".join(each.chain for each in rows if index.candidates(each)) == may_be
+
+
+def test_a_name_that_another_row_uses_is_known() -> None:
+    base = {"blockchain": "BASE", "network": "one"}
+    envelopes = [listed(currency="BASE", network="one")]
+    assert RequestsByDestination(envelopes).candidates(ask())
+    index = RequestsByDestination(envelopes, names_in([destination_of(ask(**base, address=OTHER))]))
+    assert not index.candidates(ask())
+    assert not index.candidates(ask(**{**base, "network": "two"}))
+    assert index.candidates(ask(**base)) == envelopes
 
 
 def test_the_fields_of_what_cannot_be_read_are_not_compared() -> None:

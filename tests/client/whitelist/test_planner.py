@@ -266,9 +266,16 @@ def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
     assert "ignored" in found.rows[1].note
     assert found.ignored == ("3799",)
     for text in (plan_to_markdown(found), plan_to_table(found)):
-        assert re.search("Ignored, although they cannot be read: `?3799", text)
-    with pytest.raises(CustodyRequestError, match="ignore must be a whole number, like '3711', not "):
-        plan(ask(), broken, ignore="all")
+        assert re.search("Ignored, although each may be a row's: `?3799", text)
+    for wrong in (" ", [None], [True], {"3799": 1}):
+        with pytest.raises(CustodyRequestError, match=r"ignore\[0\] "):
+            plan(ask(), broken, ignore=wrong)
+    # An id may be anything.
+    for name in ("abc-7", "x" * 90):
+        odd = listed(wire={"id": name, "metadata": None})
+        (row, shown) = plan(ask(), odd).rows
+        assert (row.state, shown.request_id) == ("unreadable", name)
+        assert states(plan(ask(), odd, ignore=[name, 7])) == [("create", "create", ""), ("unreadable", None, name)]
     # It is approved with the plan.
     assert found.plan_hash != plan(ask(), []).plan_hash
     assert plan(ask(), [], ignore=["3799"]).plan_hash == plan(ask(), []).plan_hash
@@ -276,6 +283,46 @@ def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
     assert states(plan(ask(), listed(), ignore="3711")) == [("unchanged", None, "3711")]
     second = listed(3800, wire={"metadata": None})
     assert plan(ask(), [broken, second], ignore="3799").rows[0].state == "unreadable"
+
+
+# --- names that nobody knows -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown", "field", "name"),
+    [
+        ({}, {"currency": "ETHX"}, "blockchain", "chain 'ETHX'"),
+        ({}, {"currency": "ETHX", "network": "one"}, "blockchain", "chain 'ETHX'"),
+        (CANTON, {"currency": "CC", "address": ALICE.upper()}, "blockchain", "chain 'CC'"),
+        ({"blockchain": "BCH", "address": CASH}, {"currency": "x", "address": CASH}, "blockchain", "chain 'x'"),
+        ({"network": "mainnet"}, {"network": "ethereum-1"}, "network", "network 'ethereum-1'"),
+        ({"network": "mainnet"}, {"wire": {"network": "ETH"}}, "network", "network 'ETH'"),
+        ({"network": "sepolia", "memo": "7"}, {"network": "testnet", "memo": "7"}, "network", "network 'testnet'"),
+    ],
+)
+def test_a_name_that_nobody_knows_may_be_any(
+    asked: dict[str, Any], shown: dict[str, Any], field: str, name: str
+) -> None:
+    there = listed(**shown)
+    found = plan(ask(**asked), there, prune=True)
+    assert states(found) == [("differs", None, ""), ("undeclared", None, "3711")]
+    assert found.rows[0].fields == (field,)
+    assert f"request 3711 has its address, on the {name}, which is not known" in found.rows[0].note
+    assert "so it is not deleted" in found.rows[1].note
+    # Another memo, or another address, is another destination.
+    for other in ({"memo": "8"}, {"address": OTHER}):
+        assert plan(ask(**{**asked, **other}), there).rows[0].state == "create"
+    # A row of that name makes it known.
+    named = {**asked, field: shown.get("currency") if field == "blockchain" else there.network or shown["network"]}
+    assert plan([ask(**asked), ask(**named, label="x")], there).rows[0].state == "create"
+    # What was rejected is nothing, and what a person has looked at stops nothing.
+    assert plan(ask(**asked), listed(**{**shown, "wire": {**shown.get("wire", {}), "status": "rejected"}})).operations
+    ignored = plan(ask(**asked), there, ignore="3711", prune=True)
+    assert states(ignored) == [("create", "create", ""), ("undeclared", None, "3711")]
+    assert ignored.ignored == ("3711",)
+    assert ignored.plan_hash != plan(ask(**asked), []).plan_hash
+    # Not even without the row.
+    assert plan([], there, ignore="3711", prune=True).operations == ()
 
 
 # --- deleting ----------------------------------------------------------------------------------------------
