@@ -19,6 +19,15 @@ FORMS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "JSON": lambda text: json.dumps(text)[1:-1],
     "JSON, raw": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    # As .NET and Gson write it.
+    "JSON, escaped": lambda text: "".join(
+        each
+        if each.isascii() and each.isalnum()
+        else json.dumps(each)[1:-1]
+        if ord(each) > 126
+        else f"\\u{ord(each):04X}"
+        for each in text
+    ),
     "URL": lambda text: quote(text, safe=""),
     "URL, slashes": quote,
     "URL, form": quote_plus,

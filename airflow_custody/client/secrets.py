@@ -6,7 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
+from functools import lru_cache
 
 #: The replacement for a secret.
 REDACTED = "***"
@@ -20,24 +20,27 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     :param secrets: the secrets.
     """
     # The longest first: one may be part of another.
-    for form in sorted({form for secret in secrets if secret for form in _forms(secret)}, key=len, reverse=True):
-        text = text.replace(form, REDACTED)
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = _pattern(secret).sub(REDACTED, text)
     return text
 
 
-def _forms(secret: str) -> set[str]:
+@lru_cache(maxsize=256)
+def _pattern(secret: str) -> re.Pattern[str]:
     data = secret.encode("utf-8", "surrogatepass")
-    in_json = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-    # Other writers escape these, too; the service's is Go's.
-    in_json |= {each.replace("/", "\\/") for each in in_json}
-    in_json |= {each.translate({ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}) for each in in_json}
-    in_url = {quote(data), quote(data, safe=""), quote_plus(data)}
-    in_url |= {re.sub("%..", lambda found: found[0].lower(), each) for each in in_url}
-    in_base64 = {base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()}
+    encoded = base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()
     # A form without padding also matches the form with it.
-    return {
-        secret,
-        *in_url,
-        *in_json,
-        *(each.rstrip("=") for each in in_base64),
-    }
+    forms = "|".join(re.escape(each.rstrip("=")) for each in encoded)
+    return re.compile(f"{''.join(map(_any_form, secret))}|{forms}")
+
+
+def _any_form(character: str) -> str:
+    """Return a pattern for a character: as it is, URL-encoded, or escaped in JSON. Writers escape different ones."""
+    if character.isascii() and character.isalnum():
+        return character
+    in_json = {json.dumps(character)[1:-1], "\\/" if character == "/" else character}
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    in_json.add("".join(f"\\u{units[index : index + 4]}" for index in range(0, len(units), 4)))
+    in_url = {"".join(f"%{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))}
+    in_url |= {"+"} if character == " " else set()
+    return f"(?:{'|'.join(f'(?i:{re.escape(each)})' for each in sorted(in_json | in_url | {character}))})"

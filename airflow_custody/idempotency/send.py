@@ -15,6 +15,7 @@ from airflow_custody.client.errors import (
     CustodyConfigurationError,
     CustodyConnectionError,
     CustodyError,
+    CustodyOutcomeUnknownError,
     CustodyPermissionError,
     CustodyRateLimitError,
     CustodyRequestError,
@@ -249,7 +250,7 @@ class Sender:
             self._refusals += 1
             if self._refusals >= _MAX_REFUSALS:
                 self.stop(error)
-        if error.from_service and 400 <= status < 500:
+        if error.from_service and 400 <= status < 500 and not isinstance(error, CustodyOutcomeUnknownError):
             if isinstance(error, CustodyAuthenticationError):
                 self.stop(error)
             if isinstance(error, (CustodyAuthenticationError, CustodyPermissionError)) and self.stopped:

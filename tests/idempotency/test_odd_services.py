@@ -99,6 +99,15 @@ def test_the_services_own_refusal_is_recorded_as_one(sandbox: Sandbox, stored: T
     assert [stored.attempt()] == made(sandbox)
 
 
+@pytest.mark.parametrize(("status", "code"), [(408, 4), (499, 1)])
+def test_a_request_that_the_service_gave_up_may_have_been_done(
+    sandbox: Sandbox, stored: Task, status: int, code: int
+) -> None:
+    body = {"code": code, "message": "context canceled", "details": []}
+    sandbox.control.add_fault("status", **CREATE, status=status, body=body, work=True)
+    assert [stored.attempt()] == made(sandbox)
+
+
 # --- what the service makes of a request ---------------------------------------------------------------------
 
 

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from airflow_runs import execute, failing_at_once, new_dag, run_dag
 from task_log import TaskLog
 
-from airflow_custody.client import CustodyConnectionError, CustodyServerError, CustodyUnhealthyError
+from airflow_custody.client import CustodyClient, CustodyConnectionError, CustodyServerError, CustodyUnhealthyError
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.sandbox import Sandbox, health_entry
 
@@ -73,6 +73,13 @@ def test_stale_results_are_not_healthy_unless_asked_for(sandbox: Sandbox) -> Non
     with pytest.raises(CustodyUnhealthyError, match="valid until 2020-01-01"):
         check()
     assert check(require_fresh=False)["healthy"]
+
+
+def test_the_listing_has_the_services_time(sandbox: Sandbox) -> None:
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        date = client.list_health_checks().date
+    assert date is not None
+    assert abs(date - datetime.now(timezone.utc)) < timedelta(minutes=5)
 
 
 def test_ten_thousand_checks_give_a_small_result(sandbox: Sandbox) -> None:

@@ -129,9 +129,14 @@ class HealthListing(list[HealthCheck]):
     The entries of a health listing, in the order of the response.
 
     :param is_blank: whether the response was ``{}``, which a listing may be, and which any other server may send.
+    :param date: time of the response by the service's clock; None (default): not known.
     """
 
-    def __init__(self, checks: Iterable[HealthCheck] = (), *, is_blank: bool = False) -> None:
+    def __init__(
+        self, checks: Iterable[HealthCheck] = (), *, is_blank: bool = False, date: datetime | None = None
+    ) -> None:
         super().__init__(checks)
+        #: Time of the response by the service's clock; None: not known.
+        self.date = date
         #: Whether the response was ``{}``.
         self.is_blank = is_blank

@@ -37,7 +37,7 @@ class HealthOperations(ServiceOperations):
         reply = self._transport.call(LIST_HEALTH_CHECKS, WireHealthListing, query=query)
         reply.require_any_key("groups")
         reply.require_unique_keys()
-        checks = HealthListing(is_blank=reply.response.says_nothing)
+        checks = HealthListing(is_blank=reply.response.says_nothing, date=reply.response.date)
         for name, group in (reply.body.get("groups") or {}).items():
             if group is None or (group and "healthChecks" not in group):
                 checks.append(HealthCheck({}, name, is_readable=False))

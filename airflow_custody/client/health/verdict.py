@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_custody.client.arguments import check_identifier, check_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyUnhealthyError
-from airflow_custody.client.health.models import HealthCheck
+from airflow_custody.client.health.models import HealthCheck, HealthListing
 from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wait_state import WaitState
@@ -261,10 +261,13 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
 
     :param checks: the listing.
     :param criteria: which checks are judged and what makes them healthy.
-    :param now: time of fetching the listing, aware; None (default): now.
+    :param now: time of fetching the listing, aware; None (default): now. If the service's clock was ahead of it, that
+        counts: a clock that is slow must not keep alive what has expired.
     :return: the verdict.
     """
     now = now or datetime.now(timezone.utc)
+    if isinstance(checks, HealthListing) and checks.date is not None:
+        now = max(now, checks.date)
     # Few words come again and again: lower-casing them once each is enough.
     is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)
     selected = _select(checks, criteria)

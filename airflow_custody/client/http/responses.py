@@ -47,8 +47,9 @@ _ERROR_TYPES: dict[int, type[CustodyError]] = {
     409: CustodyConflictError,
     429: CustodyRateLimitError,
 }
-# The server or a gateway gave up waiting for the request: nobody knows how much of it arrived.
-_REQUEST_TIMEOUT = 408
+# The server or a gateway gave up on the request, also in the service's own words (gRPC's "deadline exceeded" and
+# "canceled"): nobody knows how much of it was done.
+_GIVEN_UP = (408, 499)
 _NO_SUCH_OBJECT = "It may not exist; or the service does not offer this operation, which is undocumented."
 _MAYBE_NOT_OFFERED = "The service may not offer this operation: it is not part of its documented interface."
 _GATEWAY = "A gateway in between may have sent this response."
@@ -309,7 +310,7 @@ class Reply(Generic[T]):
         advice = operation.hints.get(status)
         if status >= 500:
             error = operation.broken(text, "service-failed", **facts)
-        elif status == _REQUEST_TIMEOUT:
+        elif status in _GIVEN_UP:
             error = operation.unanswered(text, "no-response", **facts)
         else:
             if status == 401:

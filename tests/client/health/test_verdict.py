@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyConfigurationError, HealthCheck
+from airflow_custody.client.health.models import HealthListing
 from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
@@ -53,6 +54,13 @@ def test_healthy() -> None:
     assert verdict.healthy
     assert verdict.to_json()["oldest_result_age_seconds"] == 30
     assert judge([entry(status="SUCCESS")], HealthCriteria(), NOW).healthy
+
+
+def test_a_clock_that_is_slow_keeps_nothing_alive() -> None:
+    now, expired = NOW - timedelta(minutes=5), entry(validUntilDate="2026-06-01T11:59:59Z")
+    assert judge(HealthListing([expired], date=None), HealthCriteria(), now).healthy
+    assert not judge(HealthListing([expired], date=NOW), HealthCriteria(), now).healthy
+    assert not judge(HealthListing([expired], date=now), HealthCriteria(), NOW).healthy
 
 
 @pytest.mark.parametrize("change", UNHEALTHY.values(), ids=UNHEALTHY)
