@@ -32,7 +32,7 @@ from airflow_custody.idempotency.records import Row, digest
 from airflow_custody.idempotency.search import lookup_intervals
 from airflow_custody.idempotency.send import Sender
 from airflow_custody.idempotency.store import Store
-from airflow_custody.idempotency.whitelist_requests import PlannedCreation, TrustChecker
+from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistCreation
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -225,18 +225,20 @@ class ApplyPlan:
         others = [
             key for key in store.open_rows() if store.rows[key][0].plan != plan_hash and not key.startswith(DELETE)
         ]
-        creator = self._creator(PlannedCreation(self._client, requests, (), self._trust), plan_hash)
+        creator = self._creator(WhitelistCreation(self._client, requests, self._trust), plan_hash)
         if is_forgotten or others:
             wait = creator.search.under_way
             what = "under another plan" if others else "before: this Airflow has no record of it"
             self._log.warning("Waiting %.0f s until the service shows what this task may have sent %s.", wait, what)
             time.sleep(wait)
         searched_at, listing = time.monotonic(), self._settings.fetch(self._client)
-        creation = PlannedCreation(self._client, requests, listing.envelopes, self._trust)
+        creation = WhitelistCreation(self._client, requests, self._trust, listing.envelopes)
         creator = self._creator(creation, plan_hash)
         self._settle(creator, creation, listing, requests, others)
         own = [key for key in store.open_rows(plan_hash) if key in requests]
-        creator.search.adopt(creation.found_in(listing.envelopes, own))
+        creator.search.judge(creation.found_in(listing.envelopes, own), late=False)
+        # More becomes known by searching thoroughly.
+        creator.search.unknown.clear()
         for key in store.open_rows(plan_hash):
             if key in requests:
                 creator.search.follow_override(key)
@@ -272,7 +274,7 @@ class ApplyPlan:
             sender.stop()
         return sender
 
-    def _creator(self, creation: PlannedCreation, plan_hash: str) -> CreateRows:
+    def _creator(self, creation: WhitelistCreation, plan_hash: str) -> CreateRows:
         creator = CreateRows(
             self._store,
             creation,
@@ -292,7 +294,7 @@ class ApplyPlan:
     def _settle(
         self,
         creator: CreateRows,
-        creation: PlannedCreation,
+        creation: WhitelistCreation,
         listing: Listing,
         requests: Mapping[str, WhitelistRequest],
         others: Collection[str],
@@ -302,7 +304,7 @@ class ApplyPlan:
         # The file does not have the others any more, and the plan of now has seen what became of them.
         self._store.record((key, self._store.rows[key][1].become("void")) for key in others if key not in requests)
         known = [key for key in others if key in requests and not search.follow_override(key)]
-        search.judge(creation.found_in(listing.envelopes, known))
+        search.judge(creation.found_in(listing.envelopes, known), late=True)
         if search.unknown:
             self._report(creation.what, "unknown", len(search.unknown))
             lines = "; ".join(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError, CustodyResponseError
 from airflow_custody.idempotency.records import Row, State, digest
@@ -190,14 +190,6 @@ class CreateRows:
             self._log.warning("The outcome of the %s for %s is unknown: %s.", what, which, why)
 
 
-class SingleCreation(Creation, Protocol):
-    """One object to create, whose row has the key :data:`ONE`."""
-
-    @property
-    def content(self) -> Mapping[str, object]:
-        """The fields that must not change from one try to the next: what is asked for, and where."""
-
-
 class CreateOnce:
     """
     Creates something unless an earlier try of this task instance did: a batch of one row.
@@ -215,7 +207,7 @@ class CreateOnce:
     def __init__(
         self,
         context: Context,
-        creation: SingleCreation,
+        creation: Creation,
         log: logging.Logger,
         *,
         on_clear: OnClear = "reuse",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -19,10 +19,6 @@ FENCE = 5.0
 # How far the service's clock may be behind Airflow's for a date to count as after the send.
 _PRECISION = timedelta(seconds=1)
 _MAX_LOOKUP_INTERVAL = 5.0
-
-
-class AmbiguousError(Exception):
-    """Raised when it cannot be told which candidate is a row's, or whether one is; its text says why."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +73,10 @@ class Creation(Protocol):
     def timeout(self) -> float:
         """The seconds after which the sender gives up waiting for a response."""
 
+    @property
+    def content(self) -> Mapping[str, object]:
+        """The fields that must not change from one try to the next, if it is one: what is asked for, and where."""
+
     def which(self, key: str) -> str:
         """Return which one a row asks for, for people: enough to recognize it at the service."""
 
@@ -108,30 +108,6 @@ def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
     if since is None or candidate.created_at is None or candidate.created_at < since - _PRECISION:
         return None
     return True
-
-
-def select(batch: Batch, row: Row, candidates: Iterable[Candidate]) -> Candidate | None:
-    """
-    Return the only candidate that a row can have created.
-
-    :param batch: the row's batch.
-    :param row: the row.
-    :param candidates: the search results.
-    :return: the candidate; None if there is none.
-    :raises AmbiguousError: if there are several, or one of which it cannot be told.
-    """
-    new = {each: is_new(batch, row, each) for each in candidates}
-    others = [each for each, is_it in new.items() if is_it is not False]
-    possible = [each for each in others if not each.differs and not each.by_other]
-    if len(possible) == 1 and not possible[0].unclear and new[possible[0]]:
-        return possible[0]
-    if not others:
-        return None
-    reasons = []
-    for each in others:
-        age = "is new" if new[each] else "may have existed before this task"
-        reasons.append(f"{each.id} {age}, and {each.difference or 'is what was asked for'}")
-    raise AmbiguousError(f"Found at the service: {'; '.join(reasons)}.")
 
 
 def lookup_intervals() -> Iterator[float]:
@@ -184,22 +160,21 @@ class Search:
         :param keys: the rows' keys.
         :param searched_at: when all of them were searched for before; None (default): not yet.
         """
-        if not (open_ := self._open(keys)):
-            return
-        self._log.info("Searching the service for %s whose outcome is unknown.", count(len(open_), "row"))
-        began, intervals = time.monotonic(), lookup_intervals()
+        began, intervals, logged = time.monotonic(), lookup_intervals(), 0
         sure_after = None if searched_at is None else searched_at + self.under_way
-        if sure_after is not None:
-            # Most of these were never sent, so it is the time that counts.
-            time.sleep(max(0.0, sure_after - began))
-        while open_:
+        # Most of these were never sent, so it is the time that counts.
+        delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
+        while open_ := [key for key in self._store.open_rows() if key in keys and key not in self.unknown]:
+            if len(open_) != logged:
+                logged = len(open_)
+                self._log.info("Searching the service for %s whose outcome is unknown.", count(logged, "row"))
+            time.sleep(delay)
             late = sure_after is not None and time.monotonic() >= sure_after
             try:
                 found = self._creation.find(open_, thorough=late)
             except CustodyError as error:
                 if not error.retryable:
-                    why = f"The service cannot be searched: {error.text}"
-                    self.unknown |= dict.fromkeys(open_, why)
+                    self.unknown |= dict.fromkeys(open_, f"The service cannot be searched: {error.text}")
                     return
                 if time.monotonic() - began > 2 * self.under_way:
                     self.failure = error
@@ -207,44 +182,42 @@ class Search:
                 self._log.warning("Cannot search the service yet: %s", error)
                 sure_after = None
             else:
-                self._judge(open_, found, late=late)
+                self.judge(found, late=late)
                 if sure_after is None:
                     sure_after = time.monotonic() + self.under_way
-            if open_ := self._open(keys):
-                interval = next(intervals)
-                time.sleep(interval if sure_after is None else max(0.05, min(interval, sure_after - time.monotonic())))
+            delay = next(intervals)
+            if sure_after is not None:
+                delay = max(0.05, min(delay, sure_after - time.monotonic()))
 
-    def adopt(self, found: Mapping[str, Found]) -> None:
-        """Take what was found for what earlier tries sent, where that is certain."""
-        self._judge([*found], found, late=False)
-        # More becomes known by searching thoroughly.
-        self.unknown.clear()
+    def judge(self, found: Mapping[str, Found], *, late: bool) -> None:
+        """
+        Decide what became of rows: one is created if there is only one candidate that it can have created.
 
-    def judge(self, found: Mapping[str, Found]) -> None:
-        """Decide on rows after a search that is late enough to find all that was created."""
-        self._judge([*found], found, late=True)
-
-    def _open(self, keys: Collection[str]) -> list[str]:
-        return [key for key in self._store.open_rows() if key in keys and key not in self.unknown]
-
-    def _judge(self, keys: Iterable[str], found: Mapping[str, Found], *, late: bool) -> None:
+        :param found: what was found for each row, by its key.
+        :param late: whether the search was late enough to find all that was created.
+        """
         outcomes: list[tuple[str, Row]] = []
         taken = self._store.ids()
         nothing = 0
-        for key in keys:
+        for key, result in found.items():
             batch, row = self._store.rows[key]
-            try:
-                candidate = select(batch, row, (each for each in found[key].candidates if each.id not in taken))
-            except AmbiguousError as error:
-                self.unknown[key] = str(error)
-                continue
-            if candidate is not None:
-                what, which = self._creation.what, self._creation.which(key)
-                self._log.info("Found %s %s for %s: it did not exist before.", what, candidate.id, which)
-                taken.add(candidate.id)
-                outcomes.append((key, row.become("created", candidate.id)))
-            elif late and found[key].inconclusive:
-                self.unknown[key] = f"The service shows none, which proves nothing: {found[key].inconclusive}."
+            new = {each: is_new(batch, row, each) for each in result.candidates if each.id not in taken}
+            others = [each for each, is_it in new.items() if is_it is not False]
+            possible = [each for each in others if not each.differs and not each.by_other]
+            if len(possible) == 1 and not possible[0].unclear and new[possible[0]]:
+                what, which, identifier = self._creation.what, self._creation.which(key), possible[0].id
+                self._log.info("Found %s %s for %s: it did not exist before.", what, identifier, which)
+                taken.add(identifier)
+                outcomes.append((key, row.become("created", identifier)))
+            elif others:
+                reasons = [
+                    f"{each.id} {'is new' if new[each] else 'may have existed before this task'}, and "
+                    f"{each.difference or 'is what was asked for'}"
+                    for each in others
+                ]
+                self.unknown[key] = f"Found at the service: {'; '.join(reasons)}."
+            elif late and result.inconclusive:
+                self.unknown[key] = f"The service shows none, which proves nothing: {result.inconclusive}."
             elif late:
                 nothing += 1
                 outcomes.append((key, row.become("void")))

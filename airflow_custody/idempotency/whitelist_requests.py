@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MAX_ADDRESSES = 50
 
 
+@dataclass
 class TrustChecker:
     """
     Tells which requests do not verify, so that they are not taken for what a task asked for.
@@ -38,21 +40,15 @@ class TrustChecker:
     :param rejected_statuses: status words of rejected requests.
     """
 
-    def __init__(
-        self,
-        client: CustodyClient,
-        effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
-        rejected_statuses: Collection[str] = REJECTED_STATUSES,
-    ) -> None:
-        self._client = client
-        self._effective_statuses = effective_statuses
-        self._rejected_statuses = rejected_statuses
+    client: CustodyClient
+    effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
+    rejected_statuses: Collection[str] = REJECTED_STATUSES
 
     @cached_property
     def _verifier(self) -> PendingVerifier | None:
         from airflow_custody.client.verification.rules_in_force import verifier_for
 
-        return verifier_for(self._client)
+        return verifier_for(self.client)
 
     def why_unverified(self, envelope: WhitelistEnvelope) -> str:
         """
@@ -63,10 +59,10 @@ class TrustChecker:
         """
         if self._verifier is None:
             return ""
-        effective, rejected = self._effective_statuses, self._rejected_statuses
+        effective, rejected = self.effective_statuses, self.rejected_statuses
         state = state_of(envelope.status, "anywhere", effective_statuses=effective, rejected_statuses=rejected)
         if state == "effective" and effective is None:
-            settled = self._client.find_whitelist_requests(ids=[envelope.id], include_pending=False)
+            settled = self.client.find_whitelist_requests(ids=[envelope.id], include_pending=False)
             if all(each.id != envelope.id for each in settled):
                 state = "pending"
         if state == "pending":
@@ -82,16 +78,25 @@ class WhitelistCreation:
     :param client: the client.
     :param requests: the requests, by the row's key.
     :param trust: tells what does not verify. Default: by the usual status words.
+    :param listed: all that the service listed when the rows were planned: what is new is known from that, whatever the
+        service's own filter finds. None (default): they were not planned.
     """
 
     what = "whitelisting request"
 
     def __init__(
-        self, client: CustodyClient, requests: Mapping[str, WhitelistRequest], trust: TrustChecker | None = None
+        self,
+        client: CustodyClient,
+        requests: Mapping[str, WhitelistRequest],
+        trust: TrustChecker | None = None,
+        listed: Sequence[WhitelistEnvelope] | None = None,
     ) -> None:
         self._client = client
         self._requests = requests
         self._trust = trust or TrustChecker(client)
+        self._before = None if listed is None else RequestsByDestination(listed, self._known)
+        #: The ids of all that was listed.
+        self.existed = frozenset(each.id for each in listed or ())
         self.timeout = client.settings.timeout
 
     @property
@@ -101,25 +106,25 @@ class WhitelistCreation:
 
     def which(self, key: str) -> str:
         request = self._requests[key]
-        return f"{shorten(request.address)} on {request.chain}"
+        address = request.address
+        # Enough to recognize it in a log.
+        shown = address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"
+        return f"{shown} on {request.chain}"
 
     def send(self, key: str, before_send: Callable[[], None]) -> str:
         return self._client.create_whitelist_request(self._requests[key], before_send=before_send)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        filtered = self.find_by_address(keys)
-        # How the service spells an address is its own affair, and so is what its filter makes of that.
-        listed = find_all(self._client) if thorough else [*filtered.values()]
-        return self.found_in(listed, keys, filtered=filtered, thorough=thorough)
-
-    def find_by_address(self, keys: Collection[str]) -> dict[str, WhitelistEnvelope]:
-        """Find what the service's own filter finds, by its id."""
-        addresses = list(dict.fromkeys(self._requests[key].address for key in keys))
-        found: dict[str, WhitelistEnvelope] = {}
+        filtered: dict[str, WhitelistEnvelope] = {}
+        # With everything listed before and now, the service's own filter says nothing more.
+        unfiltered = thorough and self._before is not None
+        addresses = () if unfiltered else [*dict.fromkeys(self._requests[key].address for key in keys)]
         for start in range(0, len(addresses), MAX_ADDRESSES):
             page = self._client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
-            found |= {each.id: each for each in page}
-        return found
+            filtered |= {each.id: each for each in page}
+        # How the service spells an address is its own affair, and so is what its filter makes of that.
+        listed = find_all(self._client) if thorough else [*filtered.values()]
+        return self.found_in(listed, keys, filtered=filtered if self._before is None else None, thorough=thorough)
 
     def found_in(
         self,
@@ -152,6 +157,21 @@ class WhitelistCreation:
             ]
             found[key] = Found(candidates, inconclusive.get(group, ""))
         return found
+
+    def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
+        """Return planned rows as they are before they are sent: what others have asked for meanwhile is not sent."""
+        rows = {}
+        for key, found in self.find(keys, thorough=False).items():
+            new = [each for each in found.candidates if each.id not in self.existed]
+            if same := [each for each in new if not each.differs and not each.unclear]:
+                rows[key] = Row(state="found", detail=same[0].id)
+            elif new:
+                why = f"somebody else has asked for the same destination meanwhile, {new[0].id}: {new[0].difference}"
+                rows[key] = Row(state="refused", detail=why)
+            else:
+                known = [each.id for each in self._before.candidates(self._requests[key])] if self._before else []
+                rows[key] = Row(state="sent", known_ids=sorted({*known, *(each.id for each in found.candidates)}))
+        return rows
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         try:
@@ -207,48 +227,3 @@ class WhitelistCreation:
             by_other=bool(by and self._own_ids and not by & self._own_ids),
             filtered=is_filtered,
         )
-
-
-class PlannedCreation(WhitelistCreation):
-    """
-    The creation of the rows of a plan, which is compared with what the service listed before.
-
-    :param listed: all that the service listed when the plan was made.
-    """
-
-    def __init__(
-        self,
-        client: CustodyClient,
-        requests: Mapping[str, WhitelistRequest],
-        listed: Sequence[WhitelistEnvelope],
-        trust: TrustChecker,
-    ) -> None:
-        super().__init__(client, requests, trust)
-        self._before = RequestsByDestination(listed, self._known)
-        #: The ids of all that was listed.
-        self.existed = frozenset(each.id for each in listed)
-
-    def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, Found]:
-        listed = find_all(self._client) if thorough else [*self.find_by_address(keys).values()]
-        # What is new is known from the whole listing, whatever the filter finds.
-        return self.found_in(listed, keys, thorough=thorough)
-
-    def look_up(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Return the rows as they are before they are sent: what others have asked for meanwhile is not sent."""
-        rows = {}
-        for key, found in self.find(keys, thorough=False).items():
-            new = [each for each in found.candidates if each.id not in self.existed]
-            if same := [each for each in new if not each.differs and not each.unclear]:
-                rows[key] = Row(state="found", detail=same[0].id)
-            elif new:
-                why = f"somebody else has asked for the same destination meanwhile, {new[0].id}: {new[0].difference}"
-                rows[key] = Row(state="refused", detail=why)
-            else:
-                known = [each.id for each in self._before.candidates(self._requests[key])]
-                rows[key] = Row(state="sent", known_ids=sorted({*known, *(each.id for each in found.candidates)}))
-        return rows
-
-
-def shorten(address: str) -> str:
-    """Return enough of an address to recognize it in a log."""
-    return address if len(address) <= 16 else f"{address[:8]}…{address[-6:]}"

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.idempotency.create import OnClear, SingleCreation
+    from airflow_custody.idempotency.create import OnClear
+    from airflow_custody.idempotency.search import Creation
 
 
 class CustodyOperator(CustodyTask):
@@ -46,7 +47,7 @@ class CustodyCreateOperator(CustodyOperator):
     def _create_once(
         self,
         context: Context,
-        creation: SingleCreation,
+        creation: Creation,
         *,
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
