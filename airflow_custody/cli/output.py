@@ -48,7 +48,8 @@ class Output:
             self.text(json.dumps(data, indent=2, allow_nan=False, default=datetime.isoformat))
             return
         text = "\n".join(_lines(data if view is None else view))
-        self.text(_ALARMING.sub("\033[1;31m\\g<0>\033[0m", text) if self._stream.isatty() else text)
+        in_colour = self._stream.isatty() and "NO_COLOR" not in os.environ
+        self.text(_ALARMING.sub("\033[1;31m\\g<0>\033[0m", text) if in_colour else text)
 
     def text(self, text: str) -> None:
         """Print a text as it is, with one line break at its end, and what is still held back; an empty one is none."""
