@@ -65,7 +65,8 @@ def write_file(rows: int, path: Path, *, first: int = 0) -> Path:
 
 def applying(client: CustodyClient, store: Path, max_parallel: int, lookup_wait: float = 2.0) -> ApplyPlan:
     """Return what carries out a plan as the operator does."""
-    from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanSettings
+    from airflow_custody.idempotency.apply_plan import ApplyPlan
+    from airflow_custody.idempotency.plan_settings import PlanSettings
 
     return ApplyPlan(
         {"ti": Task(), "task_state_store": Store(store)},  # type: ignore[typeddict-item]
@@ -82,7 +83,7 @@ def plan_hash(client: CustodyClient, path: Path) -> str:
     """Plan a file, and return the plan's hash."""
     from airflow_custody.client.whitelist.file import read_whitelist_file
     from airflow_custody.client.whitelist.listing import service_name
-    from airflow_custody.idempotency.apply_plan import PlanSettings
+    from airflow_custody.idempotency.plan_settings import PlanSettings
 
     settings = PlanSettings()
     return settings.plan(read_whitelist_file(path), settings.fetch(client), service_name(client)).plan_hash
@@ -288,7 +289,7 @@ def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str
     from airflow_custody.client.whitelist.file import read_whitelist_file
     from airflow_custody.client.whitelist.listing import service_name
     from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
-    from airflow_custody.idempotency.apply_plan import PlanSettings
+    from airflow_custody.idempotency.plan_settings import PlanSettings
 
     gc.collect()
     memory, started, own = _resident(), time.perf_counter(), time.process_time()

@@ -19,15 +19,14 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
 from airflow_custody.client.text import sanitize
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.listing import Listing, fetch_listing, service_name
-from airflow_custody.client.whitelist.matching import Names, destination_of, differing_fields, names_in
+from airflow_custody.client.whitelist.listing import Listing, service_name
+from airflow_custody.client.whitelist.matching import destination_of, differing_fields, names_in
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
-from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.idempotency.create import CreateRows, Outcome, Report, ignore_report
+from airflow_custody.idempotency.plan_settings import DELETE, PlanSettings
 from airflow_custody.idempotency.records import Row, digest
 from airflow_custody.idempotency.search import lookup_intervals
 from airflow_custody.idempotency.send import Sender
@@ -38,12 +37,9 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
-    from airflow_custody.client.verification.trust import RequestState
     from airflow_custody.client.whitelist.file import WhitelistFile
 
 
-#: Prefix of the key of a row to delete; the request's id follows.
-DELETE = "delete:"
 #: Reason for stopping when a service lists what was deleted.
 MARKED = (
     "If the service goes on listing what was deleted, add the status word that it then has to rejected_statuses of "
@@ -58,83 +54,6 @@ _STILL_LISTED = (
     "clear this task later; otherwise start a new run, which deletes it again"
 )
 _CHANGED = "it is not any more what the approved plan deletes: plan again in a new run"
-
-
-@dataclass(frozen=True)
-class PlanSettings:
-    """
-    The settings of a plan, besides file and service; the same for planning and applying.
-
-    :param prune: whether requests that the file does not have are deleted. Default False.
-    :param dry_run_chains: chains for which nothing is done. Default: none.
-    :param effective_statuses: status words of requests in effect; None: not being pending is enough.
-    :param rejected_statuses: status words of rejected requests.
-    :param accept_fields: keys of a payload that nobody needs to have asked for, and ``envelope.action``.
-    :param ignore: ids of requests that stop no row, although they may be one's. Default: none.
-    """
-
-    prune: bool = False
-    dry_run_chains: Collection[str] = ()
-    effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
-    rejected_statuses: Collection[str] = REJECTED_STATUSES
-    accept_fields: Collection[str] = ()
-    ignore: Collection[str] = ()
-
-    def fetch(self, client: CustodyClient) -> Listing:
-        """Read all that the service lists."""
-        return fetch_listing(
-            client,
-            by_status=self.effective_statuses is not None,
-            effective_statuses=self.effective_statuses or (),
-            rejected_statuses=self.rejected_statuses,
-        )
-
-    def pending(self, listing: Listing) -> Sequence[WhitelistEnvelope]:
-        """Return the requests of a listing that are pending approval."""
-        return listing.pending(self.effective_statuses, self.rejected_statuses)
-
-    def not_deleted(self, listing: Listing, plan: WhitelistPlan, done: Mapping[str, Row]) -> Collection[str]:
-        """
-        Return the ids of the requests that nobody has deleted: those that are pending, in effect, or as they were.
-
-        Of the others whose deletion was begun, a service may list for good, with a word of its own, what was deleted.
-
-        :param listing: the listing of the service.
-        :param plan: the plan of it.
-        :param done: the rows of earlier tries.
-        """
-        states = {each.id: self._state_of(each, listing) for each in listing.envelopes}
-        as_before = {
-            row.request_id
-            for row in plan.rows
-            if row.operation
-            and (recorded := done.get(f"{DELETE}{row.request_id}"))
-            and recorded.detail == row.operation
-        }
-        return as_before | {each for each, state in states.items() if state in ("pending", "effective")}
-
-    def is_settled_otherwise(self, envelope: WhitelistEnvelope, listing: Listing) -> bool:
-        """Tell whether a request is neither pending nor in effect."""
-        return self._state_of(envelope, listing) in ("rejected", "unknown")
-
-    def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> RequestState:
-        return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
-
-    def plan(self, file: WhitelistFile, listing: Listing, service: str, known: Collection[Names] = ()) -> WhitelistPlan:
-        """Compare a file with what the service lists; ``known`` are names of chains and networks beside the file's."""
-        return make_plan(
-            file.rows,
-            listing,
-            service=service,
-            name=file.name,
-            prune=self.prune,
-            dry_run_chains=self.dry_run_chains,
-            effective_statuses=self.effective_statuses,
-            rejected_statuses=self.rejected_statuses,
-            accept_fields=self.accept_fields,
-            ignore=self.ignore,
-            known=known,
-        )
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
     from airflow_custody.client.whitelist.file import WhitelistFile
-    from airflow_custody.idempotency.apply_plan import PlanSettings
+    from airflow_custody.idempotency.plan_settings import PlanSettings
 
 
 class WhitelistFileTask(CustodyOperator):
@@ -84,7 +84,7 @@ class WhitelistFileTask(CustodyOperator):
     def _settings(self) -> PlanSettings:
         from airflow_custody.client.arguments import check_names
         from airflow_custody.client.whitelist.planner import check_ignored
-        from airflow_custody.idempotency.apply_plan import PlanSettings
+        from airflow_custody.idempotency.plan_settings import PlanSettings
 
         lists = ("dry_run_chains", "rejected_statuses", "accept_fields")
         names = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}

@@ -19,7 +19,8 @@ from airflow_custody.client import CustodyClient
 from airflow_custody.client.whitelist.file import read_whitelist_file
 from airflow_custody.client.whitelist.listing import Listing, service_name
 from airflow_custody.idempotency import send
-from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan, PlanSettings
+from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan
+from airflow_custody.idempotency.plan_settings import PlanSettings
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = needs_store

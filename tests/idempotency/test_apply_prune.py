@@ -15,8 +15,9 @@ from airflow_custody.client.verification.trust import REJECTED_STATUSES
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.idempotency import send
-from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanSettings
+from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.idempotency.create import CreateRows, Outcome
+from airflow_custody.idempotency.plan_settings import PlanSettings
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
