@@ -122,10 +122,10 @@ def test_an_address_with_a_typo(sandbox: Sandbox, tmp_path: Path) -> None:
     def measure(side: str) -> str:
         path = tmp_path / f"{side}.py"
         text = (ROOT / "docs" / "snippets" / f"migrate_{side}.py").read_text()
-        path.write_text(text.replace(ADDRESS, "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAee"))
+        path.write_text(text.replace(ADDRESS, ADDRESS[:-1]))
         return tries_and_calls(sandbox, run_dag(load(path).dag.partial_subset("create")))
 
-    check("address with a wrong character, two retries", *results(sandbox, measure))
+    check("address that lacks a character, two retries", *results(sandbox, measure))
 
 
 def test_an_expired_token(sandbox: Sandbox, connections: Callable[[str], None]) -> None:

@@ -124,7 +124,7 @@ def check_ignored(values: object) -> list[str]:
     :param values: one id, or several.
     :raises CustodyRequestError: if one is empty, or of another type.
     """
-    if isinstance(values, Mapping) or not isinstance(values, Iterable):
+    if isinstance(values, (Mapping, bytes)) or not isinstance(values, Iterable):
         values = [values]
     given = [values] if isinstance(values, str) else fetch_items(values)
     return list(dict.fromkeys(check_identifier(f"ignore[{index}]", each) for index, each in enumerate(given)))

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyClient, CustodyResponseError
-from airflow_custody.client.settings import ClientSettings
 from airflow_custody.client.verification.listed_rules import ListedRules
 from airflow_custody.client.whitelist.envelopes import Signing, WhitelistEnvelope
 from airflow_custody.sandbox import Sandbox
@@ -35,13 +34,9 @@ def rules_of(envelope: WhitelistEnvelope) -> dict[str, Any]:
     return {name: value for name, value in envelope.wire.items() if name in RULES}
 
 
-def test_only_a_client_with_pins_asks_for_rules_beside_the_rows(
-    sandbox: Sandbox, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_client_with_pins_asks_for_rules_beside_the_rows(sandbox: Sandbox, client: CustodyClient) -> None:
     list(client.find_whitelist_requests())
-    monkeypatch.setattr(ClientSettings, "_check_pins", lambda self: None)
-    pinned = CustodyClient(sandbox.url, sandbox.token, superadmin_keys=["-----"], superadmin_minimum=1)
-    with pinned:
+    with CustodyClient(sandbox.url, sandbox.token, **sandbox.control.pins()) as pinned:
         list(pinned.find_whitelist_requests())
         list(pinned.find_whitelist_requests_for_approval())
         pinned.count_whitelist_requests()
