@@ -55,6 +55,7 @@ for path in sorted(FOLDER.glob("file*.csv")):
             path=str(path),
             plan_hash="{{ ti.xcom_pull(task_ids='plan')['plan_hash'] }}",
             lookup_wait=4.0,
+            pool="custody_apply",
             retries=3,
             retry_delay=timedelta(seconds=1),
         )
