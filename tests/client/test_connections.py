@@ -197,10 +197,9 @@ def test_a_pooled_connection_that_ended_or_has_something_unasked_is_not_used(
         stream = service.connections[-1]
         if how == "stray":
             stream.sendall(created(666) if call is create else listed("stale"))
-        elif how == "half closed":
-            stream.shutdown(socket.SHUT_WR)
         else:
-            end(stream)
+            # Not closed here: the thread that reads it would go on reading the next connection of the same number.
+            stream.shutdown(socket.SHUT_WR if how == "half closed" else socket.SHUT_RDWR)
         # It has arrived.
         assert select.select(connected[-1:], [], [], 60)[0]
         assert client.create_whitelist_request(REQUEST) == str(2 * number)
