@@ -273,8 +273,9 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             self.log.info("%s", plan_to_table(error.plan))
             error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
             error.advice = (
-                "The log has the whole plan as it is now. If this task has the same arguments as the one that planned, "
-                "the file or the service has changed: start a new run, which plans again and has the new plan approved."
+                "The log has the whole plan as it is now. Both tasks need the same arguments ('prune', 'ignore', "
+                "'dry_run_chains', 'accept_fields', the status words). If they have them, the file or the service has "
+                "changed: start a new run, which plans again and has the new plan approved."
             )
             self._push_applied(context, plan_hash, error.applied)
             raise
