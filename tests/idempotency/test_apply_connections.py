@@ -111,7 +111,13 @@ def apply(
 def test_each_row_exists_once_and_has_its_own_id(
     sandbox: Sandbox, tmp_path: Path, fate: str, at: int, max_parallel: int
 ) -> None:
-    applied = apply(sandbox, tmp_path, lambda number: fate if number == at else "pass", max_parallel=max_parallel)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    tries: Any = {"store": Store(), "port": port, "max_parallel": max_parallel}
+    applied = apply(sandbox, tmp_path, lambda number: fate if number == at else "pass", **tries)
+    if applied.outcome.left:
+        # The row was sent again in vain, on another connection: a round that gets nothing through ends the try.
+        applied = apply(sandbox, tmp_path, lambda _: "pass", try_number=2, **tries)
     assert_each_once(sandbox, applied)
     # Look-ups and listings are few: a search becomes rarer the longer it takes.
     assert len(sandbox.control.request_log()) < ROWS + 150

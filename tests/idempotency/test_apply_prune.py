@@ -63,7 +63,7 @@ def test_what_the_file_has_no_more_is_deleted(sandbox: Sandbox, task: ApplyTask,
 
 def test_without_prune_nothing_is_deleted(sandbox: Sandbox, path: str) -> None:
     task = ApplyTask(path, plan(path)["plan_hash"], RowsStore())
-    assert "If this task has the same arguments" in str(task.fails(prune=True))
+    assert "Both tasks need the same arguments" in str(task.fails(prune=True))
     result = task.attempt()
     assert result["counts"]["deleted"] == 0
     assert left(sandbox) == addresses(ROWS)
@@ -72,7 +72,7 @@ def test_without_prune_nothing_is_deleted(sandbox: Sandbox, path: str) -> None:
 def test_a_plan_with_deletions_is_another_one(sandbox: Sandbox, task: ApplyTask) -> None:
     error = task.fails(prune=False)
     assert "is not the one that was approved" in str(error)
-    assert "If this task has the same arguments" in str(error)
+    assert "Both tasks need the same arguments" in str(error)
     assert left(sandbox) == addresses(ROWS[:7])
 
 
