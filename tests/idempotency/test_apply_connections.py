@@ -116,7 +116,8 @@ def test_each_row_exists_once_and_has_its_own_id(
     tries: Any = {"store": Store(), "port": port, "max_parallel": max_parallel}
     applied = apply(sandbox, tmp_path, lambda number: fate if number == at else "pass", **tries)
     if applied.outcome.left:
-        # The row was sent again in vain, on another connection: a round that gets nothing through ends the try.
+        # The relay counts the creates of each connection, so a row that is sent again may be its connection's second,
+        # too; and a round that gets nothing through ends the try.
         applied = apply(sandbox, tmp_path, lambda _: "pass", try_number=2, **tries)
     assert_each_once(sandbox, applied)
     # Look-ups and listings are few: a search becomes rarer the longer it takes.

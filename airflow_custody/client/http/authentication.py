@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from requests import PreparedRequest
@@ -14,7 +15,7 @@ DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
 _MAX_TOKENS = 200
 
 
-class Authentication:
+class Authentication(ABC):
     """
     The base of all ways to authenticate. Puts credentials on requests, and keeps them out of everything else.
 
@@ -40,6 +41,7 @@ class Authentication:
         """Hide a token that will be replaced; the last two hundred of them stay hidden."""
         self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
 
+    @abstractmethod
     def apply(self, request: PreparedRequest, transport: Any, within: float | None = None) -> None:
         """
         Put the credentials on a request that is ready to be sent.
@@ -48,13 +50,12 @@ class Authentication:
         :param transport: the client's transport, for those who fetch a token through it: same host, TLS and proxy.
         :param within: seconds for what has to be asked for first; None (default): the client's time-out.
         """
-        raise NotImplementedError
 
     def renew(self, request: PreparedRequest) -> bool:
         """Tell whether a request whose response was 401 may be sent once more, with newer credentials."""
         return False
 
-    def accepted(self, request: PreparedRequest) -> None:
+    def accepted(self, request: PreparedRequest) -> None:  # noqa: B027 - most have nothing to do
         """Take notice that the service accepted the credentials of a request."""
 
     def redact(self, text: object, limit: int = 300) -> str:

@@ -148,8 +148,8 @@ class WhitelistOperations(ServiceOperations):
 
         The listing is complete, also if requests come or leave meanwhile, as long as the service keeps their order:
         each page must begin with the last request of the page before. All filters but ``ids`` are left to the service,
-        which may not know them or compare loosely: check what you find. With pinned keys, each page has the rules once,
-        and its rows share them.
+        which may not know them, or may find more than what is equal: check what you find. With pinned keys, each page
+        has the rules once, and its rows share them.
 
         :param ids: only these requests; a listing with any other is refused. Default: no filter, and so for those
             below.
