@@ -139,10 +139,10 @@ class SandboxProcess:
                 return
 
 
-def create_approvers(sandbox: SandboxProcess) -> dict[str, str]:
+def create_signers(sandbox: SandboxProcess) -> dict[str, str]:
     """
-    Create two approvers, bob and carol, who must sign one after the other, each with a key.
+    Create two signers, alice and bob, who must sign one after the other, each with a key.
 
     :return: the connections that the examples need, as environment variables.
     """
-    return connection_variables(sandbox.connection, sandbox.control.add_approvers(["bob", "carol"]))
+    return connection_variables(sandbox.connection, sandbox.control.add_signers(["alice", "bob"]))

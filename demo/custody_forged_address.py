@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from airflow.providers.common.compat.sdk import DAG, Param
 
-from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
 from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
 
@@ -23,9 +23,9 @@ with DAG(
     tags=["custody", "demo"],
     doc_md=__doc__,
 ) as dag:
-    sign = CustodyApproveWhitelistRequestsOperator(
+    sign = CustodySignWhitelistRequestsOperator(
         task_id="sign",
-        custody_conn_id="custody_first_approver",
+        custody_conn_id="custody_first_signer",
         signer=ConnectionSigner("custody_first_key"),
         request_ids=FORGED,
         # Whatever it asks for: what is wrong with it is not what it asks for.

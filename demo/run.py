@@ -30,8 +30,8 @@ from _environment import (
     EXAMPLES,
     SandboxProcess,
     airflow_environment,
-    create_approvers,
     create_home,
+    create_signers,
     relative_path,
     require_airflow,
 )
@@ -45,7 +45,7 @@ from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 DAG_ID = "custody_whitelist_as_code"
 FORGED_DAG_ID = "custody_forged_address"
 TIMEOUT = 600.0
-APPROVER, STRANGER = "alice", "mallory"
+APPROVER, STRANGER = "carol", "mallory"
 NEXT = {
     "make demo-ui": "the same in Airflow's own pages, with the page Custody, and more to try",
     f"{relative_path(Path(sys.executable).with_name('custody'))} examples --to my-dags": "copy the example DAGs, and "
@@ -126,7 +126,7 @@ class Demo:
         shutil.copy(EXAMPLES / f"{DAG_ID}.py", self._dags)
         shutil.copy(DEMO / f"{FORGED_DAG_ID}.py", self._dags)
         self._write_file(lambda text: text.replace(ADDRESS, MISTYPED))
-        connections = create_approvers(self._sandbox)
+        connections = create_signers(self._sandbox)
         rows = read_whitelist_file(DEMO / "whitelist.yaml").rows
         connection = json.loads(self._sandbox.connection)
         with CustodyClient(connection["host"], connection["password"]) as client:
@@ -140,7 +140,7 @@ class Demo:
             "service",
             f"the sandbox at {self._sandbox.url}, in place of a real service",
             f"has {AT_SERVICE} of the {len(rows)} addresses of the file: {AT_SERVICE - 1} in effect, one of these with "
-            "another label, and 1 pending. Two people must sign each request: first bob, then carol.",
+            "another label, and 1 pending. Two people must sign each request: first alice, then bob.",
         )
         settings = {
             "AIRFLOW__CORE__DAGS_FOLDER": str(self._dags),
@@ -278,7 +278,7 @@ class Demo:
             case "apply":
                 step("apply", f"{_counts(value['counts'])}, each once, in {seconds:.1f} s")
             case "sign_first" | "sign_second":
-                name = {"sign_first": "bob", "sign_second": "carol"}[task_id]
+                name = {"sign_first": "alice", "sign_second": "bob"}[task_id]
                 step("signing", f"all are what was planned; {name}'s key has signed {value} with one signature")
             case "wait_until_effective":
                 step("effect", f"all {value['count']} have taken effect, {value['verified']} verified by signatures")

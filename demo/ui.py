@@ -25,8 +25,8 @@ from _environment import (
     DEMO,
     SandboxProcess,
     airflow_environment,
-    create_approvers,
     create_home,
+    create_signers,
     free_ports,
     relative_path,
     require_airflow,
@@ -45,11 +45,11 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
 0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb, with the chain ETH and any label.
 
 - Trigger custody_whitelist_as_code. It plans what the file custody_whitelist.yaml has and the service does not, and
-  waits for your decision under "Required Actions". If you approve, it applies the plan, two approvers sign, and when
+  waits for your decision under "Required Actions". If you approve, it applies the plan, two signers sign, and when
   all has taken effect it plans again and finds nothing. Trigger it again: there is nothing to do. Then trigger
   custody_whitelist_reconciliation, which only compares. Do this first: what other DAGs create is not in the file.
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
-  approve, two approvers sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
+  approve, two signers sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
   rejected at the service. What is not in the file is a difference: the reconciliation says so, and fails.
 - Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook below if you pass its
   id as webhook_id.
@@ -86,7 +86,7 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
     Webhook:  {webhook}
 
 The sandbox stands in for the custody service. The page Custody shows two services. custody_default is well, and the
-DAGs use it; its two approvers have connections of their own. Something is wrong with custody_treasury: the page says
+DAGs use it; its two signers have connections of their own. Something is wrong with custody_treasury: the page says
 what.
 """
 # What must still be on the screen when all the rest has been printed.
@@ -176,7 +176,7 @@ def _environment(
         "PYTHONPATH": os.pathsep.join(filter(None, [str(DEMO), os.environ.get("PYTHONPATH")])),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(worker_logs),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(trigger_logs),
-        **create_approvers(sandbox),
+        **create_signers(sandbox),
     }
     return airflow_environment(home, sandbox, **settings)
 

@@ -2,18 +2,18 @@
 Whitelist one destination address, from the request until it is in effect.
 
 A sensor waits until the service is healthy. Then the request is created, once, however often the task is tried. Two
-approvers sign it, each with their own user and key, and only if the service shows exactly what was asked for. The last
+signers sign it, each with their own user and key, and only if the service shows exactly what was asked for. The last
 task waits until the address may be used.
 
 Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own.
 
-What to change: for a service with other approvers, the list of their names. Whoever may start this DAG decides what is
+What to change: for a service with other signers, the list of their names. Whoever may start this DAG decides what is
 signed: the example ``custody_whitelist_complete`` asks a person first.
 
-Connections to create: ``custody_default``, the two approvers' users (``custody_first_approver``,
-``custody_second_approver``), and for each approver's P-256 key a connection of any type with the extra ``private_key``
+Connections to create: ``custody_default``, the two signers' users (``custody_first_signer``,
+``custody_second_signer``), and for each signer's P-256 key a connection of any type with the extra ``private_key``
 (``custody_first_key``, ``custody_second_key``). The sandbox prints all of them: ``python -m airflow_custody.sandbox
---with-approvers``.
+--with-signers``.
 
 Approving is an undocumented operation of the service.
 """
@@ -24,7 +24,7 @@ from datetime import timedelta
 from airflow.providers.common.compat.sdk import DAG, Param, chain
 
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
@@ -51,9 +51,9 @@ with DAG(
     )
 
     signatures = [
-        CustodyApproveWhitelistRequestsOperator(
+        CustodySignWhitelistRequestsOperator(
             task_id=f"sign_{name}",
-            custody_conn_id=f"custody_{name}_approver",
+            custody_conn_id=f"custody_{name}_signer",
             signer=ConnectionSigner(f"custody_{name}_key"),
             request_ids=create_request.output,
             # What was asked for: a request that differs from it is not signed.

@@ -106,7 +106,7 @@ with DAG(
                 "Label    {{ params.label | tojson }}\n"
                 "```\n"
             ),
-            # Any user who may edit the DAG may respond. To limit it: assigned_users=[{"id": "1", "name": "alice"}].
+            # Any user who may edit the DAG may respond. To limit it: assigned_users=[{"id": "1", "name": "carol"}].
             response_timeout=timedelta(hours=8),
         )
         approval = approve.output

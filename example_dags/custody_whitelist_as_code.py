@@ -5,15 +5,15 @@ Keep a whitelist as a file: plan, have a person approve that very plan, apply it
 changes are reviewed, in a DAG bundle from Git, say. A run plans first: what the file has and the service does not. A
 person reads the plan in the Airflow UI (*Required Actions*) and approves or rejects it; no response in time is a
 rejection. Only the plan that was approved is applied: if the file or the service has changed since, nothing is sent.
-Each row is requested at most once, also if the task is killed, retried or cleared. Then two approvers sign, each with
+Each row is requested at most once, also if the task is killed, retried or cleared. Then two signers sign, each with
 their own user and key, and only what was applied. When all of it has taken effect, the last task plans again, and fails
 unless the service has what the file says.
 
 Start a run when the file has changed. If there is nothing to do, only the proof runs. If the plan is rejected, the run
 ends there. To go on after a failure, clear the tasks that failed.
 
-What to change: the file, ``MAY_APPROVE``, the limit in ``plan``. Connections to create: the two approvers' users
-(``custody_first_approver``, ``custody_second_approver``), and for each approver's P-256 key a connection of any type
+What to change: the file, ``MAY_APPROVE``, the limit in ``plan``. Connections to create: the two signers' users
+(``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type
 with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``). The extra ``addresses`` of this package
 finds mistyped addresses before anything is sent.
 
@@ -36,8 +36,8 @@ from airflow.providers.common.compat.sdk import (
     task,
 )
 
-from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
@@ -52,7 +52,7 @@ FILE = "custody_whitelist.yaml"
 #: The users who may approve a plan: put yours here. With Airflow's simple auth manager an id is a user name (a fresh
 #: ``airflow standalone`` has one user, admin), with that of the FAB provider a number. To anybody else Airflow says
 #: "Access Denied". A task that waits already keeps the names that it began with.
-MAY_APPROVE = [{"id": "alice", "name": "alice"}, {"id": "dave", "name": "dave"}]
+MAY_APPROVE = [{"id": "carol", "name": "carol"}, {"id": "dave", "name": "dave"}]
 
 params = {}
 if CustodyApproveWhitelistPlanOperator is None:
@@ -119,9 +119,9 @@ with DAG(
 
     # [START howto_custody_sign_plan]
     signatures = [
-        CustodyApproveWhitelistRequestsOperator(
+        CustodySignWhitelistRequestsOperator(
             task_id=f"sign_{name}",
-            custody_conn_id=f"custody_{name}_approver",
+            custody_conn_id=f"custody_{name}_signer",
             signer=ConnectionSigner(f"custody_{name}_key"),
             request_ids=apply.output["request_ids"],
             # What was applied: a request that differs from it is not signed.

@@ -2,18 +2,18 @@
 Whitelist a destination address, from creating the request until it has taken effect, with all approvals in between.
 
 A health gate waits until the service is healthy. Then the request is created, once, and a person decides in the Airflow
-UI (*Required Actions*). If the person approves, two approvers sign one after the other, each with their own user and
+UI (*Required Actions*). If the person approves, two signers sign one after the other, each with their own user and
 key, and the DAG waits until the whitelisting has taken effect. If the person rejects, or nobody responds in time, the
 request is rejected at the service. Either way, a notification is sent at the end.
 
-Only what the create task asked for is signed: before signing, each approver fetches the request from the service,
+Only what the create task asked for is signed: before signing, each signer fetches the request from the service,
 verifies it and compares it with what was asked for.
 
 Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own, also for an address
 that was requested before.
 
-What to change: who may decide, and the body of ``tell``. Connections to create: the two approvers' users
-(``custody_first_approver``, ``custody_second_approver``), and for each approver's P-256 key a connection of any type
+What to change: who may decide, and the body of ``tell``. Connections to create: the two signers' users
+(``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type
 with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
 
 Deciding in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, whoever starts
@@ -29,9 +29,9 @@ from datetime import timedelta
 from airflow.providers.common.compat.sdk import DAG, AirflowOptionalProviderFeatureException, Param, task
 
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_approval import (
-    CustodyApproveWhitelistRequestsOperator,
+from airflow_custody.operators.whitelist_signing import (
     CustodyRejectWhitelistRequestsOperator,
+    CustodySignWhitelistRequestsOperator,
 )
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
@@ -133,17 +133,17 @@ with DAG(
     # [END howto_custody_branch]
 
     # [START howto_operator_custody_approve_whitelist_requests]
-    sign_first = CustodyApproveWhitelistRequestsOperator(
+    sign_first = CustodySignWhitelistRequestsOperator(
         task_id="sign_first",
-        custody_conn_id="custody_first_approver",
+        custody_conn_id="custody_first_signer",
         signer=ConnectionSigner("custody_first_key"),
         request_ids=create_request.output,
         # What the create task asked for: a request that differs from it is not signed.
         expected=create_request.output["request"],
     )
-    sign_second = CustodyApproveWhitelistRequestsOperator(
+    sign_second = CustodySignWhitelistRequestsOperator(
         task_id="sign_second",
-        custody_conn_id="custody_second_approver",
+        custody_conn_id="custody_second_signer",
         signer=ConnectionSigner("custody_second_key"),
         request_ids=create_request.output,
         expected=create_request.output["request"],
@@ -168,7 +168,7 @@ with DAG(
     # [START howto_operator_custody_reject_whitelist_requests]
     reject = CustodyRejectWhitelistRequestsOperator(
         task_id="reject",
-        custody_conn_id="custody_first_approver",
+        custody_conn_id="custody_first_signer",
         request_ids=create_request.output,
         comment="rejected in Airflow, {{ run_id }}",
     )

@@ -99,7 +99,7 @@ def _modules_that_wait() -> list[ModuleType]:
     # Imported only now: Airflow reads its settings with it.
     package = importlib.import_module("airflow_custody.idempotency")
     names = [f"{package.__name__}.{each.name}" for each in pkgutil.iter_modules(package.__path__)]
-    found = map(importlib.import_module, [*names, "airflow_custody.client.whitelist.approval"])
+    found = map(importlib.import_module, [*names, "airflow_custody.client.whitelist.signing"])
     return [each for each in found if hasattr(each, "time")]
 
 

@@ -53,7 +53,7 @@ def connect_approvers(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list
         person = Person(sandbox, name, name)
         service = json.loads(sandbox.connection()) | {"password": person.token}
         key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
-        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_APPROVER", json.dumps(service))
+        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_SIGNER", json.dumps(service))
         monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_KEY", json.dumps(key))
         groups.append({"externalGroupID": name, "minimumSignatures": 1})
     return groups

@@ -31,8 +31,8 @@ from airflow_custody.operators.webhook import CustodyCreateWebhookOperator, Cust
 from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
 )
-from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
 from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.health import CustodyHealthSensor
@@ -481,7 +481,7 @@ def test_in_a_subclass_what_it_hands_on_is_given(sandbox: Sandbox) -> None:
         (CustodyHealthCheckOperator, "healthy_statuses"),
         (CustodyWhitelistRequestSensor, "rejected_statuses"),
         # Approving anything cannot be left to a template.
-        (CustodyApproveWhitelistRequestsOperator, "expected"),
+        (CustodySignWhitelistRequestsOperator, "expected"),
     ],
 )
 def test_only_optional_parameters_may_be_left_out(task: type[CustodyTask], name: str) -> None:

@@ -67,7 +67,7 @@ def test_three_approvers_sign(
     define_hsm(monkeypatch, hsm.module)
     for name, token in (("first", first.token), ("second", second.token), ("third", third.token)):
         service = json.loads(connection_json(sandbox)) | {"password": token}
-        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_APPROVER", json.dumps(service))
+        monkeypatch.setenv(f"AIRFLOW_CONN_CUSTODY_{name.upper()}_SIGNER", json.dumps(service))
     group = {"externalGroupID": "approvers", "minimumSignatures": 3}
     sandbox.control.set_approvers([{"sequential": [group]}])
 
@@ -82,14 +82,14 @@ def test_three_approvers_sign(
 @pytest.mark.parametrize("kind", ["SoftHSM2", "in memory"])
 def test_a_program_signs(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
     hsm = use(kind, monkeypatch)
-    ann = HsmPerson(sandbox, hsm, "first", key="first-approver")
+    ann = HsmPerson(sandbox, hsm, "first", key="first-signer")
     (tmp_path / "pin").write_text(f"{PIN}\n")
     monkeypatch.setenv("CUSTODY_PIN_FILE", str(tmp_path / "pin"))
     monkeypatch.setenv("CUSTODY_PKCS11_MODULE", hsm.module)
     request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
     with CustodyClient(sandbox.url, ann.token) as client:
         number = client.create_whitelist_request(request)
-        load(SNIPPETS / "sign_with_hsm.py").approve(client, number, request)
+        load(SNIPPETS / "sign_with_hsm.py").sign(client, number, request)
     assert [each["status"] for each in sandbox.control.whitelist_requests()] == ["APPROVED"]
 
 
@@ -146,7 +146,7 @@ def test_the_commands_for_a_connection_leave_no_key_in_the_log_table(sandbox: Sa
     if not shutil.which("jq"):
         missing("jq is not installed")
     pem = Person(sandbox, "second", "approvers").pem
-    (tmp_path / "second-approver.pem").write_text(pem)
+    (tmp_path / "second-signer.pem").write_text(pem)
     guide = (DOCS / "how-to" / "sign-with-connection.md").read_text()
     (commands,) = re.findall(r"```bash\n(.*?)```", guide, re.DOTALL)
     # Without the last one, to see the mode of the file.

@@ -16,7 +16,7 @@ from types import FrameType
 import airflow_custody.sandbox as package
 from airflow_custody._new_files import write_new
 
-_APPROVERS = ("alice", "bob")
+_SIGNERS = ("alice", "bob")
 # All of the output can be pasted into a shell, or read by one from a file.
 _NEXT = """
 # Paste these lines into the shell that is to run Airflow, or read them from a file. Then, in a clone of the project:
@@ -53,8 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = make_parser()
     options = parser.parse_args(arguments)
-    if options.keys and not options.with_approvers:
-        parser.error("--keys needs --with-approvers")
+    if options.keys and not options.with_signers:
+        parser.error("--keys needs --with-signers")
     for name, value in vars(options).items():
         # It is printed for a shell: a line break would end the comment that it is in.
         if isinstance(value, (str, Path)) and not str(value).isprintable():
@@ -73,16 +73,16 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--token", help="token with every role; never use a real one (default: a random one)")
     parser.add_argument("--state", metavar="FILE", help="file to keep the state in (default: in memory)")
     parser.add_argument(
-        "--with-approvers",
+        "--with-signers",
         action="store_true",
-        help=f"require that {_APPROVERS[0]} and then {_APPROVERS[1]} sign each whitelisting request, and print their "
+        help=f"require that {_SIGNERS[0]} and then {_SIGNERS[1]} sign each whitelisting request, and print their "
         "connections and keys, and what to pin to verify signatures",
     )
     parser.add_argument(
         "--keys",
         metavar="DIR",
         type=Path,
-        help="folder to write the keys to, as PEM files that only you can read; needs --with-approvers",
+        help="folder to write the keys to, as PEM files that only you can read; needs --with-signers",
     )
     return parser
 
@@ -94,7 +94,7 @@ def _print_instructions(sandbox: package.Sandbox, options: argparse.Namespace) -
         _comment(f"Control:  {sandbox.url}/sandbox (no authentication)"),
         "",
     ]
-    if options.with_approvers:
+    if options.with_signers:
         lines += _instructions_to_sign(sandbox, options.keys)
     else:
         lines += _exports(package.connection_variables(sandbox.connection()))
@@ -108,19 +108,19 @@ def _print_instructions(sandbox: package.Sandbox, options: argparse.Namespace) -
 
 
 def _instructions_to_sign(sandbox: package.Sandbox, folder: Path | None) -> list[str]:
-    approvers = sandbox.control.add_approvers(_APPROVERS)
+    signers = sandbox.control.add_signers(_SIGNERS)
     pins = sandbox.control.pins()
     superadmin_keys = "".join(pins["superadmin_keys"])
-    first, second = (f"{each['name']} ({each['external_id']}, group {each['group']})" for each in approvers)
+    first, second = (f"{each['name']} ({each['external_id']}, group {each['group']})" for each in signers)
     lines = [
         _comment(f"Two people must sign each whitelisting request: first {first}, then {second}."),
-        *_exports(package.connection_variables(sandbox.connection(pins=True), approvers)),
+        *_exports(package.connection_variables(sandbox.connection(pins=True), signers)),
         "",
         "# What is pinned: as extras of a connection, which the ones above have, and the public keys alone.",
         *_exports({"CUSTODY_PINS": json.dumps(pins), "CUSTODY_SUPERADMIN_KEYS": superadmin_keys}),
     ]
     if folder is not None:
-        files = {f"{each['name']}.pem": each["private_key"] for each in approvers}
+        files = {f"{each['name']}.pem": each["private_key"] for each in signers}
         files["superadmins.pem"] = superadmin_keys
         _write_files(folder, files)
         names = " ".join(shlex.quote(str(folder / name)) for name in files)

@@ -97,7 +97,7 @@ class SandboxControl:
     set_whitelist_envelope = _remote(WhitelistStore.set_whitelist_envelope)
     add_whitelist_requests = _remote(SignerStore.add_whitelist_requests)
     sign_whitelist_requests = _remote(SignerStore.sign_whitelist_requests)
-    add_approvers = _remote(SignerStore.add_approvers)
+    add_signers = _remote(SignerStore.add_signers)
     private_keys = _remote(SignerStore.private_keys)
 
     webhooks = _remote(WebhookStore.webhooks)

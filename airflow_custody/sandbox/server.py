@@ -165,18 +165,18 @@ class Sandbox:
         return _Server(config, service)
 
 
-def connection_variables(connection: str, approvers: Iterable[Mapping[str, str]] = ()) -> dict[str, str]:
+def connection_variables(connection: str, signers: Iterable[Mapping[str, str]] = ()) -> dict[str, str]:
     """
     Return the connections that the example DAGs need.
 
     :param connection: ``custody_default``, as JSON.
-    :param approvers: approvers as the control returns them. For each there is also a connection to the service, such as
-        ``custody_first_approver``, and one with the key, such as ``custody_first_key``.
+    :param signers: signers as the control returns them. For each there is also a connection to the service, such as
+        ``custody_first_signer``, and one with the key, such as ``custody_first_key``.
     """
     variables = {"AIRFLOW_CONN_CUSTODY_DEFAULT": connection}
-    for each in approvers:
+    for each in signers:
         prefix = f"AIRFLOW_CONN_CUSTODY_{each['group'].upper()}"
-        variables[f"{prefix}_APPROVER"] = json.dumps({**json.loads(connection), "password": each["token"]})
+        variables[f"{prefix}_SIGNER"] = json.dumps({**json.loads(connection), "password": each["token"]})
         key = {"conn_type": "generic", "extra": {"private_key": each["private_key"]}}
         variables[f"{prefix}_KEY"] = json.dumps(key)
     return variables

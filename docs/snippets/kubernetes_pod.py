@@ -1,4 +1,4 @@
-"""A task whose pod alone has the approver's key. Tests make the pod; no cluster was used."""
+"""A task whose pod alone has the signer's key. Tests make the pod; no cluster was used."""
 
 # [START howto_kubernetes_pod]
 from __future__ import annotations
@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import DAG
 from kubernetes.client import models as k8s
 
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 
 KEYS = "/etc/custody"
 WITH_KEY = {
@@ -19,13 +19,13 @@ WITH_KEY = {
             containers=[
                 k8s.V1Container(
                     name="base",
-                    volume_mounts=[k8s.V1VolumeMount(name="approver", mount_path=KEYS, read_only=True)],
+                    volume_mounts=[k8s.V1VolumeMount(name="signer", mount_path=KEYS, read_only=True)],
                 )
             ],
             volumes=[
                 k8s.V1Volume(
-                    name="approver",
-                    secret=k8s.V1SecretVolumeSource(secret_name="custody-first-approver", default_mode=0o400),
+                    name="signer",
+                    secret=k8s.V1SecretVolumeSource(secret_name="custody-first-signer", default_mode=0o400),
                 )
             ],
         )
@@ -38,9 +38,9 @@ with DAG(
     start_date=datetime(2025, 1, 1, tzinfo=timezone.utc),
     params={"request_id": ""},
 ) as dag:
-    CustodyApproveWhitelistRequestsOperator(
+    CustodySignWhitelistRequestsOperator(
         task_id="sign",
-        custody_conn_id="custody_first_approver",
+        custody_conn_id="custody_first_signer",
         signer=PemSigner.from_file(f"{KEYS}/key.pem"),
         request_ids="{{ params.request_id }}",
         expected={

@@ -9,19 +9,19 @@ from pathlib import Path
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.signers.pkcs11 import Pkcs11Signer
-from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.signing import RequestSigner
 
 
-def approve(client: CustodyClient, request_id: str, expected: WhitelistRequest) -> None:
+def sign(client: CustodyClient, request_id: str, expected: WhitelistRequest) -> None:
     """Sign a request, if it asks for what is expected."""
     signer = Pkcs11Signer(
         module=os.environ["CUSTODY_PKCS11_MODULE"],
         token="treasury",
-        key="first-approver",
+        key="first-signer",
         pin=lambda: Path(os.environ["CUSTODY_PIN_FILE"]).read_text().strip(),
     )
-    approver = Approver(client, signer, log=logging.getLogger("custody"))
-    approver.approve([request_id], {request_id: expected}, "checked by the treasury's program")
+    request_signer = RequestSigner(client, signer, log=logging.getLogger("custody"))
+    request_signer.sign([request_id], {request_id: expected}, "checked by the treasury's program")
 
 
 # [END howto_pkcs11_signer]

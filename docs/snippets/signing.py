@@ -1,4 +1,4 @@
-"""A request that three approvers sign: with a key in a file, in a connection, and in an HSM. Tests run this DAG."""
+"""A request that three signers sign: with a key in a file, in a connection, and in an HSM. Tests run this DAG."""
 
 # [START howto_sign_imports]
 from __future__ import annotations
@@ -10,7 +10,7 @@ from airflow.providers.common.compat.sdk import DAG
 
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.signers import ConnectionSigner, Pkcs11ConnectionSigner
 
 with DAG(
@@ -28,10 +28,10 @@ with DAG(
     # [END howto_sign_imports]
 
     # [START howto_sign_with_file]
-    sign_with_file = CustodyApproveWhitelistRequestsOperator(
+    sign_with_file = CustodySignWhitelistRequestsOperator(
         task_id="sign_with_file",
-        custody_conn_id="custody_first_approver",
-        signer=PemSigner.from_file(os.environ.get("CUSTODY_KEY_FILE", "/etc/custody/first-approver.pem")),
+        custody_conn_id="custody_first_signer",
+        signer=PemSigner.from_file(os.environ.get("CUSTODY_KEY_FILE", "/etc/custody/first-signer.pem")),
         request_ids=create_request.output,
         # What the create task asked for: a request that differs from it is not signed.
         expected=create_request.output["request"],
@@ -39,9 +39,9 @@ with DAG(
     # [END howto_sign_with_file]
 
     # [START howto_sign_with_connection]
-    sign_with_connection = CustodyApproveWhitelistRequestsOperator(
+    sign_with_connection = CustodySignWhitelistRequestsOperator(
         task_id="sign_with_connection",
-        custody_conn_id="custody_second_approver",
+        custody_conn_id="custody_second_signer",
         signer=ConnectionSigner("custody_second_key"),
         request_ids=create_request.output,
         expected=create_request.output["request"],
@@ -49,9 +49,9 @@ with DAG(
     # [END howto_sign_with_connection]
 
     # [START howto_sign_with_hsm]
-    sign_with_hsm = CustodyApproveWhitelistRequestsOperator(
+    sign_with_hsm = CustodySignWhitelistRequestsOperator(
         task_id="sign_with_hsm",
-        custody_conn_id="custody_third_approver",
+        custody_conn_id="custody_third_signer",
         signer=Pkcs11ConnectionSigner("custody_hsm"),
         request_ids=create_request.output,
         expected=create_request.output["request"],

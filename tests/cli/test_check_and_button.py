@@ -94,7 +94,7 @@ def test_a_role_that_is_asked_for_and_cannot_be_shown_fails(
 def test_rules_that_are_signed_as_pinned_prove_the_credentials(
     custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.add_approvers(["alice", "bob"])
+    sandbox.control.add_signers(["alice", "bob"])
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
     sandbox.control.add_fault("status", path="/health", status=200, body={}, times=9)
     sandbox.control.add_fault("status", path="/users/me", status=404, body=OWN_404, times=9)

@@ -17,7 +17,7 @@ from people import ROLES, Person
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.client.signers import raw_signature
-from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
 
@@ -65,8 +65,8 @@ def approve(sandbox: Sandbox, token: str, key_id: str) -> None:
     request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
     with CustodyClient(sandbox.url, token) as client:
         number = client.create_whitelist_request(request)
-        approver = Approver(client, KmsSigner(key_id), log=logging.getLogger(__name__))
-        assert approver.approve([number], {number: request}, "checked") == 1
+        approver = RequestSigner(client, KmsSigner(key_id), log=logging.getLogger(__name__))
+        assert approver.sign([number], {number: request}, "checked") == 1
     assert [each["status"] for each in sandbox.control.whitelist_requests()] == ["APPROVED"]
 
 

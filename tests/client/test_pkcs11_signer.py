@@ -19,7 +19,7 @@ from airflow_custody.client import CustodyClient, CustodyConfigurationError, Cus
 from airflow_custody.client.signers import pkcs11 as module
 from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.signers.pkcs11 import Pkcs11Signer
-from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
 
@@ -49,8 +49,8 @@ def approve(sandbox: Sandbox, hsm: Any, *, keep_public: bool) -> None:
     request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
     with CustodyClient(sandbox.url, ann.token) as client:
         number = client.create_whitelist_request(request)
-        approver = Approver(client, signer(hsm, ann.key), log=logging.getLogger(__name__))
-        assert approver.approve([number], {number: request}, "checked") == 1
+        approver = RequestSigner(client, signer(hsm, ann.key), log=logging.getLogger(__name__))
+        assert approver.sign([number], {number: request}, "checked") == 1
     assert [each["status"] for each in sandbox.control.whitelist_requests()] == ["APPROVED"]
 
 
@@ -244,9 +244,9 @@ def test_an_hsm_that_is_away_is_tried_again_and_nothing_is_sent(
     ann = HsmPerson(sandbox, fake_hsm, "ann")
     fake_hsm.failure, fake_hsm.good = failure, good
     with CustodyClient(sandbox.url, ann.token) as client:
-        approver = Approver(client, signer(fake_hsm, ann.key), log=logging.getLogger(__name__))
+        approver = RequestSigner(client, signer(fake_hsm, ann.key), log=logging.getLogger(__name__))
         with pytest.raises(CustodyError, match=type(failure).__name__) as caught:
-            approver.approve(["1"], None, "checked")
+            approver.sign(["1"], None, "checked")
     assert caught.value.retryable
     assert sandbox.control.request_log() == []
 

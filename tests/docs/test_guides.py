@@ -48,7 +48,7 @@ def test_the_sandbox_takes_what_the_guides_send() -> None:
     sent = list(dict.fromkeys(commands("curl ")))
     assert len(sent) > 8
     with Sandbox() as sandbox:
-        sandbox.control.add_approvers(["alice", "bob"])
+        sandbox.control.add_signers(["alice", "bob"])
         rows = [{"label": "Treasury", "address": "0x" + "1" * 40, "blockchain": "ETH"}]
         assert sandbox.control.add_whitelist_requests(rows, signed=True) == ["3711"]
         for command in sent:
@@ -60,9 +60,9 @@ def test_the_sandbox_takes_what_the_guides_send() -> None:
 
 
 def test_what_holds_the_keys_of_the_sandbox_is_for_its_owner_only() -> None:
-    pages = [page for page in (DOCS.parent / "README.md", *PAGES) if "--with-approvers |" in page.read_text()]
+    pages = [page for page in (DOCS.parent / "README.md", *PAGES) if "--with-signers |" in page.read_text()]
     assert len(pages) == 3
-    safe = "\n(umask 077; python -m airflow_custody.sandbox --with-approvers | tee sandbox.env)\n"
+    safe = "\n(umask 077; python -m airflow_custody.sandbox --with-signers | tee sandbox.env)\n"
     assert all(safe in page.read_text() for page in pages)
 
 
@@ -115,6 +115,6 @@ def test_what_the_guides_make_in_a_clone_is_not_committed() -> None:
     for page in [DOCS.parent / "README.md", *PAGES]:
         for block in re.findall(r"^ *```bash\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE):
             found |= {first or second for first, second in re.findall(made, block)}
-    assert found >= {"sandbox.env", ".try", "airflow-home", "second-key.json", "first-approver.pem"}
+    assert found >= {"sandbox.env", ".try", "airflow-home", "second-key.json", "first-signer.pem"}
     missing = {name for name in found if not {f"/{name}", f"/{name}/", f"/*.{name.rpartition('.')[2]}"} & {*ignored}}
     assert missing == set()

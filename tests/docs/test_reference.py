@@ -139,7 +139,7 @@ def test_the_command_line_has_every_command_option_and_exit_code(made: dict[str,
     for name in ("check", "status", "health", "whitelist plan", "whitelist verify", "webhooks list"):
         assert f":doc:`custody {name} <" in overview
     assert [f"* - ``{number}``\n" in overview for number in (0, 1, 2, 130)] == [True] * 4
-    assert "--with-approvers" in made["reference/sandbox-command"]
+    assert "--with-signers" in made["reference/sandbox-command"]
 
 
 def test_settings_and_metrics_are_all_there(made: dict[str, str]) -> None:

@@ -29,12 +29,12 @@ def test_the_main_job_end_to_end() -> None:
         "plan      fails: the file: 1 fault; nothing was sent",
         "line 28: address: 'bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4' is not a valid BTC address",
         "plan      37 create, 1 pending, 11 unchanged, 1 differs",
-        "asks alice or dave: Apply whitelist plan",
+        "asks carol or dave: Apply whitelist plan",
         "mallory tries to approve it: refused, HTTP status 403",
-        "alice approves it",
+        "carol approves it",
         "apply     37 created, each once",
+        "alice's key has signed 37",
         "bob's key has signed 37",
-        "carol's key has signed 37",
         "effect    all 37 have taken effect, 37 verified by signatures",
         "proof     fails: the service does not have what the file says: 1 differs, 1 pending: line 14 differs (label)",
         "plan      nothing to do",
@@ -82,7 +82,7 @@ class TestUi:
         assert done.stdout.strip() == str({"timeout": timeout})
 
     def test_the_approvers_of_the_examples_are_connected(self, environment: dict[str, str]) -> None:
-        for name in ("FIRST_APPROVER", "FIRST_KEY", "SECOND_APPROVER", "SECOND_KEY"):
+        for name in ("FIRST_SIGNER", "FIRST_KEY", "SECOND_SIGNER", "SECOND_KEY"):
             assert f"AIRFLOW_CONN_CUSTODY_{name}" in environment
 
     def test_its_instructions_name_every_example(self) -> None:

@@ -285,7 +285,7 @@ class TestApprovalWithoutTheUi:
         webhook_id = sandbox.control.add_webhook(status="disabled")["id"]
         run = run_dag(
             example("custody_whitelist_approval").dag,
-            run_conf={**PARAMS, "approved_by": "alice", "webhook_id": webhook_id},
+            run_conf={**PARAMS, "approved_by": "carol", "webhook_id": webhook_id},
         )
         assert run.state == "success"
         (request,) = sandbox.control.whitelist_requests()

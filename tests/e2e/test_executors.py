@@ -24,6 +24,6 @@ def test_the_pod_has_the_key() -> None:
         {"name": "base", "volumeMounts": [{"name": "approver", "mountPath": "/etc/custody", "readOnly": True}]}
     ]
     assert spec["volumes"] == [
-        {"name": "approver", "secret": {"secretName": "custody-first-approver", "defaultMode": 256}}
+        {"name": "approver", "secret": {"secretName": "custody-first-signer", "defaultMode": 256}}
     ]
     assert task.signer.name == "/etc/custody/key.pem"

@@ -86,8 +86,8 @@ def line_of(text: str, part: str) -> str:
 class Office:
     """The people who respond to the approvals of this process's Airflow."""
 
-    def __init__(self, alice: Any, mallory: Any) -> None:
-        self.alice = alice
+    def __init__(self, carol: Any, mallory: Any) -> None:
+        self.carol = carol
         self.mallory = mallory
         self.question: dict[str, Any] = {}
 
@@ -97,7 +97,7 @@ class Office:
         ended = threading.Event()
 
         def wait_and_respond() -> None:
-            while not (questions := self.alice.pending_approvals()):
+            while not (questions := self.carol.pending_approvals()):
                 if ended.wait(0.2):
                     return
             self.question = questions[0]
@@ -116,11 +116,11 @@ class Office:
     def approve_all(self, number: int, ended: Callable[[], bool]) -> None:
         """Approve all plans, once so many wait for it."""
         while not ended():
-            questions = self.alice.pending_approvals()
+            questions = self.carol.pending_approvals()
             if len(questions) == number:
                 time.sleep(1.5)
                 for each in questions:
-                    assert self.alice.respond(each, "Approve") == 200
+                    assert self.carol.respond(each, "Approve") == 200
                 return
             time.sleep(0.5)
 
@@ -132,7 +132,7 @@ def office(airflow_db: None) -> Office:
         from _airflow_api import serve_api
     finally:
         sys.path.remove(str(ROOT / "demo"))
-    return Office(*serve_api("alice", "mallory"))
+    return Office(*serve_api("carol", "mallory"))
 
 
 @with_approvals
@@ -142,7 +142,7 @@ class TestApproval:
 
         def respond() -> None:
             responses.append(office.mallory.respond(office.question, "Approve"))
-            responses.append(office.alice.respond(office.question, "Reject"))
+            responses.append(office.carol.respond(office.question, "Reject"))
 
         run = office.run(dag_of(folder), respond)
         assert responses == [403, 200]
@@ -150,7 +150,7 @@ class TestApproval:
         assert run.pushed("approve", "plan_hash") is None
         assert {run.state_of(each) for each in ("apply", "sign_first", "wait_until_effective", "prove")} == {"skipped"}
         assert sandbox.control.request_log("POST") == []
-        assert [each["name"] for each in office.question["assigned_users"]] == ["alice", "dave"]
+        assert [each["name"] for each in office.question["assigned_users"]] == ["carol", "dave"]
         assert "Settlement, Bitcoin" in office.question["body"]
         assert run.xcom("plan")["plan_hash"] in office.question["body"]
         assert run.xcom("plan")["plan_hash"][:12] in office.question["subject"]
@@ -164,7 +164,7 @@ class TestApproval:
                 run_id = office.question["task_instance"]["dag_run_id"]
                 XComModel.set(key="plan_hash", value="0" * 64, dag_id=DAG_ID, task_id="plan", run_id=run_id)
             finally:
-                office.alice.respond(office.question, "Approve")
+                office.carol.respond(office.question, "Approve")
 
         run = office.run(dag_of(folder), respond)
         assert run.pushed("plan", "plan_hash") == "0" * 64
@@ -189,7 +189,7 @@ class TestApproval:
         self, sandbox: Sandbox, folder: Path, office: Office, task_log: TaskLog
     ) -> None:
         def respond() -> None:
-            office.alice.respond(office.question, "Approve")
+            office.carol.respond(office.question, "Approve")
             with (folder / FILE).open("a") as file:
                 file.write(NEW_ROW)
             # Somebody else asks for the first row.

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.sandbox import SandboxControl
 
 # This is run by a script, which sees the modules of its own folder only.
@@ -65,8 +65,8 @@ def prepare(url: str, token: str, lie: str, folder: Path, name: str) -> tuple[Li
         key_file = folder / f"{name}-{person}.key"
         key_file.write_text(pem)
         with CustodyClient(url, own_token) as client:
-            approver = Approver(client, PemSigner.from_file(key_file), log=logging.getLogger(__name__))
-            approver.approve(ids, None, "signed")
+            approver = RequestSigner(client, PemSigner.from_file(key_file), log=logging.getLogger(__name__))
+            approver.sign(ids, None, "signed")
     own_token, _ = people["carol"]
     lines = ["label,address,blockchain,network,memo,linked_wallet_ids"]
     lines += [f"{row['label']},{row['address']},ETH,mainnet,4242,7" for row in rows]

@@ -18,8 +18,8 @@ from people import Person, pem_of
 
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
 from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
@@ -150,7 +150,7 @@ def tasks(world: World) -> dict[str, dict[str, Any]]:
     CustodyCreateWhitelistRequestOperator(
         task_id="template", **{**REQUEST, "address": "{{ params.address }}"}, params={"address": ""}
     )
-    CustodyApproveWhitelistRequestsOperator(
+    CustodySignWhitelistRequestsOperator(
         task_id="curve",
         custody_conn_id="custody_ann",
         signer=ConnectionSigner("ann_key"),
@@ -158,7 +158,7 @@ def tasks(world: World) -> dict[str, dict[str, Any]]:
         expected=None,
         retries=0,
     )
-    CustodyApproveWhitelistRequestsOperator(
+    CustodySignWhitelistRequestsOperator(
         task_id="approver",
         custody_conn_id="custody_bob",
         signer=ConnectionSigner("bob_key"),

@@ -19,7 +19,7 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.verification.trust import NOT_PINNED
-from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.overview import read_request
 from airflow_custody.sandbox import Sandbox
 
@@ -123,7 +123,7 @@ def test_there_is_no_such_request(client: CustodyClient) -> None:
 def test_no_attack_that_must_be_refused_is_called_verified(
     sandbox: Sandbox, pinning: CustodyClient, create: Create
 ) -> None:
-    sandbox.control.add_approvers(["ann", "bob"])
+    sandbox.control.add_signers(["ann", "bob"])
     plain, linked = create(), create(linked_internal_address_ids=["5"], address=f"0x{2:040x}")
     sandbox.control.sign_whitelist_requests([plain, linked])
     made = 0
@@ -142,7 +142,7 @@ def test_no_attack_that_must_be_refused_is_called_verified(
 
 
 def test_a_pending_request_with_a_signature(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
-    ann, _ = sandbox.control.add_approvers(["ann", "bob"])
+    ann, _ = sandbox.control.add_signers(["ann", "bob"])
     identifier = create()
     sign(sandbox, ann, identifier)
     view = read_request(pinning, identifier)
@@ -156,7 +156,7 @@ def test_a_pending_request_with_a_signature(sandbox: Sandbox, pinning: CustodyCl
 def test_without_rules_of_its_own_those_in_force_count(
     sandbox: Sandbox, pinning: CustodyClient, create: Create
 ) -> None:
-    ann, _ = sandbox.control.add_approvers(["ann", "bob"])
+    ann, _ = sandbox.control.add_signers(["ann", "bob"])
     identifier = create()
     sign(sandbox, ann, identifier)
     hidden = {"rulesContainer": None, "rulesSignatures": None}
@@ -205,4 +205,4 @@ def test_where_several_rules_must_be_met_each_way_has_the_groups_of_all(
 def sign(sandbox: Sandbox, approver: dict[str, str], identifier: str) -> None:
     with CustodyClient(sandbox.url, approver["token"]) as client:
         signer = PemSigner(lambda: approver["private_key"], name=approver["name"])
-        Approver(client, signer, log=logging.getLogger(__name__)).approve([identifier], None, "checked")
+        RequestSigner(client, signer, log=logging.getLogger(__name__)).sign([identifier], None, "checked")

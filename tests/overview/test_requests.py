@@ -13,7 +13,7 @@ from pinned_keys import pinned
 
 from airflow_custody.client import CustodyClient
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.overview.models import GroupSignatures, Overview, RequestRow, RequestsView
 from airflow_custody.overview.verdict import judge_overview
@@ -207,12 +207,12 @@ def test_a_text_without_an_address_and_an_id_that_is_no_number(
 def test_signatures_are_counted_by_group_where_that_is_known(
     sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create
 ) -> None:
-    ann, bob = sandbox.control.add_approvers(["ann", "bob"])
+    ann, bob = sandbox.control.add_signers(["ann", "bob"])
     identifier = create(1)
     assert (one(read_overview(pinning)).trust, one(read_overview(pinning)).signatures) == ("unsigned", 0)
     with CustodyClient(sandbox.url, ann["token"]) as approving:
         signer = PemSigner(lambda: ann["private_key"], name="ann")
-        Approver(approving, signer, log=logging.getLogger(__name__)).approve([identifier], None, "checked")
+        RequestSigner(approving, signer, log=logging.getLogger(__name__)).sign([identifier], None, "checked")
     row = one(read_overview(pinning))
     assert (row.trust, row.signatures) == ("verified", 1)
     assert row.paths == ((GroupSignatures(ann["group"], 1, 1), GroupSignatures(bob["group"], 0, 1)),)

@@ -17,11 +17,11 @@ from airflow_custody.operators.whitelist import (
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
 )
-from airflow_custody.operators.whitelist_approval import (
-    CustodyApproveWhitelistRequestsOperator,
-    CustodyRejectWhitelistRequestsOperator,
-)
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_signing import (
+    CustodyRejectWhitelistRequestsOperator,
+    CustodySignWhitelistRequestsOperator,
+)
 from airflow_custody.plugin.links import REQUEST_LINKS, CustodyRequestLink
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
@@ -32,7 +32,7 @@ PAGE = "https://airflow.example.com/prod/custody/connections/custody_default/req
 OPERATORS = [
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
-    CustodyApproveWhitelistRequestsOperator,
+    CustodySignWhitelistRequestsOperator,
     CustodyRejectWhitelistRequestsOperator,
     CustodyApplyWhitelistPlanOperator,
     CustodyWhitelistRequestSensor,
@@ -72,7 +72,7 @@ def test_operators_have_the_link_where_there_is_a_page(operator: Any) -> None:
 def test_from_each_task_to_its_request(ann: Person) -> None:
     with new_dag() as dag:
         made: Any = create(custody_conn_id="{{ 'custody' }}_default").output
-        approve = CustodyApproveWhitelistRequestsOperator(
+        approve = CustodySignWhitelistRequestsOperator(
             task_id="approve",
             request_ids=made,
             expected=made["request"],
@@ -96,7 +96,7 @@ def test_a_task_that_fails_leads_to_the_requests_that_it_knows_of(ann: Person) -
     with new_dag() as dag:
         made: Any = create().output
         CustodyWhitelistRequestSensor(task_id="late", request_id=made, poke_interval=0.1, timeout=0.3, deferrable=False)
-        CustodyApproveWhitelistRequestsOperator(
+        CustodySignWhitelistRequestsOperator(
             task_id="unreadable", request_ids=["x"], expected=None, signer=ConnectionSigner("signing_key")
         )
         create("refused", address="no address")

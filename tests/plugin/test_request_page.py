@@ -52,7 +52,7 @@ def test_shows_a_request(pages: Pages, client: CustodyClient, sandbox: Sandbox) 
 
 
 def test_a_request_that_was_signed(pages: Pages, client: CustodyClient, sandbox: Sandbox) -> None:
-    sandbox.control.add_approvers(["Ann", "Bob"])
+    sandbox.control.add_signers(["Ann", "Bob"])
     number = client.create_whitelist_request(WhitelistRequest(**FIELDS))
     sandbox.control.sign_whitelist_requests([number])
     text = text_of(pages.get(f"{ROOT}/{number}"))
@@ -64,7 +64,7 @@ def test_a_request_that_was_signed(pages: Pages, client: CustodyClient, sandbox:
 def test_verified_by_pinned_keys(
     pages: Pages, client: CustodyClient, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.add_approvers(["Ann", "Bob"])
+    sandbox.control.add_signers(["Ann", "Bob"])
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
     numbers = [client.create_whitelist_request(WhitelistRequest(**FIELDS)) for _ in range(2)]
     sandbox.control.sign_whitelist_requests(numbers)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from sandbox_api import Api
-from sandbox_approvers import PATH, ROLES, TWO_GROUPS, Person, create, listed
+from sandbox_signers import PATH, ROLES, TWO_GROUPS, Person, create, listed
 
 from airflow_custody.sandbox import Sandbox
 

@@ -33,7 +33,7 @@ class Process:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         self.lines: list[str] = []
-        last = "#   custody whitelist verify" if "--with-approvers" in arguments else "export "
+        last = "#   custody whitelist verify" if "--with-signers" in arguments else "export "
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
             self.lines.append(line.rstrip("\n"))
@@ -80,7 +80,7 @@ TRY_OUT = """
 import logging, sys
 from airflow_custody.cli.main import main
 from airflow_custody.client import WhitelistRequest
-from airflow_custody.client.whitelist.approval import Approver
+from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.signers import ConnectionSigner
 
@@ -91,9 +91,9 @@ asked = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain=
 with CustodyHook() as hook:
     number = hook.get_conn().create_whitelist_request(asked)
 for name in ("first", "second"):
-    with CustodyHook(f"custody_{name}_approver") as hook:
-        approver = Approver(hook.get_conn(), ConnectionSigner(f"custody_{name}_key"), log=logging.getLogger())
-        assert approver.approve([number], expected={number: asked}, comment="tried out") == 1
+    with CustodyHook(f"custody_{name}_signer") as hook:
+        approver = RequestSigner(hook.get_conn(), ConnectionSigner(f"custody_{name}_key"), log=logging.getLogger())
+        assert approver.sign([number], expected={number: asked}, comment="tried out") == 1
 assert main([*verify.split()[1:], "--output=json"]) == 0
 """
 
@@ -116,7 +116,7 @@ def paste(process: Process, home: Path, *commands: str) -> str:
 
 
 def test_what_is_printed_for_approvers_can_be_pasted(tmp_path: Path) -> None:
-    process = Process("--with-approvers", "--token", "it's-mine")
+    process = Process("--with-signers", "--token", "it's-mine")
     check, run_airflow, verify = (line.removeprefix("#").partition("  #")[0].strip() for line in process.lines[-3:])
     assert (ROOT / "example_dags" / "custody_whitelist_complete.py").exists()
     assert run_airflow.split() == ['AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags"', "airflow", "standalone"]
@@ -133,7 +133,7 @@ def test_what_is_printed_for_approvers_can_be_pasted(tmp_path: Path) -> None:
 
 
 def test_what_is_pinned_is_printed_twice(tmp_path: Path) -> None:
-    process = Process("--with-approvers")
+    process = Process("--with-signers")
     control = SandboxControl(process.connection["host"])
     output = paste(process, tmp_path, 'echo "$CUSTODY_PINS"', "echo ---", 'echo -n "$CUSTODY_SUPERADMIN_KEYS"')
     pins, _, keys = output.partition("---\n")
@@ -144,7 +144,7 @@ def test_what_is_pinned_is_printed_twice(tmp_path: Path) -> None:
 
 
 def test_the_keys_as_files(tmp_path: Path) -> None:
-    folder, arguments = tmp_path / "new" / "the keys", ["--with-approvers", "--state", str(tmp_path / "state")]
+    folder, arguments = tmp_path / "new" / "the keys", ["--with-signers", "--state", str(tmp_path / "state")]
     first = Process(*arguments, "--keys", str(folder))
     first.stop(signal.SIGTERM)
     files = {path.name: path.read_text() for path in folder.iterdir()}
@@ -162,7 +162,7 @@ def test_the_keys_as_files(tmp_path: Path) -> None:
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "bob.pem").write_text("somebody's key")
-    done = run("--with-approvers", "--keys", str(tmp_path))
+    done = run("--with-signers", "--keys", str(tmp_path))
     assert done.returncode == 1
     assert re.fullmatch(r"error: cannot write the keys: .*bob\.pem'\n", done.stderr)
     assert (tmp_path / "bob.pem").read_text() == "somebody's key"
@@ -193,7 +193,7 @@ def test_port_taken(sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("option", ["--keys", "--state", "--host", "--token"])
 def test_what_would_end_a_comment_is_refused(tmp_path: Path, option: str) -> None:
-    done = run("--with-approvers", option, f"{tmp_path}/k\ntouch {tmp_path}/PWNED #")
+    done = run("--with-signers", option, f"{tmp_path}/k\ntouch {tmp_path}/PWNED #")
     assert done.returncode == 2
     assert f"{option} has a line break" in done.stderr
     assert done.stdout == ""
@@ -205,13 +205,13 @@ def test_what_is_printed_for_a_shell_is_data(
 ) -> None:
     """Names come from the state, which others may have written."""
     evil = f"first; touch {tmp_path}/PWNED\ntouch {tmp_path}/PWNED #"
-    add_approvers = SandboxControl.add_approvers
+    add_signers = SandboxControl.add_signers
 
     def add(control: SandboxControl, names: Sequence[str]) -> list[dict[str, str]]:
-        return [each | changes for each in add_approvers(control, names)]
+        return [each | changes for each in add_signers(control, names)]
 
-    monkeypatch.setattr(SandboxControl, "add_approvers", add)
-    options = command.make_parser().parse_args(["--with-approvers"])
+    monkeypatch.setattr(SandboxControl, "add_signers", add)
+    options = command.make_parser().parse_args(["--with-signers"])
     changes = {"name": evil, "external_id": evil, "token": evil, "private_key": evil}
     command._print_instructions(sandbox, options)
     printed = capsys.readouterr().out

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from sandbox_api import Api
-from sandbox_approvers import PATH, TWO_GROUPS, Person, create
+from sandbox_signers import PATH, TWO_GROUPS, Person, create
 from sandbox_wire import decode, fields_of, is_signed
 
 from airflow_custody.sandbox import Sandbox

@@ -66,7 +66,7 @@ def airflow(services: dict[str, Sandbox], tmp_path_factory: pytest.TempPathFacto
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
     """Start what somebody has who begins: the example DAGs, and a sandbox with two approvers."""
     with Sandbox() as sandbox:
-        approvers = sandbox.control.add_approvers(["alice", "bob"])
+        approvers = sandbox.control.add_signers(["alice", "bob"])
         connections = connection_variables(sandbox.connection(pins=True), approvers)
         with run_airflow(tmp_path_factory.mktemp("newcomer"), connections) as server:
             shutil.copytree(EXAMPLES, server.dags, dirs_exist_ok=True)

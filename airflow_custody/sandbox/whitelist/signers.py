@@ -45,7 +45,7 @@ class SignerStore:
         self._whitelist = whitelist
         state.create_tables(_TABLES)
 
-    def add_approvers(self, names: Sequence[str]) -> list[dict[str, str]]:
+    def add_signers(self, names: Sequence[str]) -> list[dict[str, str]]:
         """
         Have two users, one after the other, sign the whitelisting requests that are created from now on.
 
@@ -71,7 +71,7 @@ class SignerStore:
             self._users.add_user("main", _ROLES, user_id=MAIN_USER)
         groups = [{"externalGroupID": group, "minimumSignatures": 1} for group in GROUPS]
         self._rules.set_approvers([{"sequential": groups}])
-        return self.add_approvers(names)
+        return self.add_signers(names)
 
     def add_whitelist_requests(
         self,

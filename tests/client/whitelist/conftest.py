@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from approver import SignedInApprover
 from people import Person
+from request_signing import SignedInApprover
 
 from airflow_custody.client import (
     CustodyClient,

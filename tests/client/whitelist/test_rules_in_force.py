@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from approver import NoSigner, SignedInApprover
 from people import Person
+from request_signing import NoSigner, SignedInApprover
 from whitelist_plans import ask, rows_of
 
 from airflow_custody.client import CustodyClient, CustodyError

@@ -10,8 +10,8 @@ from airflow.providers.common.compat.sdk import DAG
 from scenarios import LIE_SCENARIOS
 
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestsOperator
 from airflow_custody.operators.whitelist_plan import CustodyPlanWhitelistOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
 FOLDER = Path(os.environ["FAULTS_FOLDER"])
@@ -23,7 +23,7 @@ for scenario in LIE_SCENARIOS:
         schedule=None,
         params={"pending": "", "effective": ""},
     ) as dag:
-        CustodyApproveWhitelistRequestsOperator(
+        CustodySignWhitelistRequestsOperator(
             task_id="approve",
             custody_conn_id=f"{scenario.name}_approver",
             signer=PemSigner.from_file(FOLDER / f"{scenario.name}-carol.key"),

@@ -22,17 +22,17 @@ from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.text import as_list, count, sanitize
 from airflow_custody.client.verification.rules_in_force import PendingVerifier, verifier_for
 from airflow_custody.client.verification.trust import NOT_PINNED, REJECTED_STATUSES, has_status
-from airflow_custody.client.whitelist.approval_review import (
-    NO_SIGNATURE,
-    NOT_LISTED,
-    UNIDENTIFIED,
-    ApprovalReview,
-    concluding,
-    message_to_sign,
-)
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, BatchProgress, name_some, same_texts
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
+from airflow_custody.client.whitelist.signing_review import (
+    NO_SIGNATURE,
+    NOT_LISTED,
+    UNIDENTIFIED,
+    SigningReview,
+    concluding,
+    message_to_sign,
+)
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -50,7 +50,7 @@ _NOTHING_SIGNED = "nothing was signed"
 _MAYBE_SIGNED = "The approval may have been taken"
 
 
-class Approver:
+class RequestSigner:
     """
     Approves whitelisting requests: a hundred with one signature, all of these or none.
 
@@ -62,7 +62,7 @@ class Approver:
     """
 
     _key: SigningKey
-    _review: ApprovalReview
+    _review: SigningReview
     _verifier: PendingVerifier | None
     _is_later_try: bool
 
@@ -74,7 +74,7 @@ class Approver:
         self._log = log
         self._lookup_wait = lookup_wait
 
-    def approve(
+    def sign(
         self,
         ids: Iterable[object],
         expected: Mapping[str, WhitelistRequest] | None,
@@ -119,7 +119,7 @@ class Approver:
         self._is_later_try = earlier_try
         self._key = SigningKey(self._signer)
         self._verifier = verifier_for(self._client, even_unsigned=True)
-        self._review = ApprovalReview(
+        self._review = SigningReview(
             expected,
             frozenset(as_list(accept_fields)),
             user=self._current_user(),
@@ -298,8 +298,8 @@ class Approver:
             + ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in decided.items()),
             advice="What was rejected cannot be signed any more: sign the others without it."
             if any(has_status(each.status, REJECTED_STATUSES) for each in decided.values())
-            else "It is decided, this user has signed, or it is another group's turn: sign with the connection of an "
-            "approver whose turn it is.",
+            else "It is decided, this user has signed, or it is another group's turn: sign with the connection of a "
+            "signer whose turn it is.",
             code="not-pending",
         )
 

@@ -7,7 +7,12 @@ import re
 from typing import Any
 
 import pytest
-from approver import (
+from clocks import SkippingTime
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+from people import Person, pem_of
+from request_signing import (
     APPROVE,
     FOR_APPROVAL,
     LISTING,
@@ -16,11 +21,6 @@ from approver import (
     NoSigner,
     SignedInApprover,
 )
-from clocks import SkippingTime
-from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given
-from hypothesis import strategies as st
-from people import Person, pem_of
 
 from airflow_custody.client import (
     CustodyAuthenticationError,
@@ -36,8 +36,8 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist import models
-from airflow_custody.client.whitelist.approval import Approver
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
+from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
 
@@ -235,7 +235,7 @@ def test_a_user_who_is_not_an_approver_signs_nothing(sandbox: Sandbox, approver:
     ]
     for token, error, match in refusals:
         with CustodyClient(sandbox.url, token) as client, pytest.raises(error, match=match):
-            Approver(client, approver.signer, log=LOG).approve([number], approver.expected, "checked")
+            RequestSigner(client, approver.signer, log=LOG).sign([number], approver.expected, "checked")
     assert approver.signed == []
 
 
@@ -366,8 +366,8 @@ def test_a_later_try_leaves_alone_what_takes_effect_while_it_runs(
 
     def arrive() -> None:
         with CustodyClient(approver.sandbox.url, approver.person.token) as client:
-            inner = Approver(client, PemSigner(lambda: approver.person.pem, name="earlier"), log=LOG)
-            assert inner.approve([number], None, "earlier try") == 1
+            inner = RequestSigner(client, PemSigner(lambda: approver.person.pem, name="earlier"), log=LOG)
+            assert inner.sign([number], None, "earlier try") == 1
 
     def check(operation: Any) -> None:
         if operation.name == "find whitelisting requests for approval" and when == "before it is read again":

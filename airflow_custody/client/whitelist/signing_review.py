@@ -58,7 +58,7 @@ def concluding(consequence: str) -> Iterator[None]:
         raise
 
 
-class ApprovalReview:
+class SigningReview:
     """
     The review of requests by a user who signs.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from approver import NoSigner, SignedInApprover, request
+from request_signing import NoSigner, SignedInApprover, request
 
 from airflow_custody.client import CustodyError, CustodyRequestError, CustodyResponseError
 

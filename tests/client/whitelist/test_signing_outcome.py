@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from approver import (
+from clocks import SkippingTime
+from cryptography.hazmat.primitives.asymmetric import ec
+from people import pem_of
+from request_signing import (
     APPROVE,
     FOR_APPROVAL,
     LISTING,
@@ -18,9 +21,6 @@ from approver import (
     show_signed,
     signing,
 )
-from clocks import SkippingTime
-from cryptography.hazmat.primitives.asymmetric import ec
-from people import pem_of
 
 from airflow_custody.client import (
     CustodyConflictError,

@@ -27,9 +27,9 @@ from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist import models
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_approval import (
-    CustodyApproveWhitelistRequestsOperator,
+from airflow_custody.operators.whitelist_signing import (
     CustodyRejectWhitelistRequestsOperator,
+    CustodySignWhitelistRequestsOperator,
 )
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
@@ -60,7 +60,7 @@ def create(**changes: Any) -> dict[str, Any]:
 
 def approve(request_ids: Any, expected: Any, ti: Any = None, **arguments: Any) -> int:
     signatures: int = execute(
-        lambda: CustodyApproveWhitelistRequestsOperator(
+        lambda: CustodySignWhitelistRequestsOperator(
             task_id="approve",
             request_ids=request_ids,
             expected=expected,
@@ -110,8 +110,8 @@ def test_an_odd_description_or_one_of_another_request_signs_nothing(sandbox: San
 def test_a_template_that_renders_to_none_does_not_count_as_an_explicit_none(sandbox: Sandbox, ann: Person) -> None:
     number = create()["id"]
 
-    def rendered() -> CustodyApproveWhitelistRequestsOperator:
-        operator = CustodyApproveWhitelistRequestsOperator(
+    def rendered() -> CustodySignWhitelistRequestsOperator:
+        operator = CustodySignWhitelistRequestsOperator(
             task_id="approve",
             request_ids=number,
             expected="{{ nothing }}",  # type: ignore[arg-type] # a template
@@ -133,11 +133,11 @@ def test_a_mapped_task_does_not_accept_none(sandbox: Sandbox, ann: Person, how: 
     signer = ConnectionSigner("signing_key")
     with new_dag() as dag:
         if how == "expand":
-            CustodyApproveWhitelistRequestsOperator.partial(task_id="a", signer=signer, request_ids=number).expand(
+            CustodySignWhitelistRequestsOperator.partial(task_id="a", signer=signer, request_ids=number).expand(
                 expected=[None]
             )
         else:
-            CustodyApproveWhitelistRequestsOperator.partial(task_id="a", signer=signer).expand_kwargs(
+            CustodySignWhitelistRequestsOperator.partial(task_id="a", signer=signer).expand_kwargs(
                 [{"request_ids": number, "expected": None}]
             )
     run = run_dag(dag)
@@ -150,7 +150,7 @@ def test_a_none_that_a_person_wrote_in_partial_is_explicit(sandbox: Sandbox, ann
     number = create()["id"]
     signer = ConnectionSigner("signing_key")
     with new_dag() as dag:
-        CustodyApproveWhitelistRequestsOperator.partial(task_id="a", signer=signer, expected=None).expand(
+        CustodySignWhitelistRequestsOperator.partial(task_id="a", signer=signer, expected=None).expand(
             request_ids=[number]
         )
     assert run_dag(dag).states == {("a", 0): "success"}
@@ -158,7 +158,7 @@ def test_a_none_that_a_person_wrote_in_partial_is_explicit(sandbox: Sandbox, ann
 
 def test_expected_is_required() -> None:
     with pytest.raises(Exception, match="expected"):
-        CustodyApproveWhitelistRequestsOperator(task_id="a", request_ids="1", signer=ConnectionSigner("k"))  # type: ignore[call-arg]
+        CustodySignWhitelistRequestsOperator(task_id="a", request_ids="1", signer=ConnectionSigner("k"))  # type: ignore[call-arg]
 
 
 def test_a_later_try_accepts_what_an_earlier_try_signed(ann: Person) -> None:
@@ -313,7 +313,7 @@ def test_fields_are_accepted_by_name(sandbox: Sandbox, ann: Person, accepted: An
         with failing_at_once("accept_fields|not asked for"):
             approve(pushed["id"], pushed, accept_fields=bad)
     assert sandbox.control.request_log(path="/whitelists/addresses/approve") == []
-    assert "accept_fields" in CustodyApproveWhitelistRequestsOperator.template_fields
+    assert "accept_fields" in CustodySignWhitelistRequestsOperator.template_fields
     assert approve(pushed["id"], pushed, accept_fields=accepted) == 1
 
 
@@ -345,10 +345,10 @@ def test_in_a_run_created_and_approved_by_two_people(
             label=["x", "y"]
         )
         one_output: Any = one.output  # an XComArg: a str when the task runs
-        first = CustodyApproveWhitelistRequestsOperator(
+        first = CustodySignWhitelistRequestsOperator(
             task_id="first", request_ids=one_output, expected=one_output["request"], signer=ann_signer
         )
-        second = CustodyApproveWhitelistRequestsOperator(
+        second = CustodySignWhitelistRequestsOperator(
             task_id="second",
             request_ids=one_output,
             expected=one_output["request"],
@@ -357,7 +357,7 @@ def test_in_a_run_created_and_approved_by_two_people(
         )
         first >> second
         many_output: Any = many.output
-        CustodyApproveWhitelistRequestsOperator(
+        CustodySignWhitelistRequestsOperator(
             task_id="batch", request_ids=many_output, expected=many_output["request"], signer=ann_signer
         )
     run = run_dag(dag)
@@ -480,11 +480,11 @@ def test_in_a_run_from_mapped_tasks_and_with_nothing_to_do(sandbox: Sandbox, ann
             .output
         )
         signer = ConnectionSigner("signing_key")
-        CustodyApproveWhitelistRequestsOperator(
+        CustodySignWhitelistRequestsOperator(
             task_id="approve", request_ids=made, expected=made["request"], signer=signer
         )
         none: Any = nothing()
-        CustodyApproveWhitelistRequestsOperator(
+        CustodySignWhitelistRequestsOperator(
             task_id="none", request_ids=none, expected=none, signer=signer, skip_if_empty=True
         )
     run = run_dag(dag)
@@ -508,8 +508,8 @@ def test_with_pinned_keys_two_sign_in_a_run_and_nobody_after_a_forged_signature(
         connection = json.loads(connection_json(sandbox, **sandbox.control.pins())) | {"password": person.token}
         monkeypatch.setenv(f"AIRFLOW_CONN_{person.name.upper()}", json.dumps(connection))
 
-    def operator(person: Person, request_ids: Any, expected: Any) -> CustodyApproveWhitelistRequestsOperator:
-        return CustodyApproveWhitelistRequestsOperator(
+    def operator(person: Person, request_ids: Any, expected: Any) -> CustodySignWhitelistRequestsOperator:
+        return CustodySignWhitelistRequestsOperator(
             task_id=person.name,
             request_ids=request_ids,
             expected=expected,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from approver import APPROVE, ChangingSigner, KeylessSigner, NoSigner, SignedInApprover, current_hash, signing
 from attacks import Unsuitable, attack, names
 from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
 from people import Person, public_pem_of
+from request_signing import APPROVE, ChangingSigner, KeylessSigner, NoSigner, SignedInApprover, current_hash, signing
 
 from airflow_custody.client import (
     CustodyClient,

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import requests
-from approver import SignedInApprover
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from people import Person, pem_of
+from request_signing import SignedInApprover
 
 from airflow_custody.client import (
     CustodyConfigurationError,

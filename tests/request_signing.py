@@ -16,8 +16,8 @@ from airflow_custody.client import (
     WhitelistRequest,
 )
 from airflow_custody.client.signers import PemSigner
-from airflow_custody.client.whitelist.approval import Approver
-from airflow_custody.client.whitelist.approval_review import message_to_sign
+from airflow_custody.client.whitelist.signing import RequestSigner
+from airflow_custody.client.whitelist.signing_review import message_to_sign
 from airflow_custody.sandbox import Sandbox
 
 APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
@@ -48,9 +48,9 @@ class SignedInApprover:
         return number
 
     def approve(self, *ids: str, **changes: Any) -> int:
-        approval = Approver(self.client, self.signer, log=LOG, lookup_wait=self.lookup_wait)
+        approval = RequestSigner(self.client, self.signer, log=LOG, lookup_wait=self.lookup_wait)
         arguments = {"expected": self.expected, "comment": "checked", **changes}
-        return approval.approve(ids or list(self.expected), **arguments)
+        return approval.sign(ids or list(self.expected), **arguments)
 
     def payload(self, number: str) -> dict[str, Any]:
         return self.client.get_whitelist_request(number).payload()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.signers import Signer
 
 
-class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
+class CustodySignWhitelistRequestsOperator(CustodyOperator):
     """
     Approve whitelisting requests: any number, in batches of at most 100 with one signature each.
 
@@ -98,9 +98,9 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
         from airflow_custody.client.arguments import check_names, check_text
-        from airflow_custody.client.whitelist.approval import Approver
         from airflow_custody.client.whitelist.batches import name_some
         from airflow_custody.client.whitelist.expected import expected_by_id
+        from airflow_custody.client.whitelist.signing import RequestSigner
 
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
@@ -110,8 +110,8 @@ class CustodyApproveWhitelistRequestsOperator(CustodyOperator):
             expected = expected_by_id(ids, self.expected, consequence="nothing was signed")
         if expected is None:
             self.log.warning("expected=None: what the requests ask for is compared with nothing.")
-        approver = Approver(hook.get_conn(), self.signer, log=self.log, lookup_wait=self.lookup_wait)  # type: ignore[arg-type]
-        number = approver.approve(
+        request_signer = RequestSigner(hook.get_conn(), self.signer, log=self.log, lookup_wait=self.lookup_wait)  # type: ignore[arg-type]
+        number = request_signer.sign(
             ids,
             expected,
             comment,
