@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,12 @@ from airflow_custody.sandbox import Sandbox  # noqa: E402
 # No test fails because a machine is slow.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_sessionfinish() -> None:
+    """Keep what was measured: a worker that takes over ten seconds to end, on a busy machine, is killed."""
+    if (coverage := sys.modules.get("coverage")) and (measured := coverage.Coverage.current()):
+        measured.save()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
