@@ -19,7 +19,9 @@ from airflow_custody.client.text_table import format_table
 WIDTH, MAX_WIDTH = 100, 120
 # A terminal as narrow as this has no room for a column with times beside the text.
 _NARROW = 90
-_COLUMN = 19
+# The longest subject is a task's name, wait_until_effective; the time and two gaps are before the text, too.
+_SUBJECT = 20
+_COLUMN = _SUBJECT + 11
 _COLOURS = {"bold": "1", "red": "31", "green": "32", "cyan": "36"}
 
 
@@ -74,8 +76,9 @@ class Style:
 
     def step(self, seconds: float, subject: str, *texts: str) -> list[str]:
         """Return the lines of a step: its time and subject, and its texts beside them, or below where it is narrow."""
-        start = f"{seconds:5.1f} s  {subject:<8}  "
-        indent = " " * (_COLUMN if self.width >= _NARROW else 4)
+        is_wide = self.width >= _NARROW
+        start = f"{seconds:5.1f} s  {subject:<{_SUBJECT if is_wide else 0}}  "
+        indent = " " * (_COLUMN if is_wide else 4)
         lines = self.wrap(texts[0], first=start, indent=indent)
         colour = "red" if texts[0].startswith("fails") else "bold" if subject.startswith("RUN") else "cyan"
         lines[0] = lines[0].replace(subject, self.paint(subject, colour), 1)
@@ -86,7 +89,7 @@ class Style:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         """Return the lines of a table; where it is too wide, those of a list."""
         rows = list(rows)
-        indent = " " * (_COLUMN if self.width >= _NARROW else 4)
+        indent = " " * 4
         lines = [f"{indent}{line}".rstrip() for line in format_table(list(columns), rows).splitlines()]
         if max(map(len, lines)) <= self.width:
             return lines

@@ -3,8 +3,8 @@ Run the main example DAG, end to end, on an Airflow inside this process: a white
 
 The DAG runs three times: with a mistyped address in the file, with that address corrected, and with a row corrected
 that differs from what the service has. Then another DAG meets an address that nobody signed. The sandbox stands in for
-the custody service, in a separate process. The approval is given through Airflow's REST API, with the same call as the
-button in Airflow's UI.
+the custody service, in a separate process. A person approves the plan through Airflow's REST API, with the same call as
+the button in Airflow's UI.
 Prints each step, then "demo: ok" and what to do next, with exit code 0; or why it failed, with exit code 1.
 """
 
@@ -218,10 +218,10 @@ class Demo:
             raise DemoError(f"the run ended as {run.state}: {found}")
 
     def _repair_service(self) -> None:
-        """Make the service healthy once the gate has polled it."""
+        """Make the service healthy once the sensor has polled it."""
         log = self._sandbox.control.request_log
         wait_for(lambda: log(path="/health"))
-        self._output.print_step("gate", "closed: the component hsm-1 is failing; the DAG waits and polls every 5 s")
+        self._output.print_step("wait_until_healthy", "waits: the component hsm-1 is failing; polls every 5 s")
         time.sleep(2)
         self._sandbox.control.update_health(component="hsm-1", check="vault", status="success")
         self._output.print_step("service", "hsm-1 is working again")
@@ -230,13 +230,13 @@ class Demo:
         """Respond as two people: one who may approve plans, and one who may not."""
         question = approver.pending_approval()
         names = " or ".join(user["name"] for user in question["assigned_users"])
-        self._output.print_step("approval", f"Airflow asks {names}: {question['subject']}")
+        self._output.print_step("approve", f"Airflow asks {names}: {question['subject']}")
         # A person would need a moment too, and so does dag.test() to notice that the task is waiting.
         time.sleep(2)
         refused = stranger.respond(question, "Approve")
-        self._output.print_step("approval", f"{STRANGER} tries to approve it: refused, HTTP status {refused}")
+        self._output.print_step("approve", f"{STRANGER} tries to approve it: refused, HTTP status {refused}")
         accepted = approver.respond(question, "Approve")
-        self._output.print_step("approval", f"{APPROVER} approves it")
+        self._output.print_step("approve", f"{APPROVER} approves it")
         if (refused, accepted) != (403, 200):
             raise DemoError(f"the responses to {STRANGER} and {APPROVER} were {refused} and {accepted}")
 
@@ -259,7 +259,7 @@ class Demo:
             @hookimpl
             def on_task_instance_skipped(self, previous_state: Any, task_instance: Any) -> None:
                 if task_instance.task_id == "plan":
-                    demo._output.print_step("plan", "nothing to do: no approval, no changes")
+                    demo._output.print_step("plan", "nothing to do: nobody is asked, nothing is changed")
 
             @hookimpl
             def on_task_instance_failed(self, previous_state: Any, task_instance: Any, error: Any) -> None:
@@ -271,24 +271,23 @@ class Demo:
         step = self._output.print_step
         match task_id:
             case "wait_until_healthy":
-                step("gate", f"open: all {value['total']} checks are healthy")
+                step(task_id, f"all {value['total']} checks are healthy")
             case "plan":
                 rows = _plan_rows(value["report"])
-                step("plan", _counts(value["counts"]), table=["", *self._output.style.table(COLUMNS, rows), ""])
+                step(task_id, _counts(value["counts"]), table=["", *self._output.style.table(COLUMNS, rows), ""])
             case "apply":
-                step("apply", f"{_counts(value['counts'])}, each once, in {seconds:.1f} s")
+                step(task_id, f"{_counts(value['counts'])}, each once, in {seconds:.1f} s")
             case "sign_first" | "sign_second":
                 name = {"sign_first": "alice", "sign_second": "bob"}[task_id]
-                step("signing", f"all are what was planned; {name}'s key has signed {value} with one signature")
+                step(task_id, f"all are what was planned; {name}'s key has signed {value} with one signature")
             case "wait_until_effective":
-                step("effect", f"all {value['count']} have taken effect, {value['verified']} verified by signatures")
+                step(task_id, f"all {value['count']} have taken effect, {value['verified']} verified by signatures")
             case "prove":
-                step("proof", f"the service has what the file says: {_counts(value['counts'])}")
+                step(task_id, f"the service has what the file says: {_counts(value['counts'])}")
 
     def _print_failure(self, task_id: str, error: str) -> None:
         first, *more = error.replace(str(self._file), "the file").partition(" (not retried)")[0].splitlines()
-        subject = {"prove": "proof", "reconcile": "proof", "sign": "signing", "wait_until_effective": "effect"}
-        self._output.print_step(subject.get(task_id, task_id), f"fails: {first}", *more)
+        self._output.print_step(task_id, f"fails: {first}", *more)
         if self._failing.get(task_id, error + "!") not in error:
             # Airflow would try it again after a minute.
             self._abort(f"{task_id} failed")
@@ -312,13 +311,13 @@ class Demo:
         created = statuses.keys() - set(self._prepared)
         posts = control.request_log(method="POST", path="/whitelists/addresses")
         creations = [each for each in posts if each["path"].endswith("/addresses")]
-        approvals = [each for each in posts if each["path"].endswith("/approve")]
+        signings = [each for each in posts if each["path"].endswith("/approve")]
         applied = self._values["apply"]
         expectations = {
-            "the gate polled again": len(control.request_log(path="/health")) >= 2,
+            "the health was polled again": len(control.request_log(path="/health")) >= 2,
             "each row was created once": len(creations) == len(created) == len(statuses) - len(self._prepared),
             "their ids are in XCom": set(applied["request_ids"]) == created,
-            "they were signed twice": [set(each["body"]["ids"]) for each in approvals] == [created, created],
+            "they were signed twice": [set(each["body"]["ids"]) for each in signings] == [created, created],
             "they have taken effect": {statuses[each] for each in created} == {EFFECTIVE},
             f"{APPROVER} approved": self._values["approve"]["responded_by_user"]["name"] == APPROVER,
         }

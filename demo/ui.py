@@ -45,15 +45,15 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
 0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb, with the chain ETH and any label.
 
 - Trigger custody_whitelist_as_code. It plans what the file custody_whitelist.yaml has and the service does not, and
-  waits for your decision under "Required Actions". If you approve, it applies the plan, two signers sign, and when
+  waits for your decision under "Required Actions". If you approve, it applies the plan, alice and bob sign, and when
   all has taken effect it plans again and finds nothing. Trigger it again: there is nothing to do. Then trigger
   custody_whitelist_reconciliation, which only compares. Do this first: what other DAGs create is not in the file.
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
-  approve, two signers sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
+  approve, alice and bob sign and the DAG waits until the whitelisting has taken effect. If you reject, the request is
   rejected at the service. What is not in the file is a difference: the reconciliation says so, and fails.
 - Trigger custody_whitelist_approval. It works with a signer of your own, and enables the webhook below if you pass its
   id as webhook_id.
-- Trigger custody_pending_approvals, and leave it: a run that is not approved within four hours tells somebody.
+- Trigger custody_pending_approvals, and leave it: it tells somebody if nobody has signed within four hours.
 - Trigger custody_first_dag. It creates a request and signs it without a question: whoever starts it has decided.
 - Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.
 - Make the service unhealthy. Health gates wait, and custody_unhealthy_watcher, which is already switched on, starts
@@ -86,8 +86,8 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
     Webhook:  {webhook}
 
 The sandbox stands in for the custody service. The page Custody shows two services. custody_default is well, and the
-DAGs use it; its two signers have connections of their own. Something is wrong with custody_treasury: the page says
-what.
+DAGs use it; its signers, alice and bob, have connections of their own. Something is wrong with custody_treasury: the
+page says what.
 """
 # What must still be on the screen when all the rest has been printed.
 _LAST = """Open this:  {airflow}/plugin/custody

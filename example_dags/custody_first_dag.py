@@ -15,7 +15,7 @@ Connections to create: ``custody_default``, the two signers' users (``custody_fi
 (``custody_first_key``, ``custody_second_key``). The sandbox prints all of them: ``python -m airflow_custody.sandbox
 --with-signers``.
 
-Approving is an undocumented operation of the service.
+Signing is an undocumented operation of the service.
 """
 
 # [START custody_first_dag]

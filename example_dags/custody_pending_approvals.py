@@ -1,7 +1,7 @@
 """
-Request an address, and tell somebody if it is not approved within four hours.
+Request an address, and tell somebody if it is not signed within four hours.
 
-The run creates a whitelisting request and waits for up to a week until people have approved it at the service. A
+The run creates a whitelisting request and waits for up to a week until people have signed it at the service. A
 deadline alert of Airflow's watches the run meanwhile: four hours after it was queued, ``tell_somebody`` is called if it
 has not succeeded by then. The run goes on.
 
@@ -35,13 +35,13 @@ except ImportError:
 
 # [START howto_custody_deadline]
 def tell_somebody(context: dict) -> list[str]:
-    """Say that it is late, and print what is pending; replace this with a message to the people who approve."""
+    """Say that it is late, and print what is pending; replace this with a message to the people who sign."""
     from airflow_custody.client import CustodyClient
     from airflow_custody.hooks.custody import CustodyHook
     from airflow_custody.overview import for_people, read_overview
 
     run = context["dag_run"]
-    lines = [f"{run['dag_id']}, run {run['dag_run_id']}: not approved by {context['deadline']['deadline_time']}"]
+    lines = [f"{run['dag_id']}, run {run['dag_run_id']}: not signed by {context['deadline']['deadline_time']}"]
     # Before anything that may fail: the service may be away.
     print(lines[0], flush=True)
     with CustodyHook("custody_default") as hook:
@@ -98,7 +98,7 @@ if DeadlineAlert is not None:
             blockchain="{{ params.blockchain }}",
         )
         CustodyWhitelistRequestSensor(
-            task_id="wait_until_approved",
+            task_id="wait_until_effective",
             request_id=create_request.output,
             deferrable=True,
             poke_interval=60,

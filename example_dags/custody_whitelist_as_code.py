@@ -21,7 +21,7 @@ Approving in the UI requires Airflow 3.1 or later with ``apache-airflow-provider
 plans: read the plan in the log of ``plan``, and approve it by starting another run with
 ``{"approved_plan": "<its hash>"}``.
 
-Listing, approving and deleting are undocumented operations of the service.
+Listing, signing and deleting are undocumented operations of the service.
 """
 
 from __future__ import annotations

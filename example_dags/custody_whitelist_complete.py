@@ -1,5 +1,5 @@
 """
-Whitelist a destination address, from creating the request until it has taken effect, with all approvals in between.
+Whitelist a destination address, from the request until it has taken effect, with a decision and two signatures.
 
 A health gate waits until the service is healthy. Then the request is created, once, and a person decides in the Airflow
 UI (*Required Actions*). If the person approves, two signers sign one after the other, each with their own user and
@@ -19,7 +19,7 @@ with the extra ``private_key`` (``custody_first_key``, ``custody_second_key``).
 Deciding in the UI requires Airflow 3.1 or later with ``apache-airflow-providers-standard``. Without it, whoever starts
 the run decides in advance, with ``{"decision": "Approve"}``. All other runs reject their request.
 
-Approving and rejecting are undocumented operations of the service.
+Signing and rejecting are undocumented operations of the service.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ with DAG(
     branch = what_was_decided(decision)
     # [END howto_custody_branch]
 
-    # [START howto_operator_custody_approve_whitelist_requests]
+    # [START howto_operator_custody_sign_whitelist_requests]
     sign_first = CustodySignWhitelistRequestsOperator(
         task_id="sign_first",
         custody_conn_id="custody_first_signer",
@@ -150,7 +150,7 @@ with DAG(
     )
     # Without this, nothing waits for the decision.
     branch >> sign_first >> sign_second
-    # [END howto_operator_custody_approve_whitelist_requests]
+    # [END howto_operator_custody_sign_whitelist_requests]
 
     # [START howto_sensor_custody_whitelist_request]
     wait_until_effective = CustodyWhitelistRequestSensor(

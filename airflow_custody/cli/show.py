@@ -24,7 +24,7 @@ def show(args: Namespace, output: Output) -> int:
     JSON: {"id", "state" (effective, pending, rejected, unknown), "status" (the service's word),
     "trust" (verified; unsigned: nobody has signed it; unverified; not checked: no keys are pinned,
     or it was rejected), "verification" (what is proved, or why nothing is), "problem", "legacy",
-    "deletion_pending", "action", "created_at", "changed_at", "paths" (the ways to approve it:
+    "deletion_pending", "action", "created_at", "changed_at", "paths" (the ways to sign it:
     [[{"group", "present", "needed"}]]), "payload" (if it is verified, what is signed and nothing
     else), "around" (what the service says beside the payload), "signatures": [{"user", "comment",
     "valid", "problem"}], "trail": [{"at", "user", "action", "comment"}]}. Each value of the payload

@@ -106,7 +106,7 @@ def describe_paths(paths: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     """
     Return how many signatures there are of how many: ``1/1 first, 0/1 second``.
 
-    :param paths: the ways to approve a request, as JSON has them; they are joined by ``or``.
+    :param paths: the ways to sign a request, as JSON has them; they are joined by ``or``.
     """
     return " or ".join(
         ", ".join(f"{each['present']}/{each['needed']} {each['group']}" for each in path) for path in paths

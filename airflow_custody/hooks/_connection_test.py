@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ROLES = {
     "TPUser": "everything",
     "WhitelistedAddressCreator": "creating whitelisting requests",
-    "WhitelistedAddressApprover": "approving them",
+    "WhitelistedAddressApprover": "signing and rejecting them",
     "Admin": "changing webhooks",
     "Admin or AdminReadOnly": "reading webhooks and their calls",
 }

@@ -236,7 +236,7 @@ class ApplyPlan:
             )
 
     def _warn_of_settled(self, listing: Listing, done: Mapping[str, Row]) -> None:
-        """Warn of requests that an earlier try has created and nobody can approve any more."""
+        """Warn of requests that an earlier try has created and nobody can sign any more."""
         created = {row.detail for row in done.values() if row.state == "created"}
         for each in listing.envelopes:
             if each.id in created and self._settings.is_settled_otherwise(each, listing):

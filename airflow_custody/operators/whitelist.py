@@ -146,7 +146,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
             lookup_wait=self.lookup_wait,
         )
         self._linked_ids = (request_id,)
-        # The request, so that the approving task can compare it with what the service shows.
+        # The request, so that the signing task can compare it with what the service shows.
         context["ti"].xcom_push(key="request", value={"id": request_id, **request.model_dump(exclude_none=True)})
         return request_id
 

@@ -216,7 +216,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...]}``: the ids of what was created. XCom also gets, under the key
-        ``requests``, what each of them asks for, which approving takes as ``expected``. XCom has all also if the task
+        ``requests``, what each of them asks for, which signing takes as ``expected``. XCom has all also if the task
         fails, each under its own key (``apply.output["request_ids"]``).
     :raises AirflowFailException: if the plan is not the one that was approved, a row was refused, or it cannot be known
         whether one was created.
@@ -309,7 +309,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             },
             "request_ids": list(outcome.done.values()),
         }
-        # The requests, so that the approving task can compare them with what the service shows.
+        # The requests, so that the signing task can compare them with what the service shows.
         requests = [
             {"id": request_id, **applied.requests[key].model_dump(exclude_none=True)}
             for key, request_id in outcome.done.items()

@@ -1,4 +1,4 @@
-"""The operators that approve and reject whitelisting requests."""
+"""The operators that sign and reject whitelisting requests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 class CustodySignWhitelistRequestsOperator(CustodyOperator):
     """
-    Approve whitelisting requests: any number, in batches of at most 100 with one signature each.
+    Sign whitelisting requests: any number, in batches of at most 100 with one signature each.
 
     Reads the requests from the service, verifies each payload against the hash that is signed, and accounts for all of
     it: each key is known, and its value is what was asked for, empty, a harmless default of the service, or accepted by
     name. Whatever does not match fails without retries, names the field, and nothing is signed: all requests are
     reviewed before the first signature. Then, batch after batch, it reads them again, logs all that it signs, signs,
-    and sends the approval. The service takes a batch whole or not at all. Nothing is ever signed from XCom alone. When
+    and sends the signature. The service takes a batch whole or not at all. Nothing is ever signed from XCom alone. When
     the response is lost, or does not say that all were signed, the operator looks whether the service has this user's
     signatures over the current hashes before it says that trying again is safe. They are found by the signer's public
     key if it gives one, and otherwise by the user's external id.
@@ -41,7 +41,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     the first try, a request that this user has signed is refused. It takes three calls for each batch, and one more.
 
     Needs the role ``WhitelistedAddressApprover``, and that the service knows the signer's public key as that of the
-    connection's user. Killing the task does not take an approval back. The operation is undocumented.
+    connection's user. Killing the task does not take a signature back. The operation is undocumented.
 
     :param request_ids: one id or several, each once; any number. (templated)
     :param expected: the expected requests, as the create task pushed them to XCom under the key ``request``
@@ -52,7 +52,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         :class:`~airflow_custody.signers.ConnectionSigner`, or your own for a KMS or HSM.
     :param accept_fields: keys of a payload that may be signed although ``expected`` says nothing about them, such as
         ``["tnParticipantID"]``. A link is compared by its id; a key that links are not known to have is named with the
-        link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving
+        link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what signing
         does that this package does not know is accepted. Default: none. (templated)
     :param comment: comment for the requests' history. (templated)
     :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
@@ -62,7 +62,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the number of signatures that the service took or already had.
     :raises AirflowFailException: if something does not match or is not verified, or if it cannot be known whether the
-        approval was taken; it says whether something was signed.
+        signature was taken; it says whether something was signed.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
     """
 
@@ -78,7 +78,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None,
         signer: Signer,
         accept_fields: Iterable[str] = (),
-        comment: str = "approved by {{ dag.dag_id }}, {{ run_id }}",
+        comment: str = "signed by {{ dag.dag_id }}, {{ run_id }}",
         lookup_wait: float = LOOKUP_WAIT,
         skip_if_empty: bool = False,
         custody_conn_id: str = CustodyHook.default_conn_name,

@@ -103,14 +103,14 @@ class RequestRow:
     :param label: the label. Other people's text.
     :param created_at: when its first trail entry was made; None: not given.
     :param changed_at: when its last trail entry was made; None: not given.
-    :param paths: the ways to approve it by the signed rules, any of which is enough; each with all of its groups.
+    :param paths: the ways to sign it by the signed rules, any of which is enough; each with all of its groups.
         Empty where no keys are pinned: the service does not show which groups a user is in.
     :param trust: result of verifying its signatures with the pinned keys.
     :param problem: why it is unverified, cannot be read, or is in a state that the service does not say; empty
         otherwise.
     :param state: its state.
     :param signatures: number of users who have signed it, as the service reports it.
-    :param action: effect of approving it, in the service's words; empty if it makes the address whitelisted, as almost
+    :param action: effect of signing it, in the service's words; empty if it makes the address whitelisted, as almost
         always. A request that is pending may be about the deletion of the address.
     :param legacy: notice that its signatures cover only a legacy form of its text, with the keys that they leave out;
         empty: they do not.

@@ -116,7 +116,7 @@ def _doubt(envelope: WhitelistEnvelope, state: RequestState) -> str:
 
 def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> tuple[tuple[GroupSignatures, ...], ...]:
     """
-    Return the ways to approve a request by the signed rules, with how many valid signatures of each group there are.
+    Return the ways to sign a request by the signed rules, with how many valid signatures of each group there are.
 
     :param envelope: the request.
     :param verifier: the verifier; None: no keys are pinned.
@@ -135,7 +135,7 @@ def paths_of(envelope: WhitelistEnvelope, verifier: Verifier | None) -> tuple[tu
 
 
 def _is_creation(envelope: WhitelistEnvelope) -> bool:
-    """Tell whether approving a request makes the address whitelisted, as far as its action says."""
+    """Tell whether signing a request makes the address whitelisted, as far as its action says."""
     return is_creation(envelope.action or "", accept_unknown=False)
 
 

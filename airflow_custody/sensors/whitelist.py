@@ -30,7 +30,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     Wait until a whitelisting request is in effect, or all of several are.
 
     It is when its status is one of ``effective_statuses``, and the service lists it without being asked for pending
-    ones, and not among those that the connection's user may still approve. The sensor fails at once when the request
+    ones, and not among those that the connection's user may still sign. The sensor fails at once when the request
     was rejected, and without retries when it does not exist (any more): when it has been missing from all
     listings for 30 seconds in a row. While it waits, a connection failure, a truncated response, a 5xx or a 429 is "not
     yet"; a wrong token, a missing role or a service that does not offer the look-up ends the wait. ``soft_fail`` turns
@@ -59,7 +59,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         pinned keys, or else the payload that has the hash that the service gives. Whatever does not match fails at
         once, and names the field. Deferrable, the sensor polls once more at the end. Default: none. (templated)
     :param accept_fields: keys of a payload that may have a value although ``expected`` says nothing about them, as for
-        approving. Default: none. (templated)
+        signing. Default: none. (templated)
     :param effective_statuses: status words, compared without case, of which a request in effect has one. Default
         ``approved``, as in a published sample. None: being listed as not pending is enough. (templated)
     :param rejected_statuses: status words, compared without case, that mean the request was rejected. Default

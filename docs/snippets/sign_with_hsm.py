@@ -1,4 +1,4 @@
-"""A program that approves a request with a key in an HSM. Tests run this."""
+"""A program that signs a request with a key in an HSM. Tests run this."""
 
 # [START howto_pkcs11_signer]
 from __future__ import annotations

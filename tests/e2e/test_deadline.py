@@ -71,7 +71,7 @@ def test_somebody_is_told_what_is_pending(sandbox: Sandbox, tmp_path: Path, caps
         session.rollback()
     assert done == (True, None)
     out = capsys.readouterr().out
-    assert "custody_pending_approvals, run manual__deadline: not approved by " in out
+    assert "custody_pending_approvals, run manual__deadline: not signed by " in out
     assert f"pending: request {identifier} since 20" in out
     assert "pending in all: 1; 1 shown" in out
 
@@ -83,7 +83,7 @@ def test_it_is_said_before_the_service_is_asked(
     context = {"dag_run": {"dag_id": "dag", "dag_run_id": "run"}, "deadline": {"deadline_time": "noon"}}
     with pytest.raises(CustodyError):
         load(EXAMPLE).tell_somebody(context)
-    assert "dag, run run: not approved by noon" in capsys.readouterr().out
+    assert "dag, run run: not signed by noon" in capsys.readouterr().out
 
 
 class _Log:

@@ -24,25 +24,25 @@ def test_the_main_job_end_to_end() -> None:
     # Lines are wrapped.
     output = " ".join(done.stdout.split())
     steps = [
-        "gate      closed",
-        "gate      open",
+        "wait_until_healthy waits: the component hsm-1 is failing",
+        "wait_until_healthy all 9 checks are healthy",
         "plan      fails: the file: 1 fault; nothing was sent",
         "line 28: address: 'bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4' is not a valid BTC address",
         "plan      37 create, 1 pending, 11 unchanged, 1 differs",
-        "asks carol or dave: Apply whitelist plan",
-        "mallory tries to approve it: refused, HTTP status 403",
-        "carol approves it",
+        "approve   Airflow asks carol or dave: Apply whitelist plan",
+        "approve   mallory tries to approve it: refused, HTTP status 403",
+        "approve   carol approves it",
         "apply     37 created, each once",
-        "alice's key has signed 37",
-        "bob's key has signed 37",
-        "effect    all 37 have taken effect, 37 verified by signatures",
-        "proof     fails: the service does not have what the file says: 1 differs, 1 pending: line 14 differs (label)",
+        "sign_first all are what was planned; alice's key has signed 37",
+        "sign_second all are what was planned; bob's key has signed 37",
+        "wait_until_effective all 37 have taken effect, 37 verified by signatures",
+        "prove     fails: the service does not have what the file says: 1 differs, 1 pending: line 14 differs (label)",
         "plan      nothing to do",
-        "proof     the service has what the file says: 50 unchanged",
+        "prove     the service has what the file says: 50 unchanged",
         "service   shows as in effect, as request 3761",
-        "signing   fails: approve whitelisting requests failed: whitelisting request 3761 is not verified",
-        "effect    fails: whitelisting request 3761 is not verified",
-        "proof     fails: the service does not have what the file says: 1 unverified: request 3761 unverified",
+        "sign      fails: sign whitelisting requests failed: whitelisting request 3761 is not verified",
+        "wait_until_effective fails: whitelisting request 3761 is not verified",
+        "reconcile fails: the service does not have what the file says: 1 unverified: request 3761 unverified",
     ]
     steps = [" ".join(step.split()) for step in steps]
     assert [step for step in steps if step not in output] == []

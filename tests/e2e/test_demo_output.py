@@ -32,7 +32,7 @@ def test_no_word_is_cut_at_any_width(output: Any, width: int) -> None:
     assert all(len(line) <= width or len(line.split()) == 1 for line in lines)
 
 
-@pytest.mark.parametrize(("width", "first"), [(120, "                   State"), (60, "    create")])
+@pytest.mark.parametrize(("width", "first"), [(120, "    State"), (60, "    create")])
 def test_a_table_that_is_too_wide_is_a_list(output: Any, width: int, first: str) -> None:
     rows = [("create", "ETH", "0x52908400098527886E0F7030069857D2E4169EE7", "Supplier Gdansk", "line 22")]
     lines = output.Style(width, colour=False).table(("State", "Chain", "Address", "Label", "Details"), rows)
@@ -79,7 +79,7 @@ def test_colours_are_for_terminals(output: Any, terminal: bool, environment: dic
             os.close(each)
     assert ("\x1b" in style.paint("text", "green")) is colour
     line = style.step(1.0, "plan", "fails: all")[0]
-    assert re.sub(r"\x1b\[\d+m", "", line) == "  1.0 s  plan      fails: all"
+    assert re.sub(r"\x1b\[\d+m", "", line) == "  1.0 s  plan                  fails: all"
 
 
 def test_the_width_is_that_of_the_terminal_or_of_columns(output: Any) -> None:

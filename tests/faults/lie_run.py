@@ -24,9 +24,9 @@ sys.path.append(str(Path(__file__).parent.parent))
 from attacks import attack
 
 #: The tasks that meet the addresses.
-TASKS = ("approve", "wait", "reconcile")
+TASKS = ("sign", "wait", "reconcile")
 _ROLES = ["TPUser", "WhitelistedAddressApprover"]
-# Who signs, in which group: the last one's signature is left to the task that approves.
+# Who signs, in which group: the last one's signature is left to the task that signs.
 _PEOPLE = {"alice": "operations", "bob": "operations", "carol": "risk"}
 _RULES = [
     {"externalGroupID": "operations", "minimumSignatures": 2},
@@ -77,7 +77,7 @@ def prepare(url: str, token: str, lie: str, folder: Path, name: str) -> tuple[Li
     connection = {"conn_type": "custody", "host": url, "extra": extra}
     connections = {
         f"{name}_pinned": {**connection, "password": token},
-        f"{name}_approver": {**connection, "password": own_token},
+        f"{name}_signer": {**connection, "password": own_token},
     }
     return Lied(pending, effective), connections
 
@@ -92,13 +92,13 @@ def judge(attack: str, lied: Lied, states: Mapping[str, str], logs: Mapping[str,
     :param logs: the tasks' logs.
     """
     if not attack and states == dict.fromkeys(TASKS, "success"):
-        return True, "approved, in effect, reconciled"
-    named = {"approve": lied.pending, "wait": lied.effective, "reconcile": lied.effective}
+        return True, "signed, in effect, reconciled"
+    named = {"sign": lied.pending, "wait": lied.effective, "reconcile": lied.effective}
     # What contradicts itself is refused before any signature is looked at.
     why = "(is not verified|cannot be verified|contradicts itself)"
     silent = [task for task, number in named.items() if not re.search(f"request {number} {why}", logs.get(task, ""))]
     if attack and not silent and states == dict.fromkeys(TASKS, "failed"):
-        return True, "refused by approval, sensor and plan"
+        return True, "refused by signing, sensor and plan"
     return False, f"WRONG: {dict(states)}, named by all but {silent}"
 
 

@@ -215,7 +215,7 @@ APPLY_SCENARIOS = [
 
 
 def _lie(number: int, fault: str, attack: str) -> Scenario:
-    """Return a scenario in which approving, waiting and reconciling meet an address, with pinned keys."""
+    """Return a scenario in which signing, waiting and reconciling meet an address, with pinned keys."""
     return Scenario(f"lie_{number}", fault, procedure="the service lies", requests=3, first=True, attack=attack)
 
 

@@ -153,7 +153,7 @@ def tasks(world: World) -> dict[str, dict[str, Any]]:
     CustodySignWhitelistRequestsOperator(
         task_id="curve",
         custody_conn_id="custody_ann",
-        signer=ConnectionSigner("ann_key"),
+        signer=ConnectionSigner("custody_first_key"),
         request_ids=pending,
         expected=None,
         retries=0,
@@ -173,6 +173,6 @@ def tasks(world: World) -> dict[str, dict[str, Any]]:
         "custody_reader": {**good, "password": creator},
         "custody_ann": {**good, "password": ann.token},
         "custody_bob": {**good, "password": bob.token},
-        "ann_key": {"conn_type": "generic", "extra": {"private_key": other_curve}},
+        "custody_first_key": {"conn_type": "generic", "extra": {"private_key": other_curve}},
         "bob_key": {"conn_type": "generic", "extra": {"private_key": bob.pem}},
     }

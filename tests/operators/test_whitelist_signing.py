@@ -167,7 +167,7 @@ def test_a_later_try_accepts_what_an_earlier_try_signed(ann: Person) -> None:
     assert approve(pushed["id"], pushed, ti=FakeTaskInstance(try_number=2)) == 1
     with failing_at_once(r"label \(.*\); it is signed all the same"):
         approve(pushed["id"], {**pushed, "label": "Other"}, ti=FakeTaskInstance(try_number=2))
-    with failing_at_once("not pending this user's approval") as caught:
+    with failing_at_once("not pending this user's signature") as caught:
         approve(pushed["id"], pushed)
     assert isinstance(caught.value.error, CustodyConflictError)
 
@@ -420,7 +420,7 @@ def test_a_later_try_goes_on(sandbox: Sandbox, ann: Person) -> None:
     with pytest.raises(CustodyOutcomeUnknownError, match=r"2 of 5 requests are signed already.*Trying again is safe"):
         approve(ids_of(made), made)
     assert statuses(sandbox) == ["APPROVED"] * 2 + ["pending"] * 3
-    with failing_at_once("not pending this user's approval"):
+    with failing_at_once("not pending this user's signature"):
         approve(ids_of(made), made)
     assert approve(ids_of(made), made, FakeTaskInstance(try_number=2)) == 5
     assert statuses(sandbox) == ["APPROVED"] * 5

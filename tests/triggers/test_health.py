@@ -95,6 +95,30 @@ def test_waits_out_failures_and_fires_once(sandbox: Sandbox) -> None:
     assert len(sandbox.control.request_log()) == 4
 
 
+def test_a_renewed_token_is_used_from_the_next_poll_on(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect() -> str:
+        user = sandbox.control.add_user("reader", ["TPUser"])
+        token = sandbox.control.add_token(roles=["TPUser"], user_id=user)
+        connection = json.loads(connection_json(sandbox)) | {"password": token}
+        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+        return user
+
+    def renew() -> None:
+        polled(sandbox, 1)
+        connect()
+        # The first one may have begun before.
+        polled(sandbox, 2)
+        sandbox.control.revoke_tokens(old)
+        sandbox.control.update_health(status="success")
+
+    old = connect()
+    sandbox.control.update_health(group="hsm", status="failure")
+    thread = threading.Thread(target=renew)
+    thread.start()
+    assert first_event(trigger())["status"] == "healthy"
+    thread.join()
+
+
 def test_deadline_is_wall_clock_and_its_message_has_the_last_result(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

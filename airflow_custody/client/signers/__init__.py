@@ -1,4 +1,4 @@
-"""Signers of approvals: ECDSA on P-256 with SHA-256, as 64 bytes ``r || s``."""
+"""Signers of whitelisting requests: ECDSA on P-256 with SHA-256, as 64 bytes ``r || s``."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class SigningKey:
         # be read may be a ValueError, too.
         is_mistake = isinstance(failure, _MISTAKES) and not isinstance(failure, OSError)
         raise (CustodyConfigurationError if is_mistake else CustodyError)(
-            f"the signer {self.name!r} failed: {type(failure).__name__}; its approval was not sent",
+            f"the signer {self.name!r} failed: {type(failure).__name__}; its signature was not sent",
             advice="What it says is not quoted, because it may hold a secret: look at the signer's own log.",
             code="signing-failed",
             retryable=not is_mistake,

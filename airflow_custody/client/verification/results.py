@@ -114,7 +114,7 @@ class RequestSignatures:
     :param hash: the hash of its text, in hex.
     :param rules: the rules under which they count; None: there are no signatures, and no rules.
     :param user_ids: the users who have validly signed, each once; of those who have the same key, the first.
-    :param paths: the ways to approve it, any one of which is enough: of each group, who has validly signed.
+    :param paths: the ways to sign it, any one of which is enough: of each group, who has validly signed.
     :param faults: why a signature is not valid, in the order of the signatures; empty text: it is valid.
     """
 

@@ -118,7 +118,7 @@ class WhitelistEnvelope:
     """
     One whitelisting request, as the service shows it.
 
-    Only :meth:`payload` is covered by the hash that approvers sign; everything else is the service's word.
+    Only :meth:`payload` is covered by the hash that signers sign; everything else is the service's word.
 
     :param wire: the envelope as it was sent, by the names on the wire; in a listing, with the rules that it names.
     """
@@ -151,7 +151,7 @@ class WhitelistEnvelope:
 
     @property
     def hash(self) -> str | None:
-        """The hash that approvers sign."""
+        """The hash that signers sign."""
         return (self.wire.get("metadata") or {}).get("hash")
 
     @property
@@ -161,7 +161,7 @@ class WhitelistEnvelope:
 
     @property
     def action(self) -> str | None:
-        """The effect of approving it, in the service's word. The service's makers publish no list of them."""
+        """The effect of signing it, in the service's word. The service's makers publish no list of them."""
         return self.wire.get("action")
 
     @property

@@ -76,7 +76,7 @@ class Listing:
         rejected_statuses: Collection[str],
     ) -> RequestState:
         """
-        Return how far a request has come, in the service's word. What can still be approved is pending, whatever its
+        Return how far a request has come, in the service's word. What can still be signed is pending, whatever its
         status.
 
         :param envelope: one of the listing.
@@ -134,7 +134,7 @@ def fetch_listing(
 ) -> Listing:
     """
     Read all that the service lists: one call for each hundred requests, and those for what is pending: of what the
-    client's user may approve, two for each hundred, or three if something is shown as in effect.
+    client's user may sign, two for each hundred, or three if something is shown as in effect.
 
     With pinned keys, the listing has what verifies it: :func:`~airflow_custody.client.whitelist.planner.make_plan`
     does. Where a request with signatures is shown without rules, those in force are got for it, in one more call.
@@ -258,7 +258,7 @@ def _pending_among(
     """
     Return which requests are pending although their status word says that they are in effect.
 
-    A user who is no approver sees that only by what is listed without asking for pending ones. Where the number of
+    A user who is no signer sees that only by what is listed without asking for pending ones. Where the number of
     these is that of all requests that may be among them, none is: which saves a second listing. Of the ``others``,
     which are rejected or pending, some may be listed there all the same.
     """

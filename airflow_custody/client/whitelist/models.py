@@ -67,7 +67,7 @@ def check_request_ids(
     :param limit: the largest number of ids; None: any number. Default 100, which a batch holds.
     :param merge: whether an id that is repeated is taken once. Default False: it is refused.
     :param may_be_empty: whether there may be none. Default False.
-    :return: the ids in ascending numeric order, as an approval signs them.
+    :return: the ids in ascending numeric order, as a signature covers them.
     :raises CustodyRequestError: if there is none, one is not a number or is repeated, or there are too many.
     """
     if isinstance(values, (str, int)):

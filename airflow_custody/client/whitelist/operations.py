@@ -60,7 +60,7 @@ GET_WHITELIST_REQUEST = Operation(
     "get whitelisting request", "GET", "/whitelists/addresses", roles=("TPUser",), documented=False
 )
 APPROVE_WHITELIST_REQUESTS = Operation(
-    "approve whitelisting requests",
+    "sign whitelisting requests",
     "POST",
     "/whitelists/addresses/approve",
     names_objects=True,
@@ -195,7 +195,7 @@ class WhitelistOperations(ServiceOperations):
         include_already_signed: bool = False,
     ) -> Iterator[WhitelistEnvelope]:
         """
-        Find the requests that the client's user may approve: ``GET /whitelists/addresses/for-approval`` (undocumented).
+        Find the requests that the client's user may sign: ``GET /whitelists/addresses/for-approval`` (undocumented).
 
         :param ids: only these requests; a listing with any other is refused. Default: no filter, and so for those
             below.
@@ -234,7 +234,7 @@ class WhitelistOperations(ServiceOperations):
         self, ids: Sequence[str], signature: str, comment: str, *, before_send: Callable[[], None] | None = None
     ) -> int:
         """
-        Send an approval: ``POST /whitelists/addresses/approve`` (undocumented).
+        Send a signature: ``POST /whitelists/addresses/approve`` (undocumented).
 
         :class:`~airflow_custody.client.whitelist.signing.RequestSigner` makes one safely.
 

@@ -48,7 +48,7 @@ class PlanRow:
     :param where: the place in the file, such as ``line 12``; empty if the file does not have it.
     :param request_id: the id of the request at the service; empty if there is none.
     :param status: the service's own word for the status; empty if there is none.
-    :param hash: the hash that approvers of the request sign; empty if there is none.
+    :param hash: the hash that signers of the request sign; empty if there is none.
     :param fields: the names of the fields that differ.
     :param note: further facts, in words. Of deletions, the plan's hash covers it.
     :param shown: the service's values, as text, by name: of the fields that differ, and of a request that no file can

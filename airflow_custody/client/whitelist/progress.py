@@ -124,7 +124,7 @@ def find_for_approval(
     :param client: the client.
     :param ids: only these requests. Default None: all.
     :param include_already_signed: whether to find also those that the user has signed. Default True.
-    :return: the requests by their ids; none for a user who is no approver.
+    :return: the requests by their ids; none for a user who is no signer.
     """
     if ids == []:
         return {}
@@ -132,7 +132,7 @@ def find_for_approval(
         rows = client.find_whitelist_requests_for_approval(ids=ids, include_already_signed=include_already_signed)
         return {row.id: row for row in rows}
     except CustodyError as error:
-        # Nothing is pending for somebody who is no approver. Only the service itself can tell.
+        # Nothing is pending for somebody who is no signer. Only the service itself can tell.
         if error.not_offered and error.from_service:
             return {}
         raise

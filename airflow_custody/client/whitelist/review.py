@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: The fields of a request that :func:`compare` leaves out, and why.
 NOT_COMPARED: Mapping[str, str] = {
     "currency": "another name of blockchain, which is compared",
-    "visibility_group_id": "not part of the payload, so approvers do not sign it: envelope_faults compares it",
+    "visibility_group_id": "not part of the payload, so no signature covers it: envelope_faults compares it",
 }
 #: Accepted by this name: a word of the envelope's ``action`` that is not known.
 ENVELOPE_ACTION = "envelope.action"

@@ -1,4 +1,4 @@
-"""Approving whitelisting requests: read, compare, read again, sign, send, and find out whether it arrived."""
+"""Signing whitelisting requests: read, compare, read again, sign, send, and find out whether it arrived."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 _POLL_INTERVAL = 1.0
-# Seconds that the listing of what this user may approve may lag behind the others.
-_APPROVAL_LAG = 3.0
+# Seconds that the listing of what this user may sign may lag behind the others.
+_LISTING_LAG = 3.0
 # Seconds after which requests are read again before the signature is sent.
 _SLOW_SIGNER = 5.0
 _NOTHING_SIGNED = "nothing was signed"
-_MAYBE_SIGNED = "The approval may have been taken"
+_MAYBE_SIGNED = "The signature may have been taken"
 
 
 class RequestSigner:
     """
-    Approves whitelisting requests: a hundred with one signature, all of these or none.
+    Signs whitelisting requests: a hundred with one signature, all of these or none.
 
-    :param client: the client of the user who approves.
+    :param client: the client of the user who signs.
     :param signer: the user's key.
     :param log: the log that says what is signed.
     :param lookup_wait: seconds that the service may take to show a signature, or to list a request that was created
@@ -84,7 +84,7 @@ class RequestSigner:
         earlier_try: bool = False,
     ) -> int:
         """
-        Read all requests, account for all of their payloads, and then approve batch after batch.
+        Read all requests, account for all of their payloads, and then sign batch after batch.
 
         A batch is read again, signed, and sent. Nothing is signed before all requests have been reviewed. The ids make
         the same batches in each try.
@@ -94,9 +94,9 @@ class RequestSigner:
         :param comment: comment for the requests' history.
         :param accept_fields: keys of a payload that may have a value although ``expected`` has none, such as
             ``tnParticipantID``. A link is compared by its id; a key that links are not known to have is named with
-            the link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what approving does
+            the link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what signing does
             that this package does not know is accepted. Default: none.
-        :param earlier_try: whether an earlier try may have sent some of these approvals: then a batch that this user
+        :param earlier_try: whether an earlier try may have sent some of these signatures: then a batch that this user
             has signed already is no failure, and is left as it is, also if its signature appears only now. Default
             False.
         :return: the number of signatures that the service took or already had.
@@ -105,8 +105,8 @@ class RequestSigner:
         :raises CustodyError: if something does not match or cannot be read. Its text says whether something was
             signed; nothing was sent, unless the service itself refuses. With more than one batch, it says which one
             failed and how many requests are signed.
-        :raises CustodyOutcomeUnknownError: if its response was lost; retryable if the approval was not taken. So is the
-            error of a gateway that refuses it.
+        :raises CustodyOutcomeUnknownError: if its response was lost; retryable if the signature was not taken. So is
+            the error of a gateway that refuses it.
         """
         wanted = check_request_ids(ids, limit=None)
         with concluding(_NOTHING_SIGNED):
@@ -146,7 +146,7 @@ class RequestSigner:
             )
         for number, hashes in reviewed.items():
             with progress.failing_in(number):
-                is_signed_now = self._approve_batch(hashes, comment, _nothing(progress))
+                is_signed_now = self._sign_batch(hashes, comment, _nothing(progress))
             if is_signed_now:
                 progress.done_now(number)
             else:
@@ -166,7 +166,7 @@ class RequestSigner:
             )
             return {}
 
-    def _approve_batch(self, hashes: Mapping[str, str], comment: str, nothing: str) -> bool:
+    def _sign_batch(self, hashes: Mapping[str, str], comment: str, nothing: str) -> bool:
         """Sign requests and send the signature; False: an earlier try has signed them."""
         # Right before the key is used: what is signed is what was there then.
         ids = [*hashes]
@@ -182,7 +182,7 @@ class RequestSigner:
             self._log.info("The key took %.1f s: reading the requests again.", seconds)
             if self._read(ids, "a signature was made, and not sent", hashes) is None:
                 return False
-        self._log.info("Approving %s with the key %r.", ", ".join(ids), self._key.name)
+        self._log.info("Sending the signature of %s, made with the key %r.", ", ".join(ids), self._key.name)
         sent = threading.Event()
         try:
             taken = self._client.approve_whitelist_requests(
@@ -216,7 +216,7 @@ class RequestSigner:
 
     # --- what is pending ---------------------------------------------------------------------------------------
 
-    def _for_approval(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
+    def _to_sign(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
         return self._by_id(self._client.find_whitelist_requests_for_approval(ids=ids))
 
     def _listed(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
@@ -232,7 +232,7 @@ class RequestSigner:
         self, ids: list[str], consequence: str, hashes: Mapping[str, str] | None = None
     ) -> dict[str, WhitelistEnvelope] | None:
         """
-        Return requests once all are pending this user's approval and accounted for; None: an earlier try signed them.
+        Return requests once all are pending this user's signature and accounted for; None: an earlier try signed them.
 
         :param ids: the requests' ids.
         :param consequence: end of an error's text.
@@ -254,21 +254,21 @@ class RequestSigner:
 
     def _wait_until_pending(self, ids: list[str], consequence: str) -> dict[str, WhitelistEnvelope] | None:
         """
-        Return the requests once all are pending this user's approval; None if an earlier try has signed them.
+        Return the requests once all are pending this user's signature; None if an earlier try has signed them.
 
         Requests that were created right before may not be listed yet, or not everywhere.
         """
         started = time.monotonic()
         listed_since: dict[str, float] = {}
         while True:
-            pending = self._for_approval(ids)
+            pending = self._to_sign(ids)
             missing = [each for each in ids if each not in pending]
             if not missing:
                 return pending
             if self._is_later_try and self._was_signed(ids):
                 return None
             listed, now = self._listed(missing), time.monotonic()
-            lag = min(_APPROVAL_LAG, self._lookup_wait)
+            lag = min(_LISTING_LAG, self._lookup_wait)
             decided = {each: row for each, row in listed.items() if now - listed_since.setdefault(each, now) >= lag}
             gone = [each for each in missing if each not in listed]
             if gone and now - started >= self._lookup_wait:
@@ -294,7 +294,7 @@ class RequestSigner:
         for row in decided.values():
             self._review.check_status(row)
         return CustodyConflictError(
-            "not pending this user's approval: "
+            "not pending this user's signature: "
             + ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in decided.items()),
             advice="What was rejected cannot be signed any more: sign the others without it."
             if any(has_status(each.status, REJECTED_STATUSES) for each in decided.values())
@@ -344,7 +344,7 @@ class RequestSigner:
 
     def _resolve(self, hashes: Mapping[str, str], error: CustodyError) -> None:
         """
-        Find out what became of an approval whose response was lost, or is not the service's word that all were taken.
+        Find out what became of a signature whose response was lost, or is not the service's word that all were taken.
 
         :raises CustodyError: the same error, whose advice then says what is known.
         """
@@ -355,9 +355,9 @@ class RequestSigner:
             try:
                 lacking = self._unsigned(ids, hashes)
                 if not lacking:
-                    self._log.info("The service shows the signatures of this user: the approval was taken.")
+                    self._log.info("The service shows the signatures of this user: they were taken.")
                     return
-                still_pending = self._for_approval(ids).keys() == {*ids}
+                still_pending = self._to_sign(ids).keys() == {*ids}
             except CustodyError as failure:
                 if is_late or not failure.retryable:
                     raise _explained(
@@ -367,7 +367,7 @@ class RequestSigner:
                 if is_late and still_pending:
                     words = (
                         f"It was not carried out: {self._lookup_wait:g} s later the requests are still pending this "
-                        "user's approval. Trying again is safe."
+                        "user's signature. Trying again is safe."
                     )
                     raise _explained(error, words, is_safe=True)
                 if is_late:

@@ -39,7 +39,7 @@ NO_SIGNATURE = "no signature of this user"
 
 def message_to_sign(hashes: Iterable[str]) -> bytes:
     """
-    Return the bytes that an approval signs.
+    Return the bytes that a signature covers.
 
     :param hashes: the requests' current hashes, in ascending order of the requests' ids.
     :return: a JSON array of them, without white space.
@@ -49,7 +49,7 @@ def message_to_sign(hashes: Iterable[str]) -> bytes:
 
 @contextmanager
 def concluding(consequence: str) -> Iterator[None]:
-    """Say at the end of an error what came of the approval."""
+    """Say at the end of an error what came of the signature."""
     try:
         yield
     except CustodyError as error:

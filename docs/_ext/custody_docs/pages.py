@@ -41,7 +41,7 @@ _MODULES: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         "airflow_custody.client.whitelist.envelopes",
         ("WhitelistEnvelope",),
     ),
-    ("approvals", "Approving", "airflow_custody.client.whitelist.signing", ("RequestSigner",)),
+    ("signing", "Signing", "airflow_custody.client.whitelist.signing", ("RequestSigner",)),
     (
         "pending-approvals",
         "Pending approvals",

@@ -1,4 +1,4 @@
-"""Approving any number of requests: all are reviewed before the first signature, and again right before each."""
+"""Signing any number of requests: all are reviewed before the first signature, and again right before each."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ class TestSmallBatches:
         assert approver.signed == numbers
         assert approver.sent == (3 if work else 4)
         # In a first try, what is signed already is refused.
-        with pytest.raises(CustodyConflictError, match=f"not pending this user's approval: {numbers[0]}"):
+        with pytest.raises(CustodyConflictError, match=f"not pending this user's signature: {numbers[0]}"):
             approver.approve()
         assert approver.approve(earlier_try=True) == 6
         assert approver.sent == (3 if work else 4)

@@ -268,7 +268,7 @@ def test_what_this_user_may_not_sign_is_refused_within_a_few_seconds(
     others_turn = approver.create("d")
     for number in (signed, approved, rejected, others_turn):
         skipped = waits.skipped
-        with pytest.raises(CustodyConflictError, match=f"not pending this user's approval: {number}"):
+        with pytest.raises(CustodyConflictError, match=f"not pending this user's signature: {number}"):
             approver.approve(*filter(None, [number, other]), expected=None)
         assert waits.skipped - skipped < 15
     assert approver.sent == 1
@@ -294,7 +294,7 @@ def test_its_signature_is_found_by_key_whoever_the_service_says_that_this_user_i
     assert approver.approve() == 2
     assert approver.signed == numbers
     assert approver.approve(earlier_try=True) == 2
-    with pytest.raises(CustodyConflictError, match="not pending this user's approval"):
+    with pytest.raises(CustodyConflictError, match="not pending this user's signature"):
         approver.approve()
     assert approver.sent == 1
 
@@ -317,7 +317,7 @@ def test_without_a_public_key_and_an_external_id_a_retry_does_not_know(
 #: with a public key, and why not.
 HASH = "its hash"
 NOT_ITS_KEY = "does not verify"
-NOBODYS = "not pending this user's approval"
+NOBODYS = "not pending this user's signature"
 SHOWN: list[tuple[dict[str, Any], str | None, Any]] = [
     ({"hashes": ["1" * 64, HASH]}, None, None),
     ({"hashes": ["0" * 64]}, "covers another hash", "covers another hash"),

@@ -10,7 +10,7 @@ import pytest
 from attacks import Unsuitable, attack, names
 from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
-from people import Person, public_pem_of
+from people import ROLES, Person, pem_of, public_pem_of
 from request_signing import APPROVE, ChangingSigner, KeylessSigner, NoSigner, SignedInApprover, current_hash, signing
 
 from airflow_custody.client import (
@@ -113,7 +113,7 @@ def test_rules_that_are_not_signed_as_pinned(sandbox: Sandbox, keys: str, signed
         approvers.ann.approve()
     assert not caught.value.retryable
     assert f"`custody whitelist verify --id {number}` shows what is proved." in str(caught.value.advice)
-    assert caught.value.operation == "approve whitelisting requests"
+    assert caught.value.operation == "sign whitelisting requests"
     assert approvers.ann.sent == 0
     approvers.close()
 
@@ -202,6 +202,28 @@ def test_what_an_earlier_try_signed_is_verified_too(approvers: Approvers, change
     assert approvers.ann.sent == 1
 
 
+def test_what_the_old_key_has_signed_is_in_effect_or_is_not_signed_any_more(approvers: Approvers) -> None:
+    ann, bob, person = approvers.ann, approvers.bob, approvers.ann.person
+    effective, half, untouched = (ann.create(letter) for letter in "abc")
+    assert ann.approve(effective, half) == 2
+    assert bob.approve(effective) == 1
+    old, person.key = person.key, new_key()
+    # The worker still has the old key, which the service does not know any more.
+    approvers.sandbox.control.add_user(
+        person.name, ROLES, user_id=person.id, groups=["approvers"], public_key=public_pem_of(person.key)
+    )
+    assert person.pem == pem_of(old)
+    with pytest.raises(CustodyRequestError, match="must be the one that the service has"):
+        ann.approve(untouched)
+    person.pem = pem_of(person.key)
+    assert ann.approve(untouched) == bob.approve(untouched) == 1
+    assert ann.client.verifier is not None
+    for number in (effective, untouched):
+        assert len(ann.client.verifier.verify(ann.client.get_whitelist_request(number).wire).user_ids) == 2
+    with pytest.raises(CustodyVerificationError, match=rf"{half} is not verified: .*; nothing was signed"):
+        bob.approve(half)
+
+
 def test_what_is_in_effect_is_still_found_by_a_later_try(approvers: Approvers) -> None:
     number = approvers.ann.create()
     assert approvers.bob.approve() == approvers.ann.approve() == 1
@@ -267,7 +289,7 @@ def test_an_address_that_nobody_signed_is_named(approvers: Approvers, earlier_tr
     approvers.cat.approve(signed)
     approvers.sandbox.control.set_whitelist_status(rejected, "rejected")
     for each in (signed, rejected):
-        with pytest.raises(CustodyConflictError, match="not pending this user's approval"):
+        with pytest.raises(CustodyConflictError, match="not pending this user's signature"):
             approvers.ann.approve(each, earlier_try=earlier_try)
 
 

@@ -1,4 +1,4 @@
-"""One DAG for each scenario in which the service lies: what approves, waits and reconciles meets the same address."""
+"""One DAG for each scenario in which the service lies: what signs, waits and reconciles meets the same address."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ for scenario in LIE_SCENARIOS:
         params={"pending": "", "effective": ""},
     ) as dag:
         CustodySignWhitelistRequestsOperator(
-            task_id="approve",
-            custody_conn_id=f"{scenario.name}_approver",
+            task_id="sign",
+            custody_conn_id=f"{scenario.name}_signer",
             signer=PemSigner.from_file(FOLDER / f"{scenario.name}-carol.key"),
             request_ids="{{ params.pending }}",
             expected=None,

@@ -1,0 +1,81 @@
+"""Short recipes of the guides, each a DAG. Tests run them."""
+
+from __future__ import annotations
+
+from airflow.providers.common.compat.sdk import DAG, AirflowFailException, task
+
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.operators.whitelist_signing import (
+    CustodyRejectWhitelistRequestsOperator,
+    CustodySignWhitelistRequestsOperator,
+)
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.signers import ConnectionSigner
+
+with DAG(dag_id="custody_sign_mapped", schedule=None) as sign_mapped:
+    # [START howto_sign_mapped]
+    create = CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH").expand_kwargs(
+        [
+            {"label": "Supplier Bremen", "address": "0xde709f2102306220921060314715629080e2fb77"},
+            {"label": "Supplier Cadiz", "address": "0x27b1fdb04752bbc536007a920d24acb045561c26"},
+        ]
+    )
+    sign_first = CustodySignWhitelistRequestsOperator(
+        task_id="sign_first",
+        custody_conn_id="custody_first_signer",
+        signer=ConnectionSigner("custody_first_key"),
+        # All ids, and what each was asked for: one signature covers up to a hundred requests.
+        request_ids=create.output,
+        expected=create.output["request"],
+    )
+    # [END howto_sign_mapped]
+
+with DAG(dag_id="custody_on_failure", schedule=None) as on_failure:
+    # [START howto_on_failure]
+    def tell_somebody(context: dict) -> None:
+        """Say what failed, and why; replace this with a message to people."""
+        print(f"{context['ti'].task_id} failed: {context['exception']}")
+
+    create_request = CustodyCreateWhitelistRequestOperator(
+        task_id="create_request",
+        label="Supplier Bremen",
+        address="0xde709f2102306220921060314715629080e2fb77",
+        blockchain="ETH",
+        on_failure_callback=tell_somebody,
+    )
+    sign = CustodySignWhitelistRequestsOperator(
+        task_id="sign_first",
+        custody_conn_id="custody_first_signer",
+        signer=ConnectionSigner("custody_first_key"),
+        request_ids=create_request.output,
+        expected=create_request.output["request"],
+        on_failure_callback=tell_somebody,
+    )
+    reject = CustodyRejectWhitelistRequestsOperator(
+        task_id="reject",
+        custody_conn_id="custody_first_signer",
+        request_ids=create_request.output,
+        comment="nobody could sign it, {{ run_id }}",
+        trigger_rule="one_failed",
+    )
+
+    @task(trigger_rule="one_failed", retries=0)
+    def watcher() -> None:
+        """Fail the run: its state is that of its last tasks."""
+        raise AirflowFailException("a task of this run failed")
+
+    sign >> reject
+    [create_request, sign, reject] >> watcher()
+    # [END howto_on_failure]
+
+with DAG(dag_id="custody_wait_for_ethereum", schedule=None) as wait_for_ethereum:
+    # [START howto_one_chain]
+    CustodyHealthSensor(
+        task_id="wait_for_ethereum",
+        groups=["blockchain"],
+        checks=["nodes"],
+        require_results=["ETH"],
+        deferrable=True,
+        timeout=60 * 60,
+    )
+    # [END howto_one_chain]

@@ -1,0 +1,104 @@
+"""The recipes of the guides, in real Airflow."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_runs import load, run_dag
+from people import connect_approvers
+
+from airflow_custody.cli.main import main
+from airflow_custody.sandbox import Sandbox
+
+RECIPES = Path(__file__).parent.parent.parent / "docs" / "snippets" / "recipes.py"
+CREATE = {"method": "POST", "path": "/whitelists/addresses"}
+
+pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def recipes(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Any:
+    sandbox.control.set_approvers([{"sequential": connect_approvers(sandbox, monkeypatch)[:1]}])
+    return load(RECIPES)
+
+
+def statuses(sandbox: Sandbox) -> list[str]:
+    return [each["status"] for each in sandbox.control.whitelist_requests()]
+
+
+def test_what_a_mapped_task_created_is_signed_at_once(sandbox: Sandbox, recipes: Any) -> None:
+    run = run_dag(recipes.sign_mapped)
+    assert run.state == "success", run.states
+    assert run.xcom("sign_first") == 2
+    assert statuses(sandbox) == ["APPROVED"] * 2
+    assert len(sandbox.control.request_log(method="POST", path="/whitelists/addresses/approve")) == 1
+
+
+def test_nothing_is_signed_unless_all_were_created(sandbox: Sandbox, recipes: Any) -> None:
+    sandbox.control.add_fault("status", **CREATE, status=400, skip=1)
+    run = run_dag(recipes.sign_mapped)
+    assert run.state == "failed"
+    assert run.state_of("sign_first") == "upstream_failed"
+    assert statuses(sandbox) == ["pending"]
+
+
+NO_KEY = json.dumps({"conn_type": "generic"})
+
+
+def test_what_nobody_can_sign_is_rejected_and_the_run_fails(
+    sandbox: Sandbox, recipes: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_FIRST_KEY", NO_KEY)
+    run = run_dag(recipes.on_failure)
+    states = {name: state for (name, _), state in run.states.items()}
+    assert states == {"create_request": "success", "sign_first": "failed", "reject": "success", "watcher": "failed"}
+    assert run.state == "failed"
+    assert statuses(sandbox) == ["rejected"]
+    assert "sign_first failed: the signing key 'custody_first_key' cannot be used" in capsys.readouterr().out
+
+
+def test_without_the_watcher_the_run_is_green(recipes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_FIRST_KEY", NO_KEY)
+    run = run_dag(recipes.on_failure.partial_subset(["create_request", "sign_first", "reject"]))
+    assert (run.state_of("sign_first"), run.state_of("reject"), run.state) == ("failed", "success", "success")
+
+
+def test_where_nothing_fails_nothing_is_rejected(sandbox: Sandbox, recipes: Any) -> None:
+    run = run_dag(recipes.on_failure)
+    assert (run.state, run.state_of("reject"), run.state_of("watcher")) == ("success", "skipped", "skipped")
+    assert statuses(sandbox) == ["APPROVED"]
+
+
+@pytest.mark.parametrize(
+    ("check", "results", "state"),
+    [
+        ("nodes", {"ETH": "success", "XRP": "failure"}, "success"),
+        ("nodes", {"ETH": "failure", "XRP": "success"}, "failed"),
+        ("nodes", {"XRP": "success"}, "failed"),
+        ("synchronisation", {"ETH": "failure"}, "success"),
+    ],
+)
+def test_one_chain_is_waited_for(
+    sandbox: Sandbox, recipes: Any, check: str, results: dict[str, str], state: str
+) -> None:
+    report = {"name": check, "status": "success", "results": results}
+    sandbox.control.update_health(component="hsm-1", status="failure")
+    sandbox.control.update_health(group="blockchain", check=check, report=report)
+    sensor = recipes.wait_for_ethereum.get_task("wait_for_ethereum")
+    sensor.deferrable, sensor.timeout, sensor.poke_interval = False, 1, 0.5
+    assert run_dag(recipes.wait_for_ethereum).state == state
+
+
+def test_names_are_listed_for_one_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    guide = (RECIPES.parent.parent / "how-to" / "health-gate.md").read_text()
+    commands = re.findall(r"^custody health (.*)$", guide, re.MULTILINE)
+    (shown,) = re.findall(r"^```text\n(.*?)\n```$", guide, re.DOTALL | re.MULTILINE)
+    for command, line in zip(commands, shown.splitlines(), strict=True):
+        capsys.readouterr()
+        assert main(["health", *shlex.split(command)]) == 1
+        assert f"NOT HEALTHY: {line}\n" in capsys.readouterr().out
