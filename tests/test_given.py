@@ -295,7 +295,7 @@ def literal(value: str) -> Any:
 def test_what_the_message_advises_keeps_text_as_it_is(sandbox: Sandbox, value: str) -> None:
     operators = [
         make(CustodyCreateWhitelistRequestOperator, **XRP, memo="{{ params.x | tojson }}"),
-        make(CustodyCreateWhitelistRequestOperator, **XRP, memo=literal(value)),
+        make(CustodyCreateWhitelistRequestOperator, **XRP, memo=literal(value), if_exists="create"),
     ]
     for operator in operators:
         render_and_execute(operator, native(), x=value)

@@ -168,6 +168,8 @@ def test_the_command_line_sends_nothing(statsd: StatsdServer, capsys: pytest.Cap
 
 def test_a_create_is_sent(statsd: StatsdServer) -> None:
     create()
+    # One that is used in place of another one is none.
+    create()
     assert statsd.values("custody.creates") == {"custody.creates.custody_default.whitelisting_request.sent": 1}
 
 
@@ -281,7 +283,7 @@ def test_no_secret_no_address_no_label_no_url_leaves(
 ) -> None:
     sandbox.control.add_fault("drop", work=True, method="POST")
     create(label="Treasury of ACME")
-    create()
+    create(if_exists="create")
     with pytest.raises(CustodyError), CustodyHook() as hook:
         hook.get_conn().get_whitelist_request("987654")
     tagged.received()

@@ -34,6 +34,7 @@ ErrorCode = Literal[
     "address-invalid",
     "record-unreadable",
     "request-rejected",
+    "request-exists",
     "request-differs",
     "file-wrong",
     "plan-changed",

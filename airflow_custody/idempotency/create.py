@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -200,6 +201,8 @@ class CreateOnce:
     :param on_clear: behaviour when a person has cleared the task after it was created: ``reuse`` (default) returns it
         again if it still exists, ``create`` creates another.
     :param look_before_create: whether to record before the first send what exists already. Default True.
+    :param existing: called before a send, if something like it was found; returns the id of what is used in place of a
+        new one, and its state in words; None: it is sent. Default None: it is sent in any case.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param report: called with what became of the create. Default: nobody is told.
     """
@@ -212,6 +215,7 @@ class CreateOnce:
         *,
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
+        existing: Callable[[], tuple[str, str] | None] | None = None,
         lookup_wait: float = 30.0,
         report: Report = ignore_report,
     ) -> None:
@@ -219,6 +223,8 @@ class CreateOnce:
         self._log = log
         self._on_clear = on_clear
         self._look_before_create = look_before_create
+        self._existing = existing
+        self._reused = ""
         self._lookup_wait = lookup_wait
         self._report = partial(report, creation.what)
         self._store = Store(context)
@@ -243,15 +249,21 @@ class CreateOnce:
         if ONE in store.rows and store.rows[ONE][1].state in ("sent", "created"):
             if search.follow_override(ONE):
                 self._keep(content=self._content)
+                # A person has decided that what there is is not used.
+                self._existing = None
             elif ONE in search.unknown:
                 raise self._unknown(search.unknown[ONE])
             else:
                 self._refuse_changes()
                 self._check_created()
         outcome = self._rows.run([ONE])
-        if ONE in outcome.done:
-            return outcome.done[ONE]
+        if self._reused or ONE in outcome.done:
+            return self._reused or outcome.done[ONE]
         if ONE in search.unknown:
+            # Where there is no record, what may be used whoever asked for it may be used also if this task did.
+            with suppress(CustodyError):
+                if not store.rows[ONE][0].try_number and self._existing and not self._look_up([ONE]):
+                    return self._reused
             raise self._unknown(search.unknown[ONE])
         if search.failure is not None:
             search.failure.advice = f"{self._history()} The next try searches again; nothing is sent until then."
@@ -310,24 +322,31 @@ class CreateOnce:
         return True
 
     def _look_up(self, keys: Sequence[str]) -> dict[str, Row]:
-        """Return the row with the ids of what exists before the send."""
+        """Return the row with the ids of what exists before the send; no row if one of these is used in its place."""
         known: list[str] | None = None
-        if self._look_before_create:
-            try:
+        try:
+            if self._look_before_create:
                 known = sorted(each.id for each in self._creation.find(keys, thorough=False)[ONE].candidates)
-            except CustodyError as error:
-                if not error.not_offered:
-                    hint = "Nothing was created."
-                    if isinstance(error, CustodyResponseError) and not error.retryable:
-                        hint += (
-                            " With look_before_create=False the task creates without looking first, and may not find "
-                            "out what became of a lost response."
-                        )
-                    error.advice = f"{error.advice} {hint}" if error.advice else hint
-                    raise
-                self._log.warning(
-                    "If the response to the create is lost, this task cannot find out what became of it: %s", error
-                )
+            if known and self._existing and (existing := self._existing()):
+                self._reused, state = existing
+                what = f"{self._creation.what} {self._reused}"
+                self._log.info("Nothing is sent: %s asks for the same, and is %s. It is used again.", what, state)
+                return {}
+        except CustodyError as error:
+            if known is not None or not error.not_offered:
+                hint = "Nothing was created."
+                if isinstance(error, CustodyResponseError) and not error.retryable and not self._existing:
+                    hint += (
+                        " With look_before_create=False the task creates without looking first, and may not find "
+                        "out what became of a lost response."
+                    )
+                error.advice = f"{error.advice} {hint}" if error.advice else hint
+                raise
+            self._log.warning(
+                "If the response to the create is lost, this task cannot find out what became of it%s: %s",
+                ", nor whether the same was asked for before" if self._existing else "",
+                error,
+            )
         if known:
             shown = ", ".join([*known[-_MAX_IDS_SHOWN:], *(["..."] if len(known) > _MAX_IDS_SHOWN else [])])
             self._log.info("Already at the service, not created by this task: %s %s.", self._creation.what, shown)

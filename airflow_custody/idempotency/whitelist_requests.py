@@ -5,18 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
-from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust, state_of
-from airflow_custody.client.whitelist.listing import find_all
+from airflow_custody.client.error_codes import known_code
+from airflow_custody.client.errors import (
+    CustodyConflictError,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyResponseError,
+)
+from airflow_custody.client.text import sanitize
+from airflow_custody.client.verification.trust import (
+    EFFECTIVE_STATUSES,
+    REJECTED_STATUSES,
+    decide_trust,
+    state_of,
+    what_to_do,
+)
+from airflow_custody.client.whitelist.addresses import spellings
+from airflow_custody.client.whitelist.listing import find_all, listing_of
 from airflow_custody.client.whitelist.matching import (
     Names,
     RequestsByDestination,
     destination_of,
     differing_fields,
     names_in,
+    spelled_as,
 )
+from airflow_custody.client.whitelist.planner import make_plan
 from airflow_custody.idempotency.create import ONE
 from airflow_custody.idempotency.records import Row
 from airflow_custody.idempotency.search import Candidate, Found
@@ -24,9 +40,19 @@ from airflow_custody.idempotency.search import Candidate, Found
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistEnvelope, WhitelistRequest
     from airflow_custody.client.verification.rules_in_force import PendingVerifier
+    from airflow_custody.client.whitelist.plan import PlanRow
 
+#: Behaviour when what a task asks for exists already, whoever asked for it.
+IfExists = Literal["reuse", "fail", "create"]
 #: Maximum number of addresses in one search: gateways refuse a URL that is longer than some thousand characters.
 MAX_ADDRESSES = 50
+
+
+class _Asked(NamedTuple):
+    """A single request, as planning takes a row of a file."""
+
+    request: WhitelistRequest
+    where: str = "this task"
 
 
 @dataclass
@@ -98,6 +124,9 @@ class WhitelistCreation:
         #: The ids of all that was listed.
         self.existed = frozenset(each.id for each in listed or ())
         self.timeout = client.settings.timeout
+        self._filtered: list[WhitelistEnvelope] = []
+        #: What is asked for, in the spelling of the request that is used in place of a new one; None: there is none.
+        self.reused: WhitelistRequest | None = None
 
     @property
     def content(self) -> Mapping[str, object]:
@@ -118,12 +147,17 @@ class WhitelistCreation:
         filtered: dict[str, WhitelistEnvelope] = {}
         # With everything listed before and now, the service's own filter says nothing more.
         unfiltered = thorough and self._before is not None
-        addresses = () if unfiltered else [*dict.fromkeys(self._requests[key].address for key in keys)]
+        requests = () if unfiltered else [self._requests[key] for key in keys]
+        if self._before is None:
+            addresses = [each for request in requests for each in spellings(request.address, request.chain)]
+        else:
+            addresses = [*dict.fromkeys(request.address for request in requests)]
         for start in range(0, len(addresses), MAX_ADDRESSES):
             page = self._client.find_whitelist_requests(addresses=addresses[start : start + MAX_ADDRESSES])
             filtered |= {each.id: each for each in page}
+        self._filtered = [*filtered.values()]
         # How the service spells an address is its own affair, and so is what its filter makes of that.
-        listed = find_all(self._client) if thorough else [*filtered.values()]
+        listed = find_all(self._client) if thorough else self._filtered
         return self.found_in(listed, keys, filtered=filtered if self._before is None else None, thorough=thorough)
 
     def found_in(
@@ -172,6 +206,38 @@ class WhitelistCreation:
                 known = [each.id for each in self._before.candidates(self._requests[key])] if self._before else []
                 rows[key] = Row(state="sent", known_ids=sorted({*known, *(each.id for each in found.candidates)}))
         return rows
+
+    def existing(self, if_exists: IfExists) -> tuple[str, str] | None:
+        """
+        Judge what the last search found of a single request, as a plan of it would.
+
+        :param if_exists: ``reuse`` or ``fail``: what becomes of a request with the same content that is pending or in
+            effect.
+        :return: its id, and its state in words; None: there is none.
+        :raises CustodyConflictError: if it must not be used, or nobody can tell; it is not retryable.
+        :raises CustodyError: if what that takes cannot be got from the service now.
+        """
+        asked = _Asked(self._requests[ONE])
+        found = {each.id: each for each in RequestsByDestination(self._filtered).candidates(asked.request)}
+        listing = listing_of(self._client, [*found.values()])
+        while (row := make_plan([asked], listing).rows[0]).state == "rejected" and row.fields:
+            # It asked for something else, and hides nothing.
+            listing = listing.without([row.request_id])
+        if row.state == "create":
+            return None
+        if row.state not in ("pending", "unchanged"):
+            raise _unusable(row)
+        envelope = found[row.request_id]
+        by = sanitize(max(envelope.created_by, key=len, default="an unknown user"), 60)
+        state = "pending approval" if row.state == "pending" else "in effect"
+        state = f"{state} (status {row.status or 'not given'}, asked for by {by})"
+        if if_exists == "fail":
+            raise CustodyConflictError(
+                f"whitelisting request {row.request_id} asks for the same already, and is {state}; nothing was sent",
+                code="request-exists",
+            )
+        self.reused = spelled_as(asked.request, envelope)
+        return row.request_id, state
 
     def get(self, key: str, identifier: str) -> Candidate | None:
         try:
@@ -227,3 +293,23 @@ class WhitelistCreation:
             by_other=bool(by and self._own_ids and not by & self._own_ids),
             filtered=is_filtered,
         )
+
+
+def _unusable(row: PlanRow) -> CustodyConflictError:
+    """Return the error for a request that is, or may be, for the destination that is asked for, and is not used."""
+    name, code, text = f"whitelisting request {row.request_id}", "request-differs", row.note
+    advice = "Look at it in the service. If it is for another destination, if_exists='create' asks for this one."
+    if row.state == "rejected":
+        code, text = "request-rejected", f"{name} asked for the same, and was rejected (status {row.status})"
+        advice = "If the address is still wanted, if_exists='create' asks for it once more."
+    elif row.state == "unverified":
+        code, advice = "not-verified", what_to_do([row.request_id])
+    elif row.state == "differs" and row.request_id:
+        fields = [f"{each} (shown {sanitize(row.shown.get(each, ''), 80)!r})" for each in row.fields]
+        text = f"{name} is for the same destination, and differs in {', '.join(fields)}"
+        text += f": {row.note}" if row.note else ""
+        advice = (
+            "Correct what the task asks for, or have that request deleted or rejected. if_exists='create' asks for "
+            "another one beside it."
+        )
+    return CustodyConflictError(f"{text}; nothing was sent", code=known_code(code), advice=advice)

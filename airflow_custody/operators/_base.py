@@ -6,7 +6,7 @@ from abc import abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import LOOKUP_WAIT, CustodyTask
+from airflow_custody._base import CustodyTask
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import failing_task
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from airflow.providers.common.compat.sdk import Context
 
-    from airflow_custody.idempotency.create import OnClear
     from airflow_custody.idempotency.search import Creation
 
 
@@ -44,27 +43,12 @@ class CustodyCreateOperator(CustodyOperator):
         Store(context).begin()
         return super().execute(context)
 
-    def _create_once(
-        self,
-        context: Context,
-        creation: Creation,
-        *,
-        on_clear: OnClear = "reuse",
-        look_before_create: bool = True,
-        lookup_wait: float = LOOKUP_WAIT,
-    ) -> str:
+    def _create_once(self, context: Context, creation: Creation, **settings: Any) -> str:
         from airflow_custody.idempotency.create import CreateOnce
         from airflow_custody.metrics import create_counted
 
-        return CreateOnce(
-            context,
-            creation,
-            self.log,  # type: ignore[arg-type]
-            on_clear=on_clear,
-            look_before_create=look_before_create,
-            lookup_wait=lookup_wait,
-            report=partial(create_counted, self.custody_conn_id),
-        ).run()
+        report = partial(create_counted, self.custody_conn_id)
+        return CreateOnce(context, creation, self.log, report=report, **settings).run()  # type: ignore[arg-type]
 
 
 def delete_if_exists(delete: Callable[[], None]) -> bool:

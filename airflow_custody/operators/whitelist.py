@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN, ParameterError, check_flags, check_numbers
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.idempotency.create import OnClear
+    from airflow_custody.idempotency.whitelist_requests import IfExists
 
 
 class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
@@ -47,20 +49,29 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param customer_id: the customer the address belongs to. (templated)
     :param exchange_account_id: the account at the exchange. (templated)
     :param visibility_group_id: group of users who see the address. (templated)
+    :param if_exists: behaviour when the same was asked for before, by whomever: a request for the same destination
+        (chain, network, address and memo, compared as a plan compares them) with the same content is pending or in
+        effect. ``reuse`` (default): its id is returned, and nothing is sent. ``fail``: the task fails. ``create``:
+        another one is created. With ``reuse`` and ``fail``, the task also fails without retries if a request for the
+        same destination has other content, cannot be read or verified, or was rejected with the same content. One that
+        was rejected with other content does not count. It is a look before the send, not a lock.
     :param on_clear: behaviour when a person clears the task after it has created its request. ``reuse``
-        (default): the same request is used again if it still exists. ``create``: another one is created. If the
-        outcome of the earlier try is unknown, it is determined first in both cases.
+        (default): the same request is used again if it still exists. ``create``: another one is created, which goes
+        with ``if_exists="create"`` only. If the outcome of the earlier try is unknown, it is determined first in both
+        cases.
     :param look_before_create: whether to look, before the first send, which requests for the same address exist
         already: one more call. Without it, a request that is found later can be used only if its date shows that it
-        is new, and is never taken for an old one. Default True.
+        is new, and is never taken for an old one; it goes with ``if_exists="create"`` only. Default True.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param check_address: whether to check the address against the rules of its chain before anything is sent, as far as
         they are known. An address that cannot be one of the chain fails the task; one that cannot be verified does not.
         Needs the extra ``addresses``: without it, nothing is checked. Default True.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the request's id, a string. XCom also gets, under the key ``request``, what was asked for: the fields
-        that were given, and ``id``.
-    :raises AirflowFailException: if the request is wrong or refused, or if it cannot be known whether it exists.
+        that were given, and ``id``; and under the key ``created`` whether this task created it. If it did not, chain,
+        network and address are spelled as in the request that exists.
+    :raises AirflowFailException: if the request is wrong or refused, if it cannot be known whether it exists, or as
+        ``if_exists`` says.
     """
 
     template_fields: Sequence[str] = (
@@ -100,6 +111,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         customer_id: str | None = NOT_GIVEN,
         exchange_account_id: str | None = NOT_GIVEN,
         visibility_group_id: str | None = NOT_GIVEN,
+        if_exists: IfExists = "reuse",
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
         lookup_wait: float = LOOKUP_WAIT,
@@ -108,10 +120,15 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        if if_exists not in ("reuse", "fail", "create"):
+            raise ParameterError(f"if_exists must be 'reuse', 'fail' or 'create', not {if_exists!r}")
         if on_clear not in ("reuse", "create"):
             raise ParameterError(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
         check_numbers({"lookup_wait": lookup_wait})
         check_flags(look_before_create=look_before_create, check_address=check_address)
+        if if_exists != "create" and (on_clear == "create" or not look_before_create):
+            name = "on_clear='create'" if on_clear == "create" else "look_before_create=False"
+            raise ParameterError(f"{name} goes with if_exists='create' only, not with {if_exists!r}")
         self.address_label = label
         self.address = address
         self.blockchain = blockchain
@@ -125,6 +142,7 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self.customer_id = customer_id
         self.exchange_account_id = exchange_account_id
         self.visibility_group_id = visibility_group_id
+        self.if_exists = if_exists
         self.on_clear = on_clear
         self.look_before_create = look_before_create
         self.lookup_wait = lookup_wait
@@ -138,16 +156,20 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         request = self._request()
         if self.check_address:
             _check_address(request)
+        creation = WhitelistCreation(hook.get_conn(), {ONE: request})
         request_id = self._create_once(
             context,
-            WhitelistCreation(hook.get_conn(), {ONE: request}),
+            creation,
             on_clear=self.on_clear,
             look_before_create=self.look_before_create,
+            existing=None if self.if_exists == "create" else partial(creation.existing, self.if_exists),
             lookup_wait=self.lookup_wait,
         )
         self._linked_ids = (request_id,)
         # The request, so that the signing task can compare it with what the service shows.
-        context["ti"].xcom_push(key="request", value={"id": request_id, **request.model_dump(exclude_none=True)})
+        fields = (creation.reused or request).model_dump(exclude_none=True)
+        context["ti"].xcom_push(key="request", value={"id": request_id, **fields})
+        context["ti"].xcom_push(key="created", value=creation.reused is None)
         return request_id
 
     def _request(self) -> WhitelistRequest:
@@ -231,7 +253,7 @@ def _check_address(request: WhitelistRequest) -> None:
     if check.verdict == "invalid":
         raise CustodyRequestError(
             f"nothing was sent: address: {escape(_shorten(request.address))} is not a valid {request.chain} address: "
-            f"{check.reason}; correct it (check_address=False sends it all the same)",
+            f"{check.reason}; correct it",
             setting="address",
             code="address-invalid",
         )

@@ -35,10 +35,14 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     Without pins, these are the service's word.
 
     The ids, in numeric order, make the same batches in each try. If one fails after others were signed, the error says
-    which, and how many requests are signed. A later try, also after the task was killed or cleared, leaves batches
-    alone that this user has signed, also if that takes effect only now, once their signatures and payloads are
-    verified, and goes on with the others. In
-    the first try, a request that this user has signed is refused. It takes three calls for each batch, and one more.
+    which, and how many requests are signed. A later try, also after the task was killed or cleared, goes on with the
+    others.
+
+    A request that is in effect already, or that this user has signed already, in an earlier try or an earlier run, is
+    not signed again: once its payload is what ``expected`` says, and its signatures are verified if keys are pinned, it
+    is left as it is, and the log says so. With ``expected=None``, that counts only in a later try, and only for what
+    this user has signed. What was rejected fails. It takes three calls for each batch, and one more, and up to four
+    more where something needs no signature.
 
     Needs the role ``WhitelistedAddressApprover``, and that the service knows the signer's public key as that of the
     connection's user. Killing the task does not take a signature back. The operation is undocumented.
@@ -60,7 +64,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list: nothing was created, say.
         Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: the number of signatures that the service took or already had.
+    :return: the number of requests: those that were signed now, and those that needed no signature.
     :raises AirflowFailException: if something does not match or is not verified, or if it cannot be known whether the
         signature was taken; it says whether something was signed.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.
@@ -118,7 +122,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
             accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or [],
             earlier_try=context["ti"].try_number > 1,
         )
-        self.log.info("Signed: %s.", name_some(ids))
+        self.log.info("Signed, now or before, or in effect: %s.", name_some(ids))
         return number
 
 

@@ -96,15 +96,15 @@ def test_when_the_lookup_before_the_create_fails_nothing_is_sent(sandbox: Sandbo
     sandbox.control.add_fault("status", **LISTING, status=500)
     with pytest.raises(CustodyServerError, match="Nothing was created"):
         task.attempt()
-    sandbox.control.add_fault("html", **LISTING)
-    task = Task(task.given_store)
-    with failing_at_once("look_before_create=False"):
-        task.attempt()
+    for if_exists, hint in (("reuse", r"Nothing was created\. \[custody"), ("create", "look_before_create=False")):
+        sandbox.control.add_fault("html", **LISTING)
+        with failing_at_once(hint):
+            Task(task.given_store).attempt(if_exists=if_exists)
     assert sandbox.control.request_log(**CREATE) == []
 
 
 def test_without_the_lookup_before_the_create_there_is_one_call(sandbox: Sandbox, task: Task) -> None:
-    assert task.attempt(look_before_create=False) == "3711"
+    assert task.attempt(if_exists="create", look_before_create=False) == "3711"
     assert len(sandbox.control.request_log()) == 1
 
 
@@ -265,7 +265,7 @@ def test_killed_between_intent_and_send(sandbox: Sandbox, stored: Task, task_log
 
 
 def test_without_a_store_a_later_try_always_finds_candidates_first(sandbox: Sandbox) -> None:
-    task = Task(None)
+    task = Task(None, if_exists="create")
     task.tries = 1
     own = somebody_creates(sandbox)
     assert task.attempt() == own
@@ -288,7 +288,9 @@ def test_a_store_that_is_cleared_on_success_counts_as_none_after_a_clear(sandbox
     stored.attempt()
     stored.store.values.clear()
     stored.clear()
-    stored.refused("3711 may have existed before")
+    stored.refused("3711 may have existed before", if_exists="create")
+    # Whoever asked for it.
+    assert stored.attempt() == "3711"
     assert made(sandbox) == ["3711"]
 
 
@@ -299,7 +301,7 @@ def test_a_request_that_existed_before_is_never_used(sandbox: Sandbox, task: Tas
     before = somebody_creates(sandbox)
     sandbox.control.set_whitelist_status(before, "APPROVED")
     sandbox.control.add_fault("drop", **CREATE, work=True)
-    own = task.attempt()
+    own = task.attempt(if_exists="create")
     assert made(sandbox) == [before, own]
     assert f"Already at the service, not created by this task: whitelisting request {before}" in task_log.text
 
@@ -342,10 +344,10 @@ def test_a_candidate_that_cannot_be_verified_needs_a_manual_override(sandbox: Sa
 
 @needs_store
 def test_without_the_lookup_before_the_create_only_a_date_after_the_send_decides(sandbox: Sandbox) -> None:
-    stored = Task(Store(), look_before_create=False)
+    stored = Task(Store(), if_exists="create", look_before_create=False)
     stored.die_at("closed")
     assert stored.attempt() == "3711"
-    stored = Task(Store(), look_before_create=False)
+    stored = Task(Store(), if_exists="create", look_before_create=False)
     sandbox.control.set_whitelist_status("3711", "removed")
     stored.die_at("closed")
     for age in (3600, 30 * 86400):
@@ -405,7 +407,7 @@ def test_no_connection_leaves_no_intent(sandbox: Sandbox, stored: Task, monkeypa
     connection = connection_json(sandbox).replace(sandbox.url, "http://127.0.0.1:9")
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection)
     with pytest.raises(CustodyConnectionError):
-        stored.attempt(look_before_create=False)
+        stored.attempt(if_exists="create", look_before_create=False)
     assert stored.store.states == ["begun"]
 
 
@@ -442,7 +444,7 @@ def test_a_clear_reuses_the_request_while_it_exists(sandbox: Sandbox, stored: Ta
 
 @needs_store
 def test_a_clear_creates_another_request_with_on_clear_create(sandbox: Sandbox) -> None:
-    stored = Task(Store(), on_clear="create")
+    stored = Task(Store(), if_exists="create", on_clear="create")
     assert stored.attempt() == "3711"
     stored.clear()
     assert stored.attempt() == "3712"
@@ -455,7 +457,7 @@ def test_a_clear_creates_another_request_with_on_clear_create(sandbox: Sandbox) 
 
 @needs_store
 def test_a_clear_after_an_unknown_outcome_resolves_it_first(sandbox: Sandbox) -> None:
-    stored = Task(Store(), on_clear="create")
+    stored = Task(Store(), if_exists="create", on_clear="create")
     stored.die_at("closed")
     stored.clear()
     assert stored.attempt() == "3711"

@@ -50,9 +50,10 @@ needs_addresses = pytest.mark.skipif(not is_installed(), reason="the extra 'addr
 def test_a_mistyped_address_is_refused_before_anything_is_sent(sandbox: Sandbox) -> None:
     with failing_at_once(
         r"nothing was sent: address: 0x5aAeb6…1BeAeD is not a valid ETH address: .*EIP-55.*; "
-        r"correct it \(check_address=False sends it all the same\)"
-    ):
+        r"correct it"
+    ) as caught:
         create(address=MISTYPED)
+    assert "check_address" not in str(caught.value.error)
     assert sandbox.control.request_log() == []
 
 
@@ -188,7 +189,7 @@ def test_a_long_rate_limit_and_a_refused_connection_are_left_to_retries(
     assert waits.skipped - skipped >= 7
     sandbox.control.add_fault("rate_limit", method="POST", retry_after=61)
     with pytest.raises(CustodyRateLimitError) as caught:
-        create()
+        create(if_exists="create")
     assert caught.value.retry_after == 61
     monkeypatch.setenv(
         "AIRFLOW_CONN_CUSTODY_DEFAULT",
@@ -278,13 +279,19 @@ def test_in_a_run_templated_mapped_and_chained(sandbox: Sandbox) -> None:
     with new_dag() as dag:
         address_output: Any = address()  # an XComArg: a str when the task runs
         one = CustodyCreateWhitelistRequestOperator(
-            task_id="one", label="L {{ 1 + 1 }}", address=address_output, blockchain="{{ 'eth' | upper }}"
+            task_id="one",
+            label="L {{ 1 + 1 }}",
+            address=address_output,
+            blockchain="{{ 'eth' | upper }}",
+            if_exists="create",
         )
         sign(one.output)
-        CustodyCreateWhitelistRequestOperator.partial(task_id="many", blockchain="ETH").expand_kwargs(rows())
-        CustodyCreateWhitelistRequestOperator.partial(task_id="labels", blockchain="ETH", address=ADDRESS).expand(
-            label=["x", "y"]
-        )
+        CustodyCreateWhitelistRequestOperator.partial(
+            task_id="many", blockchain="ETH", if_exists="create"
+        ).expand_kwargs(rows())
+        CustodyCreateWhitelistRequestOperator.partial(
+            task_id="labels", blockchain="ETH", address=ADDRESS, if_exists="create"
+        ).expand(label=["x", "y"])
     run = run_dag(dag)
     assert run.state == "success", run.states
     requests = {request["id"]: request for request in sandbox.control.whitelist_requests()}
@@ -303,7 +310,13 @@ def test_in_a_run_a_request_whose_response_is_lost_is_never_sent_blindly(sandbox
     sandbox.control.add_fault("drop", work=True, method="POST")
     with new_dag() as dag:
         CustodyCreateWhitelistRequestOperator(
-            task_id="one", label="L", address=ADDRESS, blockchain="ETH", retries=3, retry_delay=timedelta(seconds=0)
+            task_id="one",
+            label="L",
+            address=ADDRESS,
+            blockchain="ETH",
+            if_exists="create",
+            retries=3,
+            retry_delay=timedelta(seconds=0),
         )
     run = run_dag(dag)
     assert run.state_of("one") == "success"

@@ -53,7 +53,8 @@ def ann(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Person:
 def create(**changes: Any) -> dict[str, Any]:
     """Create a request, and return what its task pushed."""
     ti = FakeTaskInstance()
-    execute(lambda: CustodyCreateWhitelistRequestOperator(task_id="create", **{**FIELDS, **changes}), ti=ti)
+    arguments = {"if_exists": "create", **FIELDS, **changes}
+    execute(lambda: CustodyCreateWhitelistRequestOperator(task_id="create", **arguments), ti=ti)
     pushed: dict[str, Any] = ti.pushed["request"]
     return pushed
 
@@ -168,7 +169,7 @@ def test_a_later_try_accepts_what_an_earlier_try_signed(ann: Person) -> None:
     with failing_at_once(r"label \(.*\); it is signed all the same"):
         approve(pushed["id"], {**pushed, "label": "Other"}, ti=FakeTaskInstance(try_number=2))
     with failing_at_once("not pending this user's signature") as caught:
-        approve(pushed["id"], pushed)
+        approve(pushed["id"], None)
     assert isinstance(caught.value.error, CustodyConflictError)
 
 
@@ -341,9 +342,9 @@ def test_in_a_run_created_and_approved_by_two_people(
         one = CustodyCreateWhitelistRequestOperator(
             task_id="one", label="L {{ run_id }}", address=ADDRESS, blockchain="ETH"
         )
-        many = CustodyCreateWhitelistRequestOperator.partial(task_id="many", blockchain="ETH", address=ADDRESS).expand(
-            label=["x", "y"]
-        )
+        many = CustodyCreateWhitelistRequestOperator.partial(
+            task_id="many", blockchain="ETH", address=ADDRESS, if_exists="create"
+        ).expand(label=["x", "y"])
         one_output: Any = one.output  # an XComArg: a str when the task runs
         first = CustodySignWhitelistRequestsOperator(
             task_id="first", request_ids=one_output, expected=one_output["request"], signer=ann_signer
@@ -421,7 +422,7 @@ def test_a_later_try_goes_on(sandbox: Sandbox, ann: Person) -> None:
         approve(ids_of(made), made)
     assert statuses(sandbox) == ["APPROVED"] * 2 + ["pending"] * 3
     with failing_at_once("not pending this user's signature"):
-        approve(ids_of(made), made)
+        approve(ids_of(made), None)
     assert approve(ids_of(made), made, FakeTaskInstance(try_number=2)) == 5
     assert statuses(sandbox) == ["APPROVED"] * 5
     assert len(sandbox.control.request_log(**APPROVE)) == 4
@@ -474,7 +475,7 @@ def test_in_a_run_from_mapped_tasks_and_with_nothing_to_do(sandbox: Sandbox, ann
     with new_dag() as dag:
         made: Any = (
             CustodyCreateWhitelistRequestOperator.partial(
-                task_id="create", address=FIELDS["address"], blockchain=FIELDS["blockchain"]
+                task_id="create", address=FIELDS["address"], blockchain=FIELDS["blockchain"], if_exists="create"
             )
             .expand(label=["a", "b", "c"])
             .output

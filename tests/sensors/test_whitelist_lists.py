@@ -140,7 +140,7 @@ class TestInARun:
         with DAG(f"upstream_{mode}", schedule=None, render_template_as_native_obj=True) as dag:
             # An address that is no number to a native template.
             made = CustodyCreateWhitelistRequestOperator.partial(
-                task_id="create", address="rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh", blockchain="XRP"
+                task_id="create", address="rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh", blockchain="XRP", if_exists="create"
             ).expand(label=["a", "b", "c"])
             mapped: Any = made.output
             ids: Any = approve_all()

@@ -158,6 +158,15 @@ def eip55(address: str) -> str:
     return ""
 
 
+def in_eip55(address: str) -> str:
+    """Return an Ethereum address that is in lower case in the one of EIP-55."""
+    from bip_utils.utils.crypto import Kekkak256
+
+    digits = Kekkak256.QuickDigest(address[2:].encode()).hex()
+    letters = (each.upper() if digit > "7" else each for each, digit in zip(address[2:], digits, strict=False))
+    return "0x" + "".join(letters)
+
+
 def strkey(address: str) -> str:
     """Decode a strkey of Stellar (SEP-23)."""
     data = _base32(address)

@@ -271,6 +271,20 @@ def canonical_address(address: str, chain: str) -> tuple[str, bool]:
     return form.canonical(address) if form.canonical else address, bool(form.decode or form.canonical)
 
 
+def spellings(address: str, chain: str) -> list[str]:
+    """
+    Return the texts under which a service may list an address: a search by address may find only what is equal.
+
+    Some of them may be other addresses, where case counts. The one of EIP-55 needs the extra ``addresses``.
+    """
+    chain = chain_name(chain)
+    canonical = canonical_address(address, chain)[0]
+    found = [address, canonical, canonical.lower(), canonical.upper()]
+    if FORMS.get(chain) is _EVM and len(canonical) == 42 and is_installed():
+        found.append(decoders.in_eip55(canonical))
+    return list(dict.fromkeys(found))
+
+
 # --- the check ---------------------------------------------------------------------------------------------
 
 

@@ -166,6 +166,19 @@ def fetch_listing(
     return _with_verifier(_fetch(client, by_status, effective_statuses, rejected_statuses), client)
 
 
+def listing_of(client: CustodyClient, envelopes: Sequence[WhitelistEnvelope]) -> Listing:
+    """
+    Return some requests as a listing of all has them: how far each has come, and what verifies it.
+
+    It takes up to four calls for each hundred of them, and none if there are none.
+
+    :param client: the client.
+    :param envelopes: the requests, as they were listed.
+    :raises CustodyError: if that could not be read.
+    """
+    return _with_verifier(_fetch(client, True, EFFECTIVE_STATUSES, REJECTED_STATUSES, envelopes), client)
+
+
 def _with_verifier(listing: Listing, client: CustodyClient) -> Listing:
     if client.verifier is None:
         return listing
@@ -197,9 +210,16 @@ def _find_all(client: CustodyClient) -> tuple[list[WhitelistEnvelope], dict[str,
 
 
 def _fetch(
-    client: CustodyClient, by_status: bool, effective_statuses: Collection[str], rejected_statuses: Collection[str]
+    client: CustodyClient,
+    by_status: bool,
+    effective_statuses: Collection[str],
+    rejected_statuses: Collection[str],
+    some: Sequence[WhitelistEnvelope] | None = None,
 ) -> Listing:
-    envelopes, for_approval = _find_all(client)
+    if some is None:
+        envelopes, for_approval = _find_all(client)
+    else:
+        envelopes, for_approval = [*some], find_for_approval(client, [each.id for each in some])
     if not by_status:
         settled = {each.id: each for each in client.find_whitelist_requests(include_pending=False)}
         decided = _decided(settled.values(), for_approval, effective_statuses, rejected_statuses)
@@ -215,7 +235,8 @@ def _fetch(
     effective = [each.id for each in others if has_status(each.status, effective_statuses)]
     # With the status that each has now: it may have taken effect since the listing.
     now = _settled(client, [each.id for each in others if not has_status(each.status, effective_statuses)])
-    pending |= _pending_among(client, effective, now, pending.union(rejected))
+    if some is not None or not _is_none_pending(client, effective, now, pending.union(rejected)):
+        pending |= set(effective).difference(_settled(client, effective))
     shown = [now.get(each.id, each) for each in envelopes]
     return _listing(shown, pending, now, for_approval, creations)
 
@@ -252,22 +273,20 @@ def _listing(
     )
 
 
-def _pending_among(
+def _is_none_pending(
     client: CustodyClient, effective: Sequence[str], settled: Collection[str], others: Collection[str]
-) -> set[str]:
+) -> bool:
     """
-    Return which requests are pending although their status word says that they are in effect.
+    Tell whether certainly no request is pending although its status word says that it is in effect.
 
     A user who is no signer sees that only by what is listed without asking for pending ones. Where the number of
     these is that of all requests that may be among them, none is: which saves a second listing. Of the ``others``,
     which are rejected or pending, some may be listed there all the same.
     """
     if not effective:
-        return set()
+        return True
     expected = len(effective) + len(settled) + len(_settled(client, sorted(others)))
-    if client.count_whitelist_requests(include_pending=False) == expected:
-        return set()
-    return set(effective).difference(_settled(client, effective))
+    return client.count_whitelist_requests(include_pending=False) == expected
 
 
 def _settled(client: CustodyClient, ids: Sequence[str]) -> dict[str, WhitelistEnvelope]:

@@ -9,7 +9,7 @@ deny. Nothing else is guessed. Pure functions, no I/O.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from airflow_custody.client.errors import CustodyResponseError
@@ -246,21 +246,39 @@ def compare_spelled(request: WhitelistRequest, payload: Mapping[str, Any], netwo
     :param payload: the payload.
     :param network: the network that the envelope gives.
     """
-    chain = chain_name(request.chain)
-    ours: dict[str, str] = {}
-    for key, asked, canonical in (
-        ("currency", request.chain, lambda text: chain_name(text)),
-        ("network", request.network, lambda text: network_name(text, chain)),
-        ("address", request.address, lambda text: canonical_address(text, chain)),
-    ):
-        shown = payload.get(key)
-        if asked and isinstance(shown, str) and shown != asked and canonical(shown) == canonical(asked):
-            ours[key] = asked
-    if request.network and network and network_name(network, chain) == network_name(request.network, chain):
-        network = request.network
+    ours = {key: asked for key, asked, _ in _respelled(request, payload, network)}
+    if "network" in ours and not payload.get("network"):
+        network = ours.pop("network")
     if isinstance(number := payload.get("exchangeAccountId"), int) and not isinstance(number, bool):
         ours["exchangeAccountId"] = str(number)
     return compare(request, {**payload, **ours} if ours else payload, network=network)
+
+
+def _respelled(
+    request: WhitelistRequest, payload: Mapping[str, Any], network: str | None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the key of the chain, network and address, where it is the same in another spelling: asked for, shown."""
+    chain = chain_name(request.chain)
+    for key, asked, shown, canonical in (
+        ("currency", request.chain, payload.get("currency"), lambda text: chain_name(text)),
+        ("network", request.network, payload.get("network") or network, lambda text: network_name(text, chain)),
+        ("address", request.address, payload.get("address"), lambda text: canonical_address(text, chain)),
+    ):
+        if asked and isinstance(shown, str) and shown != asked and canonical(shown) == canonical(asked):
+            yield key, asked, shown
+
+
+def spelled_as(request: WhitelistRequest, envelope: WhitelistEnvelope) -> WhitelistRequest:
+    """
+    Return a request in the spelling of one at the service, which a review before signing compares strictly.
+
+    :param request: the request that was asked for.
+    :param envelope: one at the service with the same content.
+    """
+    changes = {key: shown for key, _, shown in _respelled(request, envelope.payload(), envelope.network)}
+    if chain := changes.pop("currency", None):
+        changes |= {name: chain for name in ("blockchain", "currency") if getattr(request, name)}
+    return request.model_copy(update=changes)
 
 
 def differing(comparison: Comparison, payload: Mapping[str, Any], accepted: Collection[str]) -> list[str]:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import CustodyError, CustodyVerificationError
-from airflow_custody.client.http.operation import MAX_PAGE_SIZE
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.trust import (
     REJECTED_STATUSES,
@@ -26,6 +26,7 @@ from airflow_custody.client.verification.trust import (
     state_of,
 )
 from airflow_custody.client.whitelist.batches import name_some
+from airflow_custody.client.whitelist.models import cut_into_batches
 from airflow_custody.client.whitelist.review import is_deletion
 
 if TYPE_CHECKING:
@@ -126,11 +127,10 @@ def find_for_approval(
     :param include_already_signed: whether to find also those that the user has signed. Default True.
     :return: the requests by their ids; none for a user who is no signer.
     """
-    if ids == []:
-        return {}
+    batches: list[list[str] | None] = [None] if ids is None else [*cut_into_batches(ids)]
+    find = partial(client.find_whitelist_requests_for_approval, include_already_signed=include_already_signed)
     try:
-        rows = client.find_whitelist_requests_for_approval(ids=ids, include_already_signed=include_already_signed)
-        return {row.id: row for row in rows}
+        return {row.id: row for batch in batches for row in find(ids=batch)}
     except CustodyError as error:
         # Nothing is pending for somebody who is no signer. Only the service itself can tell.
         if error.not_offered and error.from_service:
@@ -153,11 +153,7 @@ def still_pending(
         are in effect, or rejected.
     """
     doubtful = [each for each, row in for_approval.items() if each in decided and not is_deletion(row.action or "")]
-    signable: set[str] = set()
-    for start in range(0, len(doubtful), MAX_PAGE_SIZE):
-        signable.update(
-            find_for_approval(client, doubtful[start : start + MAX_PAGE_SIZE], include_already_signed=False)
-        )
+    signable = find_for_approval(client, doubtful, include_already_signed=False)
     return {each: row for each, row in for_approval.items() if each not in decided or each in signable}
 
 
@@ -188,8 +184,7 @@ def find_listed(client: CustodyClient, ids: Iterable[str]) -> dict[str, ListedRe
     """
     wanted = list(dict.fromkeys(ids))
     found: dict[str, ListedRequest] = {}
-    for start in range(0, len(wanted), MAX_PAGE_SIZE):
-        batch = wanted[start : start + MAX_PAGE_SIZE]
+    for batch in cut_into_batches(wanted):
         rows = {row.id: row for row in client.find_whitelist_requests(ids=batch, include_pending=False)}
         for_approval = find_for_approval(client, [each for each in batch if each in rows])
         pending = still_pending(client, for_approval, rows)

@@ -21,10 +21,12 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.text import as_list, count, sanitize
 from airflow_custody.client.verification.rules_in_force import PendingVerifier, verifier_for
-from airflow_custody.client.verification.trust import NOT_PINNED, REJECTED_STATUSES, has_status
+from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, NOT_PINNED, REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, BatchProgress, name_some, same_texts
+from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
+from airflow_custody.client.whitelist.progress import ListedRequest, find_listed, status_word
 from airflow_custody.client.whitelist.signing_review import (
     NO_SIGNATURE,
     NOT_LISTED,
@@ -64,6 +66,8 @@ class RequestSigner:
     _key: SigningKey
     _review: SigningReview
     _verifier: PendingVerifier | None
+    _expected: Mapping[str, WhitelistRequest] | None
+    _accepted: frozenset[str]
     _is_later_try: bool
 
     def __init__(
@@ -89,6 +93,9 @@ class RequestSigner:
         A batch is read again, signed, and sent. Nothing is signed before all requests have been reviewed. The ids make
         the same batches in each try.
 
+        A request that is in effect, or that this user has signed, needs no signature. It is left as it is, once its
+        content is what is expected, and its signatures are verified if the client has pins.
+
         :param ids: the requests' ids; any number of them.
         :param expected: the expected content of each, by id; None: whatever it asks for is signed.
         :param comment: comment for the requests' history.
@@ -96,10 +103,9 @@ class RequestSigner:
             ``tnParticipantID``. A link is compared by its id; a key that links are not known to have is named with
             the link's key, such as ``linkedWallets.owner``. With ``envelope.action``, a word for what signing does
             that this package does not know is accepted. Default: none.
-        :param earlier_try: whether an earlier try may have sent some of these signatures: then a batch that this user
-            has signed already is no failure, and is left as it is, also if its signature appears only now. Default
-            False.
-        :return: the number of signatures that the service took or already had.
+        :param earlier_try: whether an earlier try may have sent some of these signatures: then a request that this user
+            has signed already is no failure without ``expected`` either. Default False.
+        :return: the number of requests: those that were signed now, and those that needed no signature.
         :raises CustodyVerificationError: if the client has pins, and a request's rules are not signed as pinned, or a
             signature that it has is not valid.
         :raises CustodyError: if something does not match or cannot be read. Its text says whether something was
@@ -116,12 +122,14 @@ class RequestSigner:
                 raise CustodyRequestError(
                     f"'expected' does not say what {name_some(lacking)} must ask for", code="parameter-wrong"
                 )
+        self._expected = expected
+        self._accepted = frozenset(as_list(accept_fields))
         self._is_later_try = earlier_try
         self._key = SigningKey(self._signer)
         self._verifier = verifier_for(self._client, even_unsigned=True)
         self._review = SigningReview(
             expected,
-            frozenset(as_list(accept_fields)),
+            self._accepted,
             user=self._current_user(),
             public_key=self._key.public_key,
             verifier=self._verifier,
@@ -134,11 +142,11 @@ class RequestSigner:
         for number, batch in enumerate(batches):
             with progress.failing_in(number):
                 pending = self._read(batch, _nothing(progress))
-            if pending is None:
+            if not pending:
                 progress.done_before(number)
             else:
                 # Of an envelope, its hash is kept: thousands of them may be large.
-                reviewed[number] = {each: str(pending[each].hash) for each in batch}
+                reviewed[number] = {each: str(row.hash) for each, row in pending.items()}
         for same in same_texts({each: hash_ for hashes in reviewed.values() for each, hash_ in hashes.items()}):
             self._log.warning(
                 "Whitelisting requests %s show the same text: who signs it signs it for each, and one may not exist.",
@@ -167,21 +175,23 @@ class RequestSigner:
             return {}
 
     def _sign_batch(self, hashes: Mapping[str, str], comment: str, nothing: str) -> bool:
-        """Sign requests and send the signature; False: an earlier try has signed them."""
+        """Sign requests and send the signature; False: none of them needs one any more."""
         # Right before the key is used: what is signed is what was there then.
-        ids = [*hashes]
-        pending = self._read(ids, nothing, hashes)
-        if pending is None:
+        pending = self._read([*hashes], nothing, hashes)
+        if not pending:
             return False
-        for each in ids:
-            self._log.info("%s", self._review.describe(pending[each]))
+        ids = [*pending]
+        hashes = {each: hashes[each] for each in ids}
+        for row in pending.values():
+            self._log.info("%s", self._review.describe(row))
         started = time.monotonic()
         signature = self._key.sign(message_to_sign(hashes.values()))
         seconds = time.monotonic() - started
         if seconds >= _SLOW_SIGNER:
             self._log.info("The key took %.1f s: reading the requests again.", seconds)
-            if self._read(ids, "a signature was made, and not sent", hashes) is None:
-                return False
+            if [*self._read(ids, "a signature was made, and not sent", hashes)] != ids:
+                # One signature covers all of them.
+                return self._sign_batch(hashes, comment, nothing)
         self._log.info("Sending the signature of %s, made with the key %r.", ", ".join(ids), self._key.name)
         sent = threading.Event()
         try:
@@ -224,37 +234,38 @@ class RequestSigner:
 
     def _by_id(self, rows: Iterable[WhitelistEnvelope]) -> dict[str, WhitelistEnvelope]:
         found = {each.id: each for each in rows}
-        if self._verifier is not None:
-            self._verifier.fetch_for(each.wire for each in found.values())
+        self._fetch_rules(found.values())
         return found
+
+    def _fetch_rules(self, rows: Iterable[WhitelistEnvelope]) -> None:
+        if self._verifier is not None:
+            self._verifier.fetch_for(each.wire for each in rows)
 
     def _read(
         self, ids: list[str], consequence: str, hashes: Mapping[str, str] | None = None
-    ) -> dict[str, WhitelistEnvelope] | None:
+    ) -> dict[str, WhitelistEnvelope]:
         """
-        Return requests once all are pending this user's signature and accounted for; None: an earlier try signed them.
+        Return requests once all are pending this user's signature and accounted for; without those that need no
+        signature of this user, which are accounted for, too.
 
         :param ids: the requests' ids.
         :param consequence: end of an error's text.
         :param hashes: the hashes that they had before, which must be the same. Default None: they are read first.
         """
         pending = self._wait_until_pending(ids, consequence)
-        if pending is None:
-            self._log.info("An earlier try has signed %s.", ", ".join(ids))
-            return None
         with concluding(consequence):
-            for each in ids:
-                hash_ = self._review.check(pending[each])
-                self._review.check_status(pending[each])
+            for each, row in pending.items():
+                hash_ = self._review.check(row)
+                self._review.check_status(row)
                 if hashes is not None and hash_ != hashes[each]:
                     raise CustodyConflictError(
                         f"whitelisting request {each} has changed since it was read", code="request-differs"
                     )
         return pending
 
-    def _wait_until_pending(self, ids: list[str], consequence: str) -> dict[str, WhitelistEnvelope] | None:
+    def _wait_until_pending(self, ids: list[str], consequence: str) -> dict[str, WhitelistEnvelope]:
         """
-        Return the requests once all are pending this user's signature; None if an earlier try has signed them.
+        Return the requests, in their order, once all are pending this user's signature; without those that need none.
 
         Requests that were created right before may not be listed yet, or not everywhere.
         """
@@ -262,12 +273,17 @@ class RequestSigner:
         listed_since: dict[str, float] = {}
         while True:
             pending = self._to_sign(ids)
-            missing = [each for each in ids if each not in pending]
+            found = find_listed(self._client, [each for each in ids if each not in pending])
+            self._fetch_rules(row.envelope for row in found.values() if row.envelope is not None)
+            done = {each: why for each, row in found.items() if (why := self._why_done(row, consequence))}
+            missing = [each for each in found if each not in done]
             if not missing:
-                return pending
-            if self._is_later_try and self._was_signed(ids):
-                return None
-            listed, now = self._listed(missing), time.monotonic()
+                for why in dict.fromkeys(done.values()):
+                    named = name_some([each for each in done if done[each] == why])
+                    self._log.info("Nothing to sign for %s: %s.", named, why)
+                return {each: pending[each] for each in ids if each in pending}
+            listed = {each: row for each in missing if (row := found[each].envelope) is not None}
+            now = time.monotonic()
             lag = min(_LISTING_LAG, self._lookup_wait)
             decided = {each: row for each, row in listed.items() if now - listed_since.setdefault(each, now) >= lag}
             gone = [each for each in missing if each not in listed]
@@ -328,11 +344,16 @@ class RequestSigner:
 
     def _was_signed(self, ids: list[str]) -> bool:
         """Tell whether this user's signatures are there; raise if something else was signed, or if nobody can know."""
+        lacking = self._unsigned(ids)
+        self._refuse_other(lacking)
+        return not lacking
+
+    def _refuse_other(self, lacking: Mapping[str, str]) -> None:
+        """Refuse what an earlier try of this user may have signed otherwise."""
         with concluding("this try did not sign it"):
-            lacking = self._unsigned(ids)
             if UNIDENTIFIED in lacking.values():
                 raise CustodyOutcomeUnknownError(
-                    f"it cannot be known whether an earlier try has signed {name_some(ids)}: {UNIDENTIFIED}",
+                    f"it cannot be known whether an earlier try has signed {name_some([*lacking])}: {UNIDENTIFIED}",
                     code="outcome-unknown",
                     advice="Look in the service whether this user has signed them.",
                 )
@@ -340,7 +361,31 @@ class RequestSigner:
                 raise CustodyConflictError(
                     f"this user has signed something else: {_list(wrong)}", code="request-differs"
                 )
-        return not lacking
+
+    def _why_done(self, row: ListedRequest, consequence: str) -> str:
+        """
+        Return why a request that is not pending this user's signature needs no signature; empty if it does.
+
+        :param row: the request.
+        :param consequence: end of an error's text.
+        :raises CustodyError: if it is not what is expected, or does not verify.
+        """
+        envelope, state = row.envelope, row.state(EFFECTIVE_STATUSES)
+        if envelope is None or state == "rejected" or (self._expected is None and not self._is_later_try):
+            return ""
+        lacking = self._review.unsigned([envelope.id], {envelope.id: envelope})
+        if not lacking and (state != "unknown" or self._is_later_try):
+            with concluding("it is signed all the same"):
+                # The signature may be another task's, or a person's, for something else.
+                self._review.check(envelope)
+            return "this user has signed it"
+        if self._expected is None or state != "effective":
+            self._refuse_other(lacking if self._is_later_try else {})
+            return ""
+        with concluding(consequence):
+            self._review.check_status(envelope)
+            compare_listed(self._expected[envelope.id], row, self._accepted)
+        return f"it is in effect (status {status_word(envelope.status)})"
 
     def _resolve(self, hashes: Mapping[str, str], error: CustodyError) -> None:
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from airflow_custody.client import (
     CustodyError,
     CustodyNotFoundError,
     CustodyOutcomeUnknownError,
+    CustodyRequestError,
     CustodyResponseError,
 )
 from airflow_custody.client.signers import PemSigner
@@ -212,9 +214,10 @@ def test_an_approval_of_which_the_service_took_less_is_no_success(approver: Sign
     assert numbers[0] not in str(caught.value.advice)
     assert not caught.value.retryable
     assert approver.signed == numbers[:1]
-    with pytest.raises(CustodyConflictError, match=numbers[0]):
-        approver.approve(earlier_try=True)
-    assert approver.sent == 1
+    # The next try signs what is left.
+    assert approver.approve(earlier_try=True) == 2
+    assert approver.signed == numbers
+    assert approver.sent == 2
 
 
 # --- it is listed late -------------------------------------------------------------------------------------
@@ -295,7 +298,7 @@ def test_its_signature_is_found_by_key_whoever_the_service_says_that_this_user_i
     assert approver.signed == numbers
     assert approver.approve(earlier_try=True) == 2
     with pytest.raises(CustodyConflictError, match="not pending this user's signature"):
-        approver.approve()
+        approver.approve(expected=None)
     assert approver.sent == 1
 
 
@@ -308,7 +311,7 @@ def test_without_a_public_key_and_an_external_id_a_retry_does_not_know(
     assert approver.approve() == 1
     assert "found again only by the signer's public key" in caplog.text
     with pytest.raises(CustodyOutcomeUnknownError, match="cannot be known whether an earlier try has signed") as caught:
-        approver.approve(earlier_try=True)
+        approver.approve(earlier_try=True, expected=None)
     assert not caught.value.retryable
     assert approver.sent == 1
 
@@ -367,7 +370,7 @@ def test_an_earlier_signature_counts_by_key_or_else_by_name(
         else:
             error = CustodyResponseError if "cannot" in why or "than" in why else CustodyConflictError
             with pytest.raises(error, match=why):
-                approver.approve(earlier_try=True)
+                approver.approve(earlier_try=True, expected=None)
     assert approver.sent == 0
 
 
@@ -402,12 +405,66 @@ def test_a_key_that_was_replaced_since_has_not_signed(approver: SignedInApprover
     pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
     approver.signer = PemSigner(lambda: pem, name="new")
     with pytest.raises(CustodyConflictError, match=f"{number} .the signer's public key does not verify the signature"):
-        approver.approve(earlier_try=True)
-
-
-def test_what_only_one_of_a_batch_has_is_not_left_alone(approver: SignedInApprover) -> None:
-    number = approver.create()
-    approver.approve()
-    with pytest.raises(CustodyConflictError, match=number):
-        approver.approve(number, approver.create("b"), earlier_try=True)
+        approver.approve(earlier_try=True, expected=None)
+    # It is in effect, whoever signed it.
+    assert approver.approve() == 1
     assert approver.sent == 1
+
+
+# --- nothing to sign ---------------------------------------------------------------------------------------
+
+TWO = [{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}]
+
+
+@pytest.mark.parametrize("earlier_try", [False, True])
+def test_only_what_needs_a_signature_is_signed(
+    approver: SignedInApprover, earlier_try: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = approver.sandbox.control
+    control.set_approvers(TWO)
+    signed = approver.create("a")
+    approver.approve()
+    in_effect, pending = approver.create("b"), approver.create("c")
+    control.set_whitelist_status(in_effect, "APPROVED")
+    with caplog.at_level("INFO"):
+        assert approver.approve(earlier_try=earlier_try) == 3
+    sent = [call["body"]["ids"] for call in control.request_log(**APPROVE)]
+    assert sent == [[signed], [pending]]
+    assert f"Nothing to sign for {signed}: this user has signed it" in caplog.text
+    assert f"Nothing to sign for {in_effect}: it is in effect (status APPROVED)" in caplog.text
+    # In the next run there is nothing left.
+    approver.signer = NoSigner()
+    assert approver.approve() == 3
+    assert approver.sent == 2
+
+
+def set_status(status: str) -> Callable[[SignedInApprover, str], object]:
+    return lambda approver, number: approver.sandbox.control.set_whitelist_status(number, status)
+
+
+def change(approver: SignedInApprover, number: str) -> None:
+    approver.expected[number] = approver.expected[number].model_copy(update={"label": "Other"})
+
+
+NEEDED: list[tuple[Callable[[SignedInApprover, str], object], str]] = [
+    (set_status("rejected"), "not pending this user's signature.*sign the others without it"),
+    (set_status("frozen"), "not pending this user's signature"),
+    (change, r"label \(.*\); (it is signed all the same|nothing was signed)"),
+]
+
+
+@pytest.mark.parametrize("is_signed", [True, False], ids=["signed", "in effect"])
+@pytest.mark.parametrize(("happens", "why"), NEEDED, ids=["rejected", "odd status", "other content"])
+def test_what_is_decided_otherwise_is_not_left_alone(
+    approver: SignedInApprover, happens: Callable[[SignedInApprover, str], object], why: str, is_signed: bool
+) -> None:
+    number = approver.create()
+    approver.sandbox.control.set_approvers(TWO)
+    if is_signed:
+        approver.approve()
+    else:
+        approver.sandbox.control.set_whitelist_status(number, "APPROVED")
+    happens(approver, number)
+    approver.signer = NoSigner()
+    with pytest.raises((CustodyConflictError, CustodyRequestError), match=why):
+        approver.approve()

@@ -123,6 +123,8 @@ for scenario in ALL_SCENARIOS:
             "custody_conn_id": scenario.name,
             "address": ADDRESS,
             "blockchain": "ETH",
+            # What a task sends, and not what it finds: that would hide a second request.
+            "if_exists": "create",
             "lookup_wait": 4.0,
             "retries": 3,
             "retry_delay": timedelta(seconds=1),

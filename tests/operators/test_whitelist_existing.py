@@ -1,0 +1,299 @@
+"""The same address again: what was asked for before is used, or stops the task, and is not asked for twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import task
+from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
+from connections import connection_json
+from people import Person
+from task_log import TaskLog
+from task_tries import ADDRESS, CREATE, LISTING, somebody_creates
+
+from airflow_custody.client import CustodyConflictError, CustodyError
+from airflow_custody.client.whitelist.addresses import is_installed
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
+from airflow_custody.retry_policy import CustodyFailException
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.signers import ConnectionSigner
+
+pytestmark = pytest.mark.usefixtures("connection")
+FIELDS: dict[str, Any] = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
+FOR_APPROVAL = {"method": "GET", "path": "/whitelists/addresses/for-approval"}
+APPROVE = {"method": "POST", "path": "/whitelists/addresses/approve"}
+CHECKSUMMED = "0x52908400098527886E0F7030069857D2E4169EE7"
+
+
+def create(ti: FakeTaskInstance | None = None, **changes: Any) -> str:
+    arguments = {**FIELDS, "lookup_wait": 0.3, **changes}
+    request_id: str = execute(
+        lambda: CustodyCreateWhitelistRequestOperator(task_id="create", **arguments), ti=ti or FakeTaskInstance()
+    )
+    return request_id
+
+
+def sent(sandbox: Sandbox) -> int:
+    """Return how many creates were sent, and forget all calls."""
+    number = len(sandbox.control.request_log(**CREATE))
+    sandbox.control.clear_request_log()
+    return number
+
+
+# --- night after night -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "not pinned"])
+def test_three_nights_create_and_sign_once(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, task_log: TaskLog, pinned: bool
+) -> None:
+    people = [Person(sandbox, "ann", "approvers"), Person(sandbox, "bob", "risk")]
+    groups = ("approvers", "risk")
+    sandbox.control.set_approvers(
+        [{"sequential": [{"externalGroupID": each, "minimumSignatures": 1} for each in groups]}]
+    )
+    pins = sandbox.control.pins() if pinned else {}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **pins))
+    for person in people:
+        connection = json.loads(connection_json(sandbox, **pins)) | {"password": person.token}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{person.name.upper()}", json.dumps(connection))
+        key = {"conn_type": "generic", "extra": {"private_key": person.pem}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{person.name.upper()}_KEY", json.dumps(key))
+
+    @task
+    def rows() -> list[dict[str, Any]]:
+        return [{"label": f"Supplier {each}", "address": f"0x{each:040x}"} for each in (1, 2, 3)]
+
+    def night(signers: list[Person]) -> list[Any]:
+        with new_dag() as dag:
+            made: Any = (
+                CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH")
+                .expand_kwargs(rows())
+                .output
+            )
+            arguments: dict[str, Any] = {"expected": made["request"]}
+            tasks: list[Any] = [
+                CustodySignWhitelistRequestsOperator(
+                    task_id=person.name,
+                    request_ids=made,
+                    custody_conn_id=person.name,
+                    signer=ConnectionSigner(f"{person.name}_key"),
+                    **arguments,
+                )
+                for person in signers
+            ]
+            if len(signers) == 2:
+                wait = CustodyWhitelistRequestSensor(
+                    task_id="wait", request_id=made, poke_interval=0.1, timeout=60, **arguments
+                )
+                tasks[0] >> tasks[1] >> wait
+        run = run_dag(dag)
+        assert set(run.states.values()) == {"success"}, run.states
+        assert {run.xcom(person.name) for person in signers} == {3}
+        return [str(run.xcom("create", index)) for index in range(3)]
+
+    # In the first night the second signer is away.
+    ids = night(people[:1])
+    assert night(people) == ids
+    before = task_log.text
+    assert night(people) == ids
+    log = task_log.text[len(before) :]
+    assert log.count("asks for the same, and is in effect (status APPROVED") == 3
+    assert log.count("Nothing to sign for") == 2
+    assert "To be signed" not in log
+    assert [each["id"] for each in sandbox.control.whitelist_requests()] == sorted(ids)
+    assert [call["body"]["ids"] for call in sandbox.control.request_log(**APPROVE)] == [sorted(ids)] * 2
+
+
+@pytest.mark.parametrize("status", ["pending", "APPROVED"])
+def test_what_somebody_has_asked_for_is_used(sandbox: Sandbox, task_log: TaskLog, status: str) -> None:
+    somebody_creates(sandbox, label="Other", address="0x" + "11" * 20)
+    theirs = somebody_creates(sandbox)
+    sandbox.control.set_whitelist_status(theirs, status)
+    sandbox.control.clear_request_log()
+    ti = FakeTaskInstance()
+    assert create(ti) == theirs
+    assert ti.pushed == {"request": {"id": theirs, **FIELDS}, "created": False}
+    words = "pending approval" if status == "pending" else "in effect"
+    assert f"Nothing is sent: whitelisting request {theirs} asks for the same, and is {words} (status" in task_log.text
+    assert "asked for by " in task_log.text
+    # The search for the address is the one that is made before each create.
+    assert len([call for call in sandbox.control.request_log(**LISTING) if call["query"].get("addresses")]) == 1
+    assert sent(sandbox) == 0
+    ti = FakeTaskInstance()
+    assert create(ti, if_exists="create") != theirs
+    assert ti.pushed["created"] is True
+
+
+@pytest.mark.skipif(not is_installed(), reason="the extra 'addresses' is not installed")
+@pytest.mark.parametrize("form", ["lower", "as sent"])
+def test_another_spelling_is_the_same_and_what_follows_goes_through(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    person = Person(sandbox, "ann", "approvers")
+    monkeypatch.setenv("AIRFLOW_CONN_KEY", json.dumps({"conn_type": "generic", "extra": {"private_key": person.pem}}))
+    connection = json.loads(connection_json(sandbox)) | {"password": person.token}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    sandbox.control.configure(address_form=form)
+    theirs = somebody_creates(sandbox, address=CHECKSUMMED, network="Mainnet")
+    asked = CHECKSUMMED if form == "lower" else CHECKSUMMED.lower()
+    ti = FakeTaskInstance()
+    assert create(ti, address=asked, blockchain="Ethereum", network="main") == theirs
+    shown = {"address": CHECKSUMMED.lower() if form == "lower" else CHECKSUMMED, "blockchain": "ETH"}
+    assert ti.pushed["request"] == {"id": theirs, **FIELDS, **shown, "network": "Mainnet"}
+    sign = CustodySignWhitelistRequestsOperator(
+        task_id="sign",
+        request_ids=theirs,
+        expected=ti.pushed["request"],
+        signer=ConnectionSigner("key"),
+        comment="checked",
+    )
+    assert execute(lambda: sign) == 1
+    assert sandbox.control.whitelist_requests()[0]["status"] == "APPROVED"
+
+
+# --- what stops the task -----------------------------------------------------------------------------------
+
+
+def status(word: str) -> Callable[[Sandbox, str], object]:
+    return lambda sandbox, number: sandbox.control.set_whitelist_status(number, word)
+
+
+def unreadable(sandbox: Sandbox, number: str) -> None:
+    sandbox.control.set_whitelist_metadata(number, hash="0" * 64)
+
+
+STOPS: list[tuple[dict[str, Any], Callable[[Sandbox, str], object], str, str]] = [
+    ({"label": "Other"}, status("pending"), r"3711 is for .* label \(shown 'Other'\)", "request-differs"),
+    ({"label": "Other"}, status("APPROVED"), r"3711 .* differs in label", "request-differs"),
+    ({"linked_wallet_ids": ["7"]}, status("APPROVED"), "3711 .* linked_wallet_ids", "request-differs"),
+    ({}, status("frozen"), r"3711 .* status \(shown 'frozen'\)", "request-differs"),
+    ({}, status("rejected"), "3711 asked for the same, and was rejected", "request-rejected"),
+    ({}, unreadable, "request 3711 cannot be read, and may be this one", "request-differs"),
+]
+
+
+@pytest.mark.parametrize("if_exists", ["reuse", "fail"])
+@pytest.mark.parametrize(("changes", "happens", "why", "code"), STOPS, ids=range(len(STOPS)))
+def test_what_cannot_be_used_stops_the_task_and_is_named(
+    sandbox: Sandbox,
+    if_exists: str,
+    changes: dict[str, Any],
+    happens: Callable[[Sandbox, str], object],
+    why: str,
+    code: str,
+) -> None:
+    happens(sandbox, somebody_creates(sandbox, **changes))
+    sandbox.control.clear_request_log()
+    with failing_at_once(f"{why}.*; nothing was sent") as caught:
+        create(if_exists=if_exists)
+    error = caught.value.error
+    assert isinstance(error, CustodyConflictError)
+    assert (error.code, error.retryable) == (code, False)
+    assert "if_exists='create'" in str(error)
+    assert sent(sandbox) == 0
+
+
+def test_what_exists_fails_the_task_that_says_so(sandbox: Sandbox) -> None:
+    assert create(if_exists="fail") == "3711"
+    with failing_at_once("3711 asks for the same already, and is pending approval") as caught:
+        create(if_exists="fail")
+    assert caught.value.error.code == "request-exists"
+    assert sent(sandbox) == 1
+
+
+def test_what_pinned_keys_do_not_verify_is_not_used(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
+    forged = somebody_creates(sandbox)
+    sandbox.control.set_whitelist_status(forged, "APPROVED")
+    sandbox.control.clear_request_log()
+    with failing_at_once(f"{forged} is not verified: .*nothing is created; nothing was sent") as caught:
+        create()
+    assert caught.value.error.code == "not-verified"
+    assert "if_exists" not in str(caught.value.error)
+    assert sent(sandbox) == 0
+
+
+def test_what_was_rejected_with_other_content_does_not_count_and_hides_nothing(sandbox: Sandbox) -> None:
+    for each in ("Old", "Older"):
+        sandbox.control.set_whitelist_status(somebody_creates(sandbox, label=each), "rejected")
+    sandbox.control.clear_request_log()
+    own = create()
+    assert sent(sandbox) == 1
+    sandbox.control.set_whitelist_status(own, "removed")
+    unreadable(sandbox, somebody_creates(sandbox, label="Odd"))
+    sandbox.control.clear_request_log()
+    with failing_at_once("cannot be read, and may be this one"):
+        create()
+    assert sent(sandbox) == 0
+
+
+@pytest.mark.parametrize("changes", [{"memo": "7"}, {"blockchain": "BTC"}], ids=str)
+def test_another_destination_is_another_request(sandbox: Sandbox, changes: dict[str, Any]) -> None:
+    somebody_creates(sandbox, **changes)
+    assert create(network="mainnet") == "3712"
+
+
+# --- a service that does not show what exists ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [403, 404, 405, 501])
+def test_where_the_listing_is_not_offered_it_is_sent_with_a_warning(
+    sandbox: Sandbox, task_log: TaskLog, code: int
+) -> None:
+    somebody_creates(sandbox)
+    sandbox.control.add_fault("status", **LISTING, status=code, times=None)
+    assert create() == "3712"
+    assert "nor whether the same was asked for before" in task_log.text
+
+
+INCOMPLETE: list[dict[str, Any]] = [
+    {"kind": "status", **LISTING, "status": 500},
+    {"kind": "status", **LISTING, "status": 401},
+    {"kind": "html", **LISTING},
+    {"kind": "truncate_body", **LISTING},
+    {"kind": "status", **LISTING, "status": 200, "body": {"result": [], "totalItems": "1"}},
+    # What it has is listed, and not whether that is pending.
+    {"kind": "status", **FOR_APPROVAL, "status": 503},
+    {"kind": "html", **FOR_APPROVAL, "status": 404},
+    {"kind": "status", **LISTING, "status": 404, "skip": 2},
+]
+
+
+@pytest.mark.parametrize("fault", INCOMPLETE, ids=str)
+def test_a_listing_that_fails_or_is_incomplete_stops_the_task(sandbox: Sandbox, fault: dict[str, Any]) -> None:
+    sandbox.control.set_whitelist_status(somebody_creates(sandbox), "APPROVED")
+    sandbox.control.clear_request_log()
+    sandbox.control.add_fault(**fault)
+    with pytest.raises((CustodyError, CustodyFailException)) as caught:
+        create()
+    assert "Nothing was created." in str(getattr(caught.value, "error", caught.value))
+    assert sent(sandbox) == 0
+    # The next try looks again.
+    sandbox.control.clear_faults()
+    assert create(FakeTaskInstance(2, 1)) == "3711"
+    assert sent(sandbox) == 0
+
+
+# --- the DAG file --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"if_exists": "maybe"}, "if_exists must be 'reuse', 'fail' or 'create'"),
+        ({"if_exists": "{{ params.x }}"}, "if_exists must be"),
+        ({"on_clear": "create"}, "on_clear='create' goes with if_exists='create' only"),
+        ({"look_before_create": False, "if_exists": "fail"}, "look_before_create=False goes with if_exists='create'"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_refused_when_the_file_is_parsed(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        CustodyCreateWhitelistRequestOperator(task_id="create", **FIELDS, **given)
