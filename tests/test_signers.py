@@ -51,6 +51,14 @@ def check_masked(pem: str) -> None:
         assert not any(secret[at : at + 8] in shown for at in range(len(secret) - 7))
 
 
+def test_a_mistyped_extra_is_asked_about_in_whole_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps({"conn_type": "generic", "extra": {"privatekey": "x"}}))
+    with pytest.raises(CustodyConfigurationError) as caught:
+        ConnectionSigner("signing_key").check()
+    end = "do you mean 'private_key'? It comes from the Airflow connection 'signing_key'. [custody/signing-failed]"
+    assert str(caught.value).endswith(end)
+
+
 @pytest.mark.parametrize(
     ("make", "write"),
     [

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,7 +23,7 @@ from airflow_custody.cli.pins import (
 )
 from airflow_custody.client.connection_test import DEFAULT_ROLE, ConnectionTest, Finding, check_client
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
-from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.text import count, sanitize, sentences
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -68,6 +70,8 @@ def check(args: Namespace, output: Output) -> int:
     states are ok, failed, unknown, not checked. The code is an error code of the documentation, or
     empty.
     """
+    for each in args.roles or ():
+        _check_role(each)
     found = {name: _row(name, Finding()) for name in CHECKS}
     try:
         with open_client(args) as client:
@@ -82,7 +86,7 @@ def check(args: Namespace, output: Output) -> int:
         {
             "check": row["check"],
             "state": row["state"],
-            "detail": shorten_hashes(f"{row['detail'].rstrip('.')}. {row['advice']}"),
+            "detail": shorten_hashes(sentences(row["detail"], row["advice"])),
             "code": row["code"] and f"[custody/{row['code']}]",
         }
         for row in found.values()
@@ -119,9 +123,15 @@ def _rows(client: CustodyClient, args: Namespace) -> Iterator[_Row]:
         yield row("reachable", found.health)
         return
     if seen:
-        yield row("reachable", Finding("ok"), f"the service responds (status {seen[-1].status})")
+        another = found.reachable.error
+        words = f"the service responds (status {seen[-1].status})"
+        if another:
+            words = auth.redact(f"another program responds, not the custody service: {another.reason}", 800)
+        yield row("reachable", found.reachable, words)
         yield _tls(client, seen[-1])
         yield _clock(seen[-1])
+        if another:
+            return
     expires = getattr(auth, "expires", None)
     until = f"; the token expires at {expires:%Y-%m-%d %H:%M:%S} UTC" if expires else ""
     yield row("credentials", found.credentials, "" if found.credentials.error else f"the service accepts them{until}")
@@ -198,6 +208,21 @@ def all_operations() -> list[Operation]:
 
     modules = (health, whitelist, approvals, webhooks, users, rules)
     return [each for module in modules for each in vars(module).values() if isinstance(each, Operation)]
+
+
+def _check_role(given: str) -> None:
+    """Refuse roles that no operation needs: a mistyped one would look as if the user lacked it."""
+    known = {role.lower(): role for each in all_operations() for needed in each.roles for role in needed.split(" or ")}
+    for role in re.split(" or ", given, flags=re.IGNORECASE):
+        if role.lower() not in known:
+            near = get_close_matches(role.lower(), known, 1)
+            raise CustodyConfigurationError(
+                f"--role: there is no role {sanitize(role, 60)!r}",
+                advice=f"Do you mean {known[near[0]]!r}?"
+                if near
+                else f"There are: {', '.join(sorted(known.values()))}.",
+                code="parameter-wrong",
+            )
 
 
 def _denied(roles: Sequence[str]) -> str:

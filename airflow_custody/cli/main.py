@@ -141,3 +141,7 @@ def get_airflow_commands() -> list[ActionCommand]:
 
 def _run_for_airflow(args: Namespace) -> None:
     sys.exit(run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

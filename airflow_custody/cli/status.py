@@ -84,7 +84,8 @@ def _part(name: str, section: Mapping[str, Any]) -> Any:
     value = section["value"]
     if value is None:
         why = "not permitted" if section["not_permitted"] else "not offered" if section["not_offered"] else "not read"
-        return f"{why}: {section['problem']}"
+        # The problem of a part that must be there stands above.
+        return why if why == "not read" else f"{why}: {section['problem']}"
     if name == "health":
         faulty = [{column: each[column] for column in _CHECK} for each in value["checks"] if each["problem"]]
         oldest = value["oldest_at"] or "not known, as not all checks say readably when they last ran"

@@ -63,6 +63,7 @@ class ConnectionTest:
     """
     The findings of the test of a client.
 
+    :param reachable: whether it is the service that responds; it fails if another program does.
     :param credentials: whether the service accepts the credentials.
     :param health: the health listing.
     :param who: the identity of the user.
@@ -74,6 +75,7 @@ class ConnectionTest:
     :param verified: the verified rules; None: their signatures were not verified.
     """
 
+    reachable: Finding = Finding("ok")
     credentials: Finding = Finding()
     health: Finding = Finding()
     who: Finding = Finding()
@@ -87,7 +89,7 @@ class ConnectionTest:
     @property
     def failures(self) -> list[CustodyError]:
         """The errors, in the order of the calls; none: the client can be used."""
-        findings = (self.credentials, self.health, self.who, self.roles, self.signatures)
+        findings = (self.reachable, self.credentials, self.health, self.who, self.roles, self.signatures)
         errors = [each.error for each in findings if each.state == "failed" and each.error is not None]
         return list({id(each): each for each in errors}.values())
 
@@ -100,7 +102,8 @@ def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> Connection
     :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If given, a
         service that does not show the user's roles fails the test. Default: :data:`DEFAULT_ROLE`, which is judged only
         if the service shows the roles, or responds with a 403 of its own.
-    :return: the findings. If the service cannot be reached or rejects the credentials, no further calls are made.
+    :return: the findings. If the service cannot be reached or rejects the credentials, no further calls are made. If
+        another program responds, there are no others.
     """
     found = ConnectionTest()
     found.checks, error = attempt(client.list_health_checks)
@@ -131,6 +134,8 @@ def check_client(client: CustodyClient, roles: Iterable[str] = ()) -> Connection
     cause = error or user_error
     if shows_something or found.user is not None or found.verified is not None:
         found.credentials = Finding("ok")
+    elif all(map(_is_of_another_program, filter(None, (error, user_error)))):
+        return ConnectionTest(reachable=Finding("failed", cause))
     elif found.failures or cause is None:
         # Another failure speaks for itself. A 403 may be about the credentials, whatever it says.
         found.credentials = Finding("unknown", cause)
@@ -202,6 +207,11 @@ def attempt(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:
         return call(), None
     except CustodyError as error:
         return None, error
+
+
+def _is_of_another_program(error: CustodyError) -> bool:
+    """Tell whether what responded is not the service; with a 403, it may be a gateway before the service."""
+    return error.code == "response-unusable" and not error.retryable and error.status != 403
 
 
 def _lacks(client: CustodyClient, roles: list[str]) -> CustodyError:

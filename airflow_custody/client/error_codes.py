@@ -16,6 +16,7 @@ ErrorCode = Literal[
     "token-expired",
     "credentials-refused",
     "role-missing",
+    "unknown-host",
     "unreachable",
     "tls-failed",
     "no-response",

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_custody.client.error_codes import ErrorCode, known_code, label
-from airflow_custody.client.text import sanitize
+from airflow_custody.client.text import sanitize, sentences
 
 #: Statuses of an operation that is not offered, or not to this user.
 _NOT_OFFERED = (403, 404, 405, 501)
@@ -120,7 +120,8 @@ class CustodyError(Exception):
         """
         Whether a wait goes on: the service is away or busy, or its response was truncated or changed while it was read.
 
-        An operation that is not offered (501) may be retried, but is nothing to wait for.
+        An operation that is not offered (501) may be retried, but is nothing to wait for. Nor is a host that does not
+        exist (``unknown-host``), until its name has been found once: a wait decides that.
         """
         return self.retryable and not self.not_offered and isinstance(self, _TRANSIENT)
 
@@ -150,7 +151,7 @@ class CustodyError(Exception):
     @property
     def text(self) -> str:
         """The failure, its cause and the advice, without the code: for use within another text."""
-        return f"{self.reason.rstrip('.')}. {self.advice}" if self.advice else self.reason
+        return sentences(self.reason, self.advice)
 
     def shorten(self, limit: int) -> str:
         """

@@ -103,6 +103,17 @@ def escape(text: str) -> str:
     return "".join(f"\\u{ord(each):04x}" if _is_unprintable(each) else each for each in text)
 
 
+def sentences(*texts: str | None) -> str:
+    """
+    Join texts to sentences: all but the last end with one mark, whether they come with a full stop, a question mark or
+    none.
+
+    :param texts: the texts; those that are None or empty are left out.
+    """
+    *first, last = [each for each in texts if each] or [""]
+    return " ".join([*(each if each.endswith("?") else f"{each.rstrip('.')}." for each in first), last])
+
+
 def ascii_lower(text: str) -> str:
     """
     Return the text with the letters A to Z in lower case.

@@ -1,13 +1,14 @@
-"""The state of something that a task waits for, after a poll."""
+"""The state of something that a task waits for, after a poll, and what the polls so far have brought."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.errors import CustodyError
+from airflow_custody.client.text import sentences
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class WaitState:
     :param in_doubt: whether something is missing, so that another poll soon says whether the wait has failed. Default
         False.
     :param warnings: what is odd about it and not yet said. Default: nothing.
+    :param advice: what to do if the wait times out in this state. Default: nothing.
     """
 
     is_done: bool
@@ -30,3 +32,43 @@ class WaitState:
     error: CustodyError | None = None
     in_doubt: bool = False
     warnings: Sequence[str] = ()
+    advice: str = ""
+
+
+class PollHistory:
+    """
+    What the polls of a wait have brought so far: for the log, and for a time-out, the same in every mode.
+
+    :param is_first: whether the next poll is the first of the wait. Default True.
+    """
+
+    def __init__(self, *, is_first: bool = True) -> None:
+        self.is_first = is_first
+        #: The last result, and what to do about it.
+        self.last = "the service has not been polled yet"
+        self._failing_since: float | None = None
+
+    def ends(self, error: CustodyError) -> bool:
+        """
+        Tell whether an error ends the wait: it is not transient, or the host does not exist.
+
+        At a later poll its name was found before, so that it is an outage like any other.
+        """
+        return not error.transient or (self.is_first and error.code == "unknown-host")
+
+    def note(self, found: WaitState | CustodyError) -> str:
+        """
+        Note the result of a poll that did not end the wait, and return it as a line for the log.
+
+        :param found: the state, or an error; the line says for how long there have been nothing but errors.
+        """
+        self.is_first = False
+        if not isinstance(found, CustodyError):
+            self._failing_since = None
+            self.last = sentences(found.summary, found.advice)
+            return f"Not yet: {found.summary}"
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        seconds = now - self._failing_since
+        self.last = found.text
+        return f"Not yet{f', failing for {seconds:.0f} s' if seconds >= 1 else ''}: {found}"

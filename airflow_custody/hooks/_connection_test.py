@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_custody.client.connection_test import check_client, may_work, user_name
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.http.operation import missing_roles
-from airflow_custody.client.text import count
+from airflow_custody.client.text import count, sentences
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -65,5 +65,5 @@ def try_client(client: CustodyClient) -> tuple[bool, str]:
         texts.append(
             "Whether its rules are signed with the pinned keys is not known: it does not offer them to this user."
         )
-    text = " ".join(each if each.endswith((".", "?")) else f"{each}." for each in texts)
+    text = sentences(*texts)
     return not failures, f"{text} {label(failures[0].code)}" if failures else text

@@ -17,6 +17,7 @@ _FAILURES: dict[ErrorCode, str] = {
     "credentials-refused": "the credentials were refused",
     "token-expired": "the token has expired",
     "role-missing": "the user of the connection lacks a role",
+    "unknown-host": "there is no such host",
     "unreachable": "the service cannot be reached",
     "tls-failed": "there is no trusted TLS connection to the service",
     "no-response": "there was no complete response in time",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_custody.client.wait_state import WaitState
+    from airflow_custody.client.wait_state import PollHistory, WaitState
 
 # Airflow's own time-out of a deferral is a backstop for a triggerer that is down. It must not come before the
 # trigger's, which knows the last result.
@@ -57,7 +57,6 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         if self.never_fail or self.silent_fail:
             raise ParameterError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
         self.deferrable = deferrable
-        self._last_result = ""
 
     @abstractmethod
     def _poll(self) -> WaitState:
@@ -72,6 +71,13 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """Return the trigger that waits until a Unix time; None: no limit."""
 
     @cached_property
+    def _polls(self) -> PollHistory:
+        """The polls of this process."""
+        from airflow_custody.client.wait_state import PollHistory
+
+        return PollHistory()
+
+    @cached_property
     def hook(self) -> CustodyHook:
         """The hook, kept open for as long as the sensor pokes."""
         return CustodyHook(self.custody_conn_id)
@@ -80,6 +86,10 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """Poll once, or until nothing is in doubt; a transient error is "not yet"."""
         from airflow_custody.client.errors import CustodyError
 
+        polls = self._polls
+        if context.get("task_reschedule_count"):
+            # Each poke has a process of its own. Airflow 2 does not say that it is a later one.
+            polls.is_first = False
         give_up = time.monotonic() + self.timeout
         try:
             state = self._poll()
@@ -87,22 +97,21 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             while state.in_doubt and state.error is None and not self.deferrable:
                 if (left := give_up - time.monotonic()) <= 0:
                     break
-                self.log.info("Not yet: %s", state.summary)
+                self.log.info("%s", polls.note(state))
                 time.sleep(min(self.recheck_delay, left))
                 state = self._poll()
         except CustodyError as error:
-            if not error.transient:
+            if polls.ends(error):
                 raise
-            self._last_result = error.text
-            self.log.warning("Not yet: %s", error)
+            self.log.warning("%s", polls.note(error))
             return False
-        self._last_result = state.summary
+        line = polls.note(state)
         for warning in state.warnings:
             self.log.warning("%s.", warning)
         if state.error is not None:
             raise state.error
         if not state.is_done:
-            self.log.info("Not yet: %s", state.summary)
+            self.log.info("%s", line)
             return False
         self.log.info("Custody: %s", state.summary)
         return PokeReturnValue(is_done=True, xcom_value=dict(state.result))
@@ -118,7 +127,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             if isinstance(found, PokeReturnValue):
                 return found.xcom_value
             if time.time() - started > self.timeout:
-                raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
+                raise AirflowSensorTimeout
             self.defer(
                 trigger=self._trigger(deadline=started + self.timeout),
                 method_name="execute_complete",
@@ -136,8 +145,8 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             self.log.info("Custody: %s", facts.get("message"))
             return self._result(result)
         if status == "timeout":
-            self._last_result = str(facts.get("message") or "")
-            raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
+            self._polls.last = str(facts.get("message") or "")
+            raise AirflowSensorTimeout
         if status == "error" and isinstance(error, dict):
             raise CustodyError.from_json(error)
         raise CustodyError(
@@ -147,10 +156,16 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Resume after a deferral; one that Airflow itself timed out is a time-out like any other."""
         with self._ending_task():
+            # The first poll was another process's.
+            self._polls.is_first = False
             # The trigger may have been the first to see the values.
             self._check_given()
             if next_method == "__fail__" and (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS:
-                raise AirflowSensorTimeout(f"Not {self.target_state} within {self.timeout:g} s.")
+                # The triggerer's last result is lost. As in poke mode, the first poll after the deadline still counts.
+                found = self.poke(context)
+                if isinstance(found, PokeReturnValue):
+                    return found.xcom_value
+                raise AirflowSensorTimeout
             return super().resume_execution(next_method, next_kwargs, context)
 
     @contextmanager
@@ -167,9 +182,11 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 yield
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             from airflow_custody.client.error_codes import label
+            from airflow_custody.client.text import sentences
 
-            message = f"{timeout} Last result: {self._last_result}" if self._last_result else str(timeout)
-            message = f"{message} {label('wait-timed-out')}"
+            is_sensors = isinstance(timeout, AirflowSensorTimeout)
+            ended = f"Not {self.target_state} within {self.timeout:g} s" if is_sensors else str(timeout)
+            message = f"{sentences(ended, f'Last result: {self._polls.last}')} {label('wait-timed-out')}"
             if soft_fail:
                 raise AirflowSkipException(message) from None
             self.log.error("%s", message)

@@ -30,8 +30,9 @@ class CustodyHealthSensor(CustodySensor):
     Judges as :class:`~airflow_custody.operators.health.CustodyHealthCheckOperator` does, and gives the same result
     and the same value in every mode. While it waits, a connection failure, a truncated response, a 5xx or a 429 is "not
     yet". A wrong token, a missing role, a wrong setting, a 404 or a response that cannot be understood ends the wait at
-    once. So does a name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two
-    listings in a row: the error names those that exist.
+    once, and so does, at the first poll, a host that does not exist. So does a name in ``groups``,
+    ``components``, ``checks`` or ``require_results`` that is missing from two listings in a row: the error names those
+    that exist.
     ``soft_fail`` turns a time-out into a skip, and nothing else: an error fails the task in every mode.
     ``never_fail`` and ``silent_fail`` would hide errors and are refused.
 

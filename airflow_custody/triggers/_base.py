@@ -15,6 +15,7 @@ from airflow.triggers.base import TriggerEvent
 
 from airflow_custody.client.arguments import check_seconds, check_text, check_time
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyError
+from airflow_custody.client.wait_state import PollHistory
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.triggers._waiting import within
 
@@ -284,7 +285,8 @@ async def wait_until_done(
     """
     Poll until a wait ends.
 
-    A transient error is logged and waited out; any other ends the wait.
+    A transient error is logged and waited out; any other ends the wait. So does a host that does not exist, at the
+    first poll of a wait that has no deadline: one that a sensor began has one, and the sensor has polled before.
 
     :param poll: the poll, which others may share.
     :param wait: the wait.
@@ -294,7 +296,7 @@ async def wait_until_done(
     :param log: the trigger's log.
     :return: the event: ``status``, ``timeout`` or ``error``.
     """
-    last = "the service has not been polled yet"
+    polls = PollHistory(is_first=deadline is None)
     with poll.subscribe(wait) as results:
         while True:
             # As in poke mode, the first result after the deadline still counts; should none come, the wait ends.
@@ -302,11 +304,11 @@ async def wait_until_done(
             try:
                 state = await within(patience, results.get())
             except asyncio.TimeoutError:
-                return event("timeout", message=last)
+                return event("timeout", message=polls.last)
             if isinstance(state, CustodyError):
-                if not state.transient:
+                if polls.ends(state):
                     return error_event(state)
-                last = state.text
+                log.warning("%s", polls.note(state))
             elif state is not None:
                 for warning in state.warnings:
                     log.warning("%s.", warning)
@@ -314,7 +316,6 @@ async def wait_until_done(
                     return error_event(state.error)
                 if state.is_done:
                     return event(status, result=dict(state.result), message=state.summary)
-                last = state.summary
-            log.info("Not yet: %s", last)
+                log.info("%s", polls.note(state))
             if deadline is not None and time.time() > deadline:
-                return event("timeout", message=last)
+                return event("timeout", message=polls.last)

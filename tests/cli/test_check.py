@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from authorities import Authority
@@ -30,7 +32,7 @@ def test_all_is_well(custody: Run) -> None:
     title, header, *lines = ran.out.splitlines()
     assert (title, header.split()) == ("checks:", ["CHECK", "STATE", "DETAIL"])
     assert [line.strip().split("  ")[0] for line in lines] == list(CHECKS)
-    assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin." in ran.out
+    assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin\n" in ran.out
     found = custody("check", "-o", "json")
     assert json.loads(found.out)["ok"] is True
     others = {"tls": "unknown", "signatures": "not checked"}
@@ -58,6 +60,45 @@ def test_a_service_that_is_not_there(plain: Run, monkeypatch: pytest.MonkeyPatch
     ok = {"settings": "ok", "reachable": "failed"}
     assert states(ran) == {name: ok.get(name, "not checked") for name in CHECKS}
     assert "cannot be reached" in detail(ran, "reachable")
+
+
+@pytest.mark.parametrize(
+    ("kind", "response", "seen"),
+    [
+        ("html", {"status": 200}, "list health checks failed: .*a web page"),
+        ("html", {"status": 404}, "list health checks failed: .*a web page"),
+        ("status", {"status": 200, "body": {"status": "UP"}}, "list health checks failed: .*it has no 'groups'"),
+        ("status", {"status": 200, "body": []}, "list health checks failed: .*should be a valid dictionary"),
+        ("status", {"status": 404, "body": {"detail": "Not Found"}}, "list health checks failed: Not Found: not the "),
+        ("status", {"status": 200, "body": {}}, "get current user failed: .*it has no 'result'"),
+    ],
+)
+def test_another_program_is_not_the_service(
+    custody: Run, sandbox: Sandbox, kind: str, response: dict[str, Any], seen: str
+) -> None:
+    sandbox.control.add_fault(kind, **response, times=None)
+    ran = custody("check", "-o", "json")
+    assert ran.code == 1
+    expected = {"settings": "ok", "reachable": "failed", "tls": "unknown", "clock": "ok"}
+    assert states(ran) == {name: expected.get(name, "not checked") for name in CHECKS}
+    text = detail(ran, "reachable")
+    assert re.match(f"another program responds, not the custody service: {seen}", text)
+    assert "check --base-url" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("TPusr", "Do you mean 'TPUser'?"),
+        ("Admin or AdminReadOnyl", "Do you mean 'AdminReadOnly'?"),
+        ("HSM", "There are: Admin, AdminReadOnly, TPUser, WhitelistedAddressApprover, WhitelistedAddressCreator."),
+    ],
+)
+def test_a_role_that_is_mistyped_is_refused(custody: Run, sandbox: Sandbox, given: str, advice: str) -> None:
+    ran = custody("check", "--role", "TPUser", "--role", given)
+    assert (ran.code, ran.out) == (1, "")
+    assert f"--role: there is no role {given.split(' or ')[-1]!r}. {advice} [custody/parameter-wrong]" in ran.err
+    assert sandbox.control.request_log() == []
 
 
 def test_tls_is_shown_with_the_end_of_the_certificate(

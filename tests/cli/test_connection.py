@@ -125,17 +125,40 @@ def test_wrong_settings_are_named(
         assert option in ran.err
 
 
-def test_with_a_base_url_airflow_is_not_imported(sandbox: Sandbox, tmp_path: Path) -> None:
-    home = tmp_path / "airflow"
-    script = (
-        "import sys\n"
-        "from airflow_custody.cli.main import main\n"
-        f"codes = [main([*each.split(), '--base-url', {sandbox.url!r}]) for each in ('check', 'health')]\n"
-        "assert codes == [0, 0], codes\n"
-        "assert main(['whitelist', 'schema']) == 0\n"
-        "assert not [each for each in sys.modules if each == 'airflow' or each.startswith('airflow.')]\n"
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("--help", 0),
+        ("examples", 0),
+        ("whitelist schema", 0),
+        ("whitelist validate FILE", 0),
+        ("whitelist plan FILE.txt", 1),
+        ("check --role nobody", 1),
+        ("health --timeout 5", 1),
+        ("check --base-url URL", 0),
+        ("health --base-url URL", 0),
+        ("status --base-url URL", 0),
+        ("whitelist plan FILE --base-url URL", 2),
+    ],
+)
+def test_without_a_connection_airflow_is_not_imported(
+    sandbox: Sandbox, tmp_path: Path, command: str, code: int
+) -> None:
+    home, file = tmp_path / "home", tmp_path / "whitelist.yaml"
+    home.mkdir()
+    file.write_text(f"version: 1\naddresses:\n- {{label: a, address: '0x{1:040x}', blockchain: ETH}}\n")
+    arguments = command.replace("URL", sandbox.url).replace("FILE", str(file)).split()
+    environment = {**os.environ, "CUSTODY_TOKEN": sandbox.token, "HOME": str(home)}
+    environment.pop("AIRFLOW_HOME", None)
+    ended = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "airflow_custody.cli", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    environment = {**os.environ, "AIRFLOW_HOME": str(home), "CUSTODY_TOKEN": sandbox.token, "HOME": str(tmp_path)}
-    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert list(tmp_path.iterdir()) == []
+    assert ended.returncode == code, ended.stderr[-2000:]
+    loaded = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines() if line.startswith("import time:")}
+    assert "airflow_custody.cli.main" in loaded
+    assert not [each for each in loaded if each == "airflow" or each.startswith("airflow.")]
+    assert list(home.iterdir()) == []

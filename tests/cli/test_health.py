@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from cli_runs import Run
@@ -24,6 +25,31 @@ def test_a_service_that_cannot_be_asked_is_1(custody: Run, sandbox: Sandbox) -> 
     ran = custody("health", "-o", "json")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("custody: list health checks failed: ")
+
+
+def test_what_a_gate_can_name_is_listed(custody: Run, sandbox: Sandbox) -> None:
+    ran = custody("health", "--group", "blockchain")
+    header, row, *_ = ran.out.splitlines()
+    assert header.split() == ["GROUP", "COMPONENT", "CHECK", "STATUS", "RESULTS"]
+    assert row.split()[:6] == ["blockchain", "chain-gateway", "nodes", "success", "BTC", "success,"]
+    listed = json.loads(custody("health", "-o", "json").out)["listed"]
+    criteria = {name: {each[name] for each in listed} for name in ("group", "component", "check")}
+    results = {key for each in listed for key in each["results"]}
+    assert len(listed) == 9 - 1
+    # Each of them can be asked for.
+    asked = [f"--{name}={each}" for name, names in criteria.items() for each in names]
+    assert custody("health", *asked, *(f"--require-results={key}" for key in results)).code == 0
+    sandbox.control.update_health(check="synchronisation", report={"status": "success", "results": {"ADA": "failure"}})
+    ran = custody("health")
+    assert re.search(r"^blockchain +chain-gateway +synchronisation +success +ADA failure$", ran.out, re.MULTILINE)
+
+
+def test_a_name_that_does_not_exist_is_said_once_with_its_option(custody: Run) -> None:
+    ran = custody("health", "--group", "hms")
+    assert (ran.out + ran.err).count("no group named") == 1
+    assert "the groups are 'blockchain', 'database', 'hsm'. Correct --group: names are compared exactly." in ran.err
+    # To choose from.
+    assert {"blockchain", "database", "hsm"} == {line.split()[0] for line in ran.out.splitlines()[1:-1]}
 
 
 def test_data_for_programs(custody: Run) -> None:

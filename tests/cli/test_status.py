@@ -76,6 +76,14 @@ def test_a_part_that_cannot_be_read_is_1(custody: Run, sandbox: Sandbox) -> None
     assert "\nHEALTH:\n  the service is healthy: " in ran.out
 
 
+def test_one_failure_of_all_is_said_once(custody: Run, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("html", times=None)
+    ran = custody("status")
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out.count("[custody/") == ran.out.count("not a response of the custody service") == 1
+    assert "\nWEBHOOKS: not read\n" in ran.out
+
+
 def test_a_status_that_is_not_known_is_2(custody: Run, create: Create, sandbox: Sandbox) -> None:
     identifier = create(1)
     create(2, status="REJECTED")

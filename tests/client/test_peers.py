@@ -161,9 +161,11 @@ def test_a_proxy_that_refuses_us_is_asked_once(call: Any) -> None:
 def test_nobody_listens(call: Any) -> None:
     error = error_of(call, "http://127.0.0.1:9/prefix")
     assert (error.code, error.nothing_sent, error.retryable) == ("unreachable", True, True)
-    assert error.advice == "Check the base URL http://127.0.0.1:9/prefix, and that the service is up."
+    assert error.advice == (
+        "The port may be wrong, or the service is down: check the base URL http://127.0.0.1:9/prefix."
+    )
     error = error_of(call, SERVICE, proxy="http://127.0.0.1:9")
-    assert error.advice == "Check 'proxy', and that the proxy is up."
+    assert error.advice == "The port may be wrong, or the proxy is down: check 'proxy'."
 
 
 # --- certificates ------------------------------------------------------------------------------------------

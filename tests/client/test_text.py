@@ -14,6 +14,7 @@ from airflow_custody.client.text import (
     escape,
     has_unprintable,
     sanitize,
+    sentences,
     without_emoji_style,
 )
 
@@ -33,6 +34,20 @@ def test_a_number_has_the_right_noun() -> None:
         "1 of 3 batches is",
         "2 of 3 batches are",
     ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "joined"),
+    [
+        (["It failed", "Try again."], "It failed. Try again."),
+        (["It failed.", None, "", "Try again."], "It failed. Try again."),
+        (["Do you mean 'a'?", "It is in 'b'."], "Do you mean 'a'? It is in 'b'."),
+        (["It failed", None], "It failed"),
+        ([None], ""),
+    ],
+)
+def test_sentences_have_one_mark_each(texts: list[str | None], joined: str) -> None:
+    assert sentences(*texts) == joined
 
 
 def test_one_string_is_a_list_of_one() -> None:

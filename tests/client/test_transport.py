@@ -134,8 +134,8 @@ def test_a_proxy_of_the_environment_is_checked_as_the_setting_is(
 @pytest.mark.parametrize(
     ("proxy", "advice"),
     [
-        ("http://127.0.0.1:9", "Check {}, and that the proxy is up."),
-        ("localhost:9", "Check {}, and that the proxy is up."),
+        ("http://127.0.0.1:9", "The port may be wrong, or the proxy is down: check {}."),
+        ("localhost:9", "The port may be wrong, or the proxy is down: check {}."),
         ("http://{}", "Begin {} with https://, or give the port that speaks HTTP."),
     ],
     ids=["down", "without a scheme", "wrong scheme"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +93,9 @@ def test_one_chain_is_waited_for(
     assert run_dag(recipes.wait_for_ethereum).state == state
 
 
-def test_names_are_listed_for_one_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_names_that_a_gate_can_have_are_listed_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
     guide = (RECIPES.parent.parent / "how-to" / "health-gate.md").read_text()
-    commands = re.findall(r"^custody health (.*)$", guide, re.MULTILINE)
     (shown,) = re.findall(r"^```text\n(.*?)\n```$", guide, re.DOTALL | re.MULTILINE)
-    for command, line in zip(commands, shown.splitlines(), strict=True):
-        capsys.readouterr()
-        assert main(["health", *shlex.split(command)]) == 1
-        assert f"NOT HEALTHY: {line}\n" in capsys.readouterr().out
+    capsys.readouterr()
+    assert main(["health"]) == 0
+    assert shown in capsys.readouterr().out

@@ -255,7 +255,7 @@ class TestTestConnection:
         ).test_connection()
         assert not good
         assert "cannot be reached" in text
-        assert "Check the base URL of this connection, and that the service is up." in text
+        assert "The port may be wrong, or the service is down: check the base URL of this connection." in text
 
     def test_tls_failure(self, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
         good, text = define(

@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import (
     TaskDeferred,
 )
 from airflow_runs import AIRFLOW, FakeTaskInstance, Run, execute, failing_at_once, new_dag, run_dag
+from task_log import TaskLog
 
 from airflow_custody.client import CustodyError, CustodyResponseError
 from airflow_custody.sandbox import Sandbox, health_entry
@@ -61,10 +62,17 @@ class TestInARun:
         assert (result["total"], result["groups"]) == (3, {"hsm": {"total": 3, "unhealthy": 0}})
         assert len(sandbox.control.request_log()) == 4
 
-    def test_times_out(self, sandbox: Sandbox, mode: str) -> None:
-        sandbox.control.update_health(group="hsm", status="error")
+    def test_a_time_out_says_what_is_missing_and_what_to_do(
+        self, sandbox: Sandbox, mode: str, task_log: TaskLog
+    ) -> None:
+        sandbox.control.update_health(group="hsm", check="vault", status="error")
         run = run_sensor(mode, timeout=0.5, retries=2)
         assert run.state_of("gate") == "failed"
+        assert (
+            "Not healthy within 0.5 s. Last result: the service is not healthy (1 of 9 checks unhealthy): hsm / hsm-1 "
+            "/ vault (tenant 1): its status is 'error'. `custody health` lists all checks. If the service needs "
+            "longer, raise 'timeout'. [custody/wait-timed-out]"
+        ) in task_log.text
 
     def test_a_time_out_is_skipped_with_soft_fail(self, sandbox: Sandbox, mode: str) -> None:
         sandbox.control.update_health(group="hsm", status="error")
@@ -174,10 +182,14 @@ class TestResuming:
             self.resume(event, soft_fail=True)
 
     @pytest.mark.parametrize("error", ["Trigger timeout", "Trigger/execution timeout"])
-    def test_airflows_own_time_out_of_a_deferral(self, error: str) -> None:
-        with pytest.raises(AirflowSensorTimeout):
+    def test_airflows_own_time_out_of_a_deferral(self, sandbox: Sandbox, error: str) -> None:
+        # What the triggerer saw is lost. As in poke mode, one poll after the deadline counts.
+        assert resume_execution(sensor("deferrable"), "__fail__", {"error": error})["healthy"]
+        sandbox.control.update_health(group="hsm", status="error")
+        text = r"^Not healthy within 600 s\. Last result: the service is not healthy .* raise 'timeout'\. "
+        with pytest.raises(AirflowSensorTimeout, match=text):
             resume_execution(sensor("deferrable"), "__fail__", {"error": error})
-        with pytest.raises(AirflowSkipException):
+        with pytest.raises(AirflowSkipException, match=text):
             resume_execution(sensor("deferrable", soft_fail=True), "__fail__", {"error": error})
 
     def test_a_broken_trigger_is_not_skipped(self) -> None:

@@ -31,6 +31,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def number(sandbox: Sandbox) -> str:
+    return pending(sandbox)
+
+
+def pending(sandbox: Sandbox) -> str:
     with CustodyClient(sandbox.url, sandbox.token) as client:
         made = client.create_whitelist_request(WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH"))
     sandbox.control.clear_request_log()
@@ -75,8 +79,18 @@ class TestInARun:
         }
         assert len(sandbox.control.request_log()) == 5
 
-    def test_times_out(self, number: str, mode: str) -> None:
+    def test_a_time_out_says_what_is_pending_whose_turn_it_is_and_what_to_do(
+        self, sandbox: Sandbox, mode: str, task_log: TaskLog
+    ) -> None:
+        groups = [{"externalGroupID": name, "minimumSignatures": 1} for name in ("treasury", "risk")]
+        sandbox.control.set_approvers([{"sequential": groups}])
+        number = pending(sandbox)
         assert run_sensor(mode, request_id=number, timeout=0.5).state_of("wait") == "failed"
+        assert (
+            f"Not effective within 0.5 s. Last result: whitelisting request {number} is pending approval (status "
+            f"pending, 0 signatures); it is the turn of the group 'treasury'. `custody whitelist show {number}` shows "
+            "who has signed. If approvals take longer, raise 'timeout'. [custody/wait-timed-out]"
+        ) in task_log.text
 
     def test_a_time_out_is_skipped_with_soft_fail(self, number: str, mode: str) -> None:
         run = run_sensor(mode, request_id=number, timeout=0.5, soft_fail=True)

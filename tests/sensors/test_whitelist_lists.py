@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -119,6 +120,7 @@ class TestInARun:
             in log
         )
         assert "1 of 3 whitelisting requests is in effect (1 pending approval, 1 not listed)" in log
+        assert re.search(rf"not yet: {numbers[1]}, {numbers[2]}; it is the turn of '\w+' for 1", log)
 
     @pytest.mark.parametrize("skips", [False, True])
     def test_an_empty_list(self, sandbox: Sandbox, mode: str, skips: bool, task_log: TaskLog) -> None:

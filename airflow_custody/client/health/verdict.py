@@ -140,6 +140,7 @@ class HealthVerdict:
     :param problems: all that is wrong.
     :param oldest_update: time of the least recent run among the checks; None: not known, as one of them does not say
         readably, or there is none.
+    :param checks: the checks that were judged.
     """
 
     fetched_at: datetime
@@ -148,6 +149,7 @@ class HealthVerdict:
     groups: dict[str, GroupCount] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     oldest_update: datetime | None = None
+    checks: Sequence[HealthCheck] = ()
 
     @property
     def healthy(self) -> bool:
@@ -159,20 +161,22 @@ class HealthVerdict:
         """The names that the criteria ask for and that the listing does not have, each with its criterion."""
         return frozenset(problem.missing for problem in self.problems if problem.missing is not None)
 
-    def error(self, missing_again: Iterable[tuple[str, str]] = ()) -> CustodyUnhealthyError:
+    def error(
+        self, missing_again: Iterable[tuple[str, str]] = (), named: Callable[[str], str] = repr
+    ) -> CustodyUnhealthyError:
         """
         Return the error of a verdict that is not healthy.
 
         :param missing_again: the names that were also missing from the listing before. A name that is missing once may
             belong to a service that is just starting; with one that is missing again, the error is not retryable.
+        :param named: names a criterion as the user gave it. Default: in quotation marks.
         """
         settings = sorted({setting for setting, _ in missing_again or self.missing})
-        named = " and ".join(map(repr, settings))
         return CustodyUnhealthyError(
             self.summary(),
             retryable=not missing_again,
             setting=settings[0] if settings else None,
-            advice=f"Correct {named}: names are compared exactly." if settings else None,
+            advice=f"Correct {' and '.join(map(named, settings))}: names are compared exactly." if settings else None,
             code="parameter-wrong" if settings else "not-healthy",
         )
 
@@ -201,12 +205,18 @@ class HealthVerdict:
     def summary(self) -> str:
         """Return the verdict in one line, with the first reasons."""
         if self.healthy:
-            return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
+            return self.headline()
         reasons = "; ".join(map(str, self.problems[:_MAX_PROBLEMS_IN_SUMMARY])) or "no health check was judged"
         more = len(self.problems) - _MAX_PROBLEMS_IN_SUMMARY
+        return f"{self.headline()}: {reasons}{f'; and {more} more' if more > 0 else ''}"
+
+    def headline(self) -> str:
+        """Return the verdict in one line, without reasons."""
+        if self.healthy:
+            return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
         # Where the listing as a whole is the reason, the number of unhealthy checks would only contradict it.
         counts = f" ({self.unhealthy} of {count(self.total, 'check')} unhealthy)" if self.unhealthy else ""
-        return f"the service is not healthy{counts}: {reasons}{f'; and {more} more' if more > 0 else ''}"
+        return f"the service is not healthy{counts}"
 
     def table(self) -> Iterator[str]:
         """Yield the verdict as lines for a log: a row for each group, then all that is wrong."""
@@ -216,6 +226,10 @@ class HealthVerdict:
         yield f"{'group':<{width}}  checks  healthy  not healthy"
         for name, group in rows:
             yield f"{name:<{width}}  {group.total:>6}  {group.total - group.unhealthy:>7}  {group.unhealthy or '-':>11}"
+        yield from self.details()
+
+    def details(self) -> Iterator[str]:
+        """Yield the age of the oldest result as a line, and all that is wrong."""
         if self.oldest_update is not None:
             yield f"oldest result: {self.oldest_update:%Y-%m-%d %H:%M:%S} UTC"
         elif self.total:
@@ -252,6 +266,7 @@ class HealthWait:
             verdict.to_json(),
             error=verdict.error(missing_again) if missing_again else None,
             in_doubt=bool(verdict.missing),
+            advice="`custody health` lists all checks. If the service needs longer, raise 'timeout'.",
         )
 
 
@@ -286,7 +301,7 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     # None: one of them does not say, and may be the oldest.
     updates = {parse_timestamp(text) for text in {check.wire.get("lastUpdateDate") for check in selected}}
     oldest = None if None in updates else min(filter(None, updates), default=None)
-    return HealthVerdict(now, len(selected), len(problems), groups, [*listing, *problems], oldest)
+    return HealthVerdict(now, len(selected), len(problems), groups, [*listing, *problems], oldest, selected)
 
 
 def _faults(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import socket
 import ssl
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ NETWORK_ERRORS = (requests.RequestException, HTTPError, OSError, http.client.HTT
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
 _NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
 _OPENSSL_NOISE = re.compile(r"^\[[A-Z0-9:_ ]+\] | \(_ssl\.c:\d+\)$")
+# The resolver's numbers for a name that does not exist; its own trouble (EAI_AGAIN) has another.
+_NO_SUCH_NAME = {getattr(socket, each, None) for each in ("EAI_NONAME", "EAI_NODATA")}
 # The beginnings of what a server sends, as http.client quotes them.
 _HTTP, _TLS = "HTTP/", ("\x15\x03", "\x16\x03")
 # Codes of OpenSSL (X509_V_ERR_...).
@@ -115,7 +118,12 @@ class Failures:
         if at_proxy and is_proxy_refusal(chain):
             advice = f"Check {place}, and that the proxy allows this host."
             return f"{host} cannot be reached through {name}: {cause}", {"code": "unreachable", "advice": advice}
+        if not sent and any(isinstance(each, socket.gaierror) and each.errno in _NO_SUCH_NAME for each in chain):
+            advice = f"This machine finds no host of this name: correct it in {place}."
+            return f"{name} cannot be reached: {cause}", {"code": "unknown-host", "advice": advice}
         if not sent:
+            if any(isinstance(each, ConnectionRefusedError) for each in chain):
+                check = f"The port may be wrong, or {what} is down: check {place}."
             return f"{name} cannot be reached: {cause}", {"code": "unreachable", "advice": check}
         if is_timeout(chain):
             hint = f"If the service is only slow, raise {self._settings.name('timeout')}."

@@ -120,12 +120,10 @@ class Verifier:
         with _name_subject(_name_of(envelope)):
             text, received = _read_text(envelope)
             entries = read_entries(envelope)
-            has_own = any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
-            if not has_own and not self.needs_rules_in_force(envelope):
+            if not _shows_rules(envelope) and not self.needs_rules_in_force(envelope):
                 self._network(envelope, received)
                 return RequestSignatures(received.hash, None)
-            in_force = None if has_own else self._rules_in_force()
-            signed = in_force or self._own_rules(envelope)
+            signed = self._rules_of(envelope)
             chosen = self._choose(envelope, received, signed.container)
             forms = [*self._forms(text, received)]
             hashes = [form.hash for form in forms]
@@ -139,6 +137,17 @@ class Verifier:
             form, count = next((each for each in counts if each[1].entries), counts[0])
             paths = tuple(map(count.count, _join([paths_of(rule, form)[0] for rule in chosen])))
             return RequestSignatures(received.hash, signed.rules, tuple(users.values()), paths, faults)
+
+    def users_of(self, envelope: Mapping[str, Any]) -> Mapping[str, PublicKey | None]:
+        """
+        Return the users in the rules of a request that may be pending, with their keys; None: it cannot be used.
+
+        :param envelope: the envelope as it came, a dict.
+        :raises CustodyVerificationError: if the rules are not signed as pinned.
+        """
+        with _name_subject(_name_of(envelope)):
+            container = self._rules_of(envelope).container
+            return {each: container.key_of(each) for each in container.users}
 
     def verify_rules(self, rules: Mapping[str, Any]) -> VerifiedRules:
         """
@@ -156,13 +165,17 @@ class Verifier:
 
         :param envelope: the envelope as it came.
         """
-        if any(map(envelope.get, ("rulesContainer", "rulesSignatures"))):
+        if _shows_rules(envelope):
             return False
         address = envelope.get("signedAddress")
         has_signatures = isinstance(address, Mapping) and bool(address.get("signatures"))
         return has_signatures or bool(envelope.get("rulesContainerHash"))
 
     # --- rules -------------------------------------------------------------------------------------------------
+
+    def _rules_of(self, envelope: Mapping[str, Any]) -> SignedRules:
+        in_force = None if _shows_rules(envelope) else self._rules_in_force()
+        return in_force or self._own_rules(envelope)
 
     def _own_rules(self, envelope: Mapping[str, Any]) -> SignedRules:
         found = enclosed_rules(envelope)
@@ -243,6 +256,10 @@ def _name_subject(name: str) -> Iterator[None]:
     except RefusalError as error:
         message = f"{name} not verified: {error}"
         raise CustodyVerificationError(message, advice=error.advice, code=error.code) from None
+
+
+def _shows_rules(envelope: Mapping[str, Any]) -> bool:
+    return any(map(envelope.get, ("rulesContainer", "rulesSignatures")))
 
 
 def _name_of(envelope: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
-from airflow_custody.client.text import as_list, count, sanitize
+from airflow_custody.client.text import as_list, count, sanitize, sentences
 from airflow_custody.client.verification.rules_in_force import PendingVerifier, verifier_for
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, NOT_PINNED, REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, BatchProgress, name_some, same_texts
@@ -131,7 +131,7 @@ class RequestSigner:
             expected,
             self._accepted,
             user=self._current_user(),
-            public_key=self._key.public_key,
+            key=self._key,
             verifier=self._verifier,
         )
         if self._verifier is None:
@@ -216,11 +216,10 @@ class RequestSigner:
                     if self._was_signed(ids):
                         return False
             if error.status == 400:
-                user = self._client.settings.user_text
-                error.advice = (
-                    f"If it is about the signature: the key of the signer {sanitize(self._key.name, 120)!r} must be "
-                    f"the one that the service has for {user[0].lower()}{user[1:]}."
-                )
+                user, name = self._client.settings.user_text, sanitize(self._key.name, 120)
+                whose = f"{user[0].lower()}{user[1:]}"
+                error.message = f"the signing key {name!r} may not be that of {whose}: {error.message}"
+                error.advice = "If it is about the signature, sign with the connection and the key of the same user."
             raise
         return True
 
@@ -393,7 +392,7 @@ class RequestSigner:
 
         :raises CustodyError: the same error, whose advice then says what is known.
         """
-        self._log.warning("The outcome is unknown: %s. Asking the service.", error.message.rstrip("."))
+        self._log.warning("%s", sentences(f"The outcome is unknown: {error.message}", "Asking the service."))
         ids, deadline = [*hashes], time.monotonic() + self._lookup_wait
         while True:
             is_late = time.monotonic() >= deadline

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import (
+    CustodyConfigurationError,
     CustodyError,
     CustodyRequestError,
     CustodyResponseError,
@@ -25,6 +26,7 @@ from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUES
 from airflow_custody.client.whitelist.review import check_asked, compare, unknown_keys
 
 if TYPE_CHECKING:
+    from airflow_custody.client.signers.key import SigningKey
     from airflow_custody.client.users.models import WireUser
     from airflow_custody.client.verification.keys import PublicKey
     from airflow_custody.client.verification.verifier import RequestSignatures, Verifier
@@ -65,8 +67,8 @@ class SigningReview:
     :param expected: the expected content of each, by id; None: anything.
     :param accepted: the keys that are accepted by name.
     :param user: the user, as far as the service says.
-    :param public_key: the signer's public key, by which this user's signatures are found; None: not known, they are
-        found by the name that the service gives them.
+    :param key: the signer's key. By its public key, this user's signatures are found; if that is not known, by the name
+        that the service gives them.
     :param verifier: verifies the signatures that the requests have; None: these are the service's word.
     """
 
@@ -76,13 +78,13 @@ class SigningReview:
         accepted: frozenset[str],
         *,
         user: WireUser,
-        public_key: PublicKey | None,
+        key: SigningKey,
         verifier: Verifier | None,
     ) -> None:
         self._expected = expected
         self._accepted = accepted
         self._user = user
-        self._public_key = public_key
+        self._key = key
         self._verifier = verifier
 
     def check(self, envelope: WhitelistEnvelope) -> str:
@@ -109,7 +111,26 @@ class SigningReview:
             )
         if (error := decide_trust(envelope.wire, "pending", self._verifier).error) is not None:
             raise _unverified(envelope, error)
+        self._check_key(envelope)
         return str(envelope.hash)
+
+    def _check_key(self, envelope: WhitelistEnvelope) -> None:
+        """Refuse a key that is not this user's by the verified rules: the service would refuse the signature."""
+        me, key = self._user.get("externalUserId"), self._key.public_key
+        if self._verifier is None or key is None or not me:
+            return
+        keys = self._verifier.users_of(envelope.wire)
+        if keys.get(me) in (None, key):
+            return
+        owners = [sanitize(each, 60) for each in keys if keys[each] == key]
+        raise CustodyConfigurationError(
+            f"the signing key {self._key.name!r} is not that of the user {sanitize(me, 60)}, "
+            f"{'but that of ' + name_some(owners) if owners else 'nor of any other user'} by the rules of whitelisting "
+            f"request {envelope.id}",
+            setting="signer",
+            advice="Sign with the connection and the key of the same user.",
+            code="signing-failed",
+        )
 
     def check_status(self, envelope: WhitelistEnvelope) -> None:
         """
@@ -161,7 +182,7 @@ class SigningReview:
 
     def _why_unsigned(self, envelope: WhitelistEnvelope | None) -> str:
         # Never by the numeric id: that is another name space, and one user's number may be another's external id.
-        me, key = self._user.get("externalUserId"), self._public_key
+        me, key = self._user.get("externalUserId"), self._key.public_key
         if envelope is None:
             return NOT_LISTED
         if key is None and not me:

@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody.client.arguments import check_names
@@ -38,6 +39,7 @@ from airflow_custody.client.whitelist.progress import (
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
     #: Where requests are listed, by id, or why one could not be looked up.
     Found = Mapping[str, "ListedRequest | CustodyError"]
@@ -46,8 +48,9 @@ if TYPE_CHECKING:
 _MAX_ISOLATING_LOOKUPS = 48
 # Statuses with which a service may refuse a whole look-up because of one request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
-# A result names so many status words, the commonest.
+# A result names so many status words, and a summary so many groups: the commonest.
 _MAX_STATUSES = 20
+_MAX_GROUPS = 5
 _IN_WORDS = {
     "pending": "pending approval",
     "missing": "not listed",
@@ -149,10 +152,11 @@ class RequestWait:
             raise max(failed, key=lambda error: (not error.transient, error.retry_after or 0.0))
         rows = {each: row for each in states if isinstance(row := found[each], ListedRequest)}
         effective = {each: row for each, row in rows.items() if states[each] == "effective"}
-        is_done = not ended and len(effective) == len(self.ids)
+        still_open = [each for each in self.ids if each not in effective]
+        is_done = not ended and not still_open
         # Of thousands, only the hashes of their texts.
         verified = {each: row.verified.hash for each, row in effective.items() if row.verified is not None}
-        summary = self._summary(states, rows, verified)
+        summary = self._summary(states, rows, verified, still_open)
         return WaitState(
             is_done,
             summary if verified or not is_done else f"{summary}. {NOT_PINNED}",
@@ -160,6 +164,10 @@ class RequestWait:
             error=self._combine(ended) if ended else None,
             in_doubt=bool(self._missing_since),
             warnings=[*self._unknown_statuses(states, rows), *(_equal_texts(verified) if is_done else ())],
+            advice="".join(
+                f"`custody whitelist show {each}` shows who has signed. If approvals take longer, raise 'timeout'."
+                for each in still_open[:1]
+            ),
         )
 
     def state_of(self, listed: ListedRequest) -> str:
@@ -215,15 +223,23 @@ class RequestWait:
         advice = what_to_do(ids, first.advice) if is_unverified else first.advice
         return type(first)("; ".join(words), advice=advice, code=first.code)
 
-    def _summary(self, states: Mapping[str, str], rows: Mapping[str, ListedRequest], verified: Collection[str]) -> str:
+    def _summary(
+        self,
+        states: Mapping[str, str],
+        rows: Mapping[str, ListedRequest],
+        verified: Collection[str],
+        still_open: Sequence[str],
+    ) -> str:
         if not self._is_list:
             return _describe(self.ids[0], states[self.ids[0]], rows[self.ids[0]])
-        still_open = [each for each in self.ids if states.get(each) != "effective"]
         text = f"{count_of(len(self.ids) - len(still_open), len(self.ids), 'whitelisting request')} in effect"
         text += f", {len(verified)} verified" if verified else ""
         numbers = Counter(states.values())
         counts = ", ".join(f"{numbers[state]} {words}" for state, words in _IN_WORDS.items() if numbers[state])
-        return f"{text} ({counts}); not yet: {name_some(still_open)}" if still_open else text
+        turns = Counter(_turn(row.envelope) for each, row in rows.items() if states[each] == "pending")
+        groups = ", ".join(f"{group!r} for {number}" for group, number in turns.most_common(_MAX_GROUPS) if group)
+        turn = f"; it is the turn of {groups}" if groups else ""
+        return f"{text} ({counts}); not yet: {name_some(still_open)}{turn}" if still_open else text
 
     def _result(self, rows: Mapping[str, ListedRequest], verified: int) -> dict[str, Any]:
         """Return the result as plain JSON data: for a list, of the same size for any number of requests."""
@@ -349,5 +365,22 @@ def _describe(request_id: str, state: str, listed: ListedRequest) -> str:
             f"rejected_statuses ({signatures}): it does not count as in effect. Name the word in one of the two"
         )
     words = {"effective": "is in effect", "pending": "is pending approval", "rejected": "was rejected"}[state]
-    verified = "" if listed.verified is None else describe_verified(verified_facts(listed.verified))
-    return f"{name} {words} (status {status}, {signatures}){verified if state == 'effective' else ''}"
+    more = ""
+    if state == "effective" and listed.verified is not None:
+        more = describe_verified(verified_facts(listed.verified))
+    elif state == "pending" and (group := _turn(envelope)):
+        more = f"; it is the turn of the group {group!r}"
+    return f"{name} {words} (status {status}, {signatures}){more}"
+
+
+def _turn(envelope: WhitelistEnvelope | None) -> str:
+    """Return the group whose turn it is, in the service's word; empty: it is not known, as with several ways."""
+    with suppress(AttributeError, KeyError, TypeError, ValueError):
+        if envelope is not None:
+            (way,) = envelope.wire["approvers"]["parallel"]
+            left = len(envelope.signed_by)
+            for each in way["sequential"]:
+                left -= max(1, each.get("minimumSignatures") or 1)
+                if left < 0:
+                    return sanitize(each["externalGroupID"], 40)
+    return ""

@@ -15,12 +15,14 @@ from request_signing import APPROVE, ChangingSigner, KeylessSigner, NoSigner, Si
 
 from airflow_custody.client import (
     CustodyClient,
+    CustodyConfigurationError,
     CustodyConflictError,
     CustodyError,
     CustodyOutcomeUnknownError,
     CustodyRequestError,
 )
 from airflow_custody.client.errors import CustodyVerificationError
+from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist import models
 from airflow_custody.sandbox import Sandbox
 
@@ -116,6 +118,22 @@ def test_rules_that_are_not_signed_as_pinned(sandbox: Sandbox, keys: str, signed
     assert caught.value.operation == "sign whitelisting requests"
     assert approvers.ann.sent == 0
     approvers.close()
+
+
+@pytest.mark.parametrize("owner", ["bob", "nobody"])
+def test_another_users_key_is_refused_before_anything_is_signed(approvers: Approvers, owner: str) -> None:
+    ann, bob = approvers.ann, approvers.bob
+    number = ann.create()
+    pem = bob.person.pem if owner == "bob" else pem_of(new_key())
+    ann.signer = PemSigner(lambda: pem, name="custody_ann_key")
+    whose = f"but that of {bob.person.external_id}" if owner == "bob" else "nor of any other user"
+    text = (
+        f"approve whitelisting requests failed: the signing key 'custody_ann_key' is not that of the user "
+        f"{ann.person.external_id}, {whose} by the rules of whitelisting request {number}; nothing was signed"
+    )
+    with pytest.raises(CustodyConfigurationError, match=f"^{text}") as caught:
+        ann.approve()
+    assert (caught.value.code, caught.value.retryable, ann.sent) == ("signing-failed", False, 0)
 
 
 def test_a_signature_that_its_user_has_not_made(approvers: Approvers) -> None:

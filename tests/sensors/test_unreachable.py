@@ -1,0 +1,135 @@
+"""A host that does not exist fails the first poll; a service that is away is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import time
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import TaskDeferred
+from airflow_runs import AIRFLOW, execute, new_dag, run_dag
+from request_triggers import first
+from task_log import TaskLog
+
+from airflow_custody.client import CustodyConnectionError
+from airflow_custody.operators.health import CustodyHealthCheckOperator
+from airflow_custody.sandbox import Sandbox
+from airflow_custody.sensors.health import CustodyHealthSensor
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.triggers.health import CustodyHealthTrigger
+from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
+
+NO_NAME = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+#: Settings of a connection with a name that does not exist, and what to correct.
+UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
+    "host": ({"host": "https://custody.invalid"}, "correct it in the base URL of the Airflow connection 'away'."),
+    "proxy": (
+        {"host": "https://custody.example.com", "extra": {"proxy": "http://proxy.invalid:3128"}},
+        "correct it in 'proxy' of the Airflow connection 'away'.",
+    ),
+}
+
+
+@pytest.fixture
+def away(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Define the connection ``away``, which is not retried within a call."""
+
+    def define(**connection: Any) -> None:
+        extra = {"max_retries": 0, "timeout": 60, **connection.pop("extra", {})}
+        value = {"conn_type": "custody", "password": "token", **connection, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_AWAY", json.dumps(value))
+
+    return define
+
+
+def sensor(subject: str = "health", **how: Any) -> Any:
+    given = {"task_id": "wait", "custody_conn_id": "away", "poke_interval": 0.1, "timeout": 3600, "retries": 0, **how}
+    if subject == "health":
+        return CustodyHealthSensor(**given)
+    return CustodyWhitelistRequestSensor(request_id="3711", **given)
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", ["poke", "reschedule", "deferrable", "operator"])
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_host_that_does_not_exist_fails_the_first_try(away: Any, task_log: TaskLog, mode: str, name: str) -> None:
+    if mode == "reschedule" and AIRFLOW == (3, 0):
+        pytest.skip("in a test run, Airflow 3.0 gives a sensor the time of its first try as text, and fails by it")
+    settings, remedy = UNKNOWN[name]
+    away(**settings)
+    with new_dag() as dag:
+        if mode == "operator":
+            CustodyHealthCheckOperator(task_id="wait", custody_conn_id="away", retries=0)
+        else:
+            sensor(**({"deferrable": True} if mode == "deferrable" else {"mode": mode, "deferrable": False}))
+    assert run_dag(dag).state_of("wait") == "failed"
+    assert f"This machine finds no host of this name: {remedy} [custody/unknown-host]" in task_log.text
+    assert "Not yet" not in task_log.text
+
+
+@pytest.mark.parametrize("subject", ["health", "whitelist"])
+def test_whose_name_was_found_before_is_waited_for(
+    sandbox: Sandbox, away: Any, subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away(host=sandbox.url.replace("127.0.0.1", "localhost"), password=sandbox.token)
+    sandbox.control.update_health(group="hsm", status="error")
+    waits, fresh = sensor(subject), sensor(subject)
+    sandbox.control.add_fault("status", status=503)
+    assert waits.poke({}) is False
+    waits.hook.close()
+
+    def find_nothing(*_: Any, **__: Any) -> Any:
+        raise NO_NAME
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_nothing)
+    assert waits.poke({}) is False
+    # In reschedule mode each poke is a process of its own; Airflow 3 says that it is not the first.
+    assert sensor(subject).poke({"task_reschedule_count": 1}) is False
+    with pytest.raises(CustodyConnectionError) as caught:
+        fresh.poke({})
+    assert (caught.value.code, caught.value.retryable) == ("unknown-host", True)
+
+
+def test_trouble_of_the_name_service_is_waited_for(away: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    away(host="https://custody.invalid")
+    with pytest.raises(TaskDeferred):
+        execute(lambda: sensor(deferrable=True))
+
+
+@pytest.mark.parametrize("kind", [CustodyHealthTrigger, CustodyWhitelistRequestTrigger])
+def test_a_trigger_that_polls_first_ends_and_another_waits(away: Any, kind: Any) -> None:
+    away(host="https://custody.invalid")
+    given = {"custody_conn_id": "away", "poke_interval": 0.1}
+    given |= {} if kind is CustodyHealthTrigger else {"request_id": "3711"}
+    ended = asyncio.run(first(kind(**given)))
+    assert (ended["status"], ended["error"]["code"]) == ("error", "unknown-host")
+    # A sensor in a worker has polled before, and gives a deadline.
+    ended = asyncio.run(first(kind(**given, deadline=time.time() + 0.5)))
+    assert ended["status"] == "timeout"
+    assert "This machine finds no host of this name" in ended["message"]
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("deferrable", [False, True])
+def test_a_refused_connection_is_waited_for_and_the_log_says_how_long(
+    away: Any, task_log: TaskLog, deferrable: bool
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        away(host=f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        with new_dag() as dag:
+            sensor(timeout=4, poke_interval=1.2, deferrable=deferrable)
+        assert run_dag(dag).state_of("wait") == "failed"
+    hint = "The port may be wrong, or the service is down: check the base URL of the Airflow connection 'away'"
+    found = re.findall(rf"Not yet(.*?): list health checks failed: .*{hint}", task_log.text)
+    assert found[0] == ""
+    assert re.fullmatch(r", failing for \d+ s", found[-1])
+    assert "Not healthy within 4 s. Last result: list health checks failed: 127.0.0.1:" in task_log.text
