@@ -288,7 +288,7 @@ def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.whitelist.file import read_whitelist_file
     from airflow_custody.client.whitelist.listing import service_name
-    from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
+    from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
     from airflow_custody.idempotency.plan_settings import PlanSettings
 
     gc.collect()
@@ -302,7 +302,7 @@ def main(what: str, url: str, token: str, path: str, hash_: str = "", store: str
         rows = read_whitelist_file(path)
         file = time.process_time() - own
         plan = settings.plan(rows, settings.fetch(client), service_name(client))
-        texts = plan.plan_hash, plan_to_markdown(plan), plan_to_table(plan)
+        texts = plan.plan_hash, plan_to_markdown(plan), plan_to_text(plan)
         assert all(texts)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"seconds": time.process_time() - own, "file": file, "memory": peak - memory}))

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -19,6 +20,8 @@ from airflow_custody.client.text_table import format_table
 
 _MAX_MESSAGE = _MAX_SHOWN = 4000
 _ALARMING = re.compile(r"\b(WRONG|NOT READ|NOT HEALTHY|UNVERIFIED|unverified|UNUSABLE|ABSENT|failed)\b")
+_SIGNED = re.compile(r"^  ([-+~!]) .*$", re.MULTILINE)
+_COLOURS = {"-": "31", "+": "32", "~": "33", "!": "1;31"}
 
 
 class Output:
@@ -32,6 +35,9 @@ class Output:
     def __init__(self, form: str, stream: TextIO) -> None:
         self.form = form
         self._stream = stream
+        #: The width of the terminal in characters; None: it is no terminal, and nothing is to be broken.
+        self.width = shutil.get_terminal_size().columns if stream.isatty() else None
+        self._in_colour = stream.isatty() and "NO_COLOR" not in os.environ
         if isinstance(stream, io.TextIOWrapper):
             # A file with other characters in it would be another file.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -48,8 +54,12 @@ class Output:
             self.text(json.dumps(data, indent=2, allow_nan=False, default=datetime.isoformat))
             return
         text = "\n".join(_lines(data if view is None else view))
-        in_colour = self._stream.isatty() and "NO_COLOR" not in os.environ
-        self.text(_ALARMING.sub("\033[1;31m\\g<0>\033[0m", text) if in_colour else text)
+        self.text(_ALARMING.sub("\033[1;31m\\g<0>\033[0m", text) if self._in_colour else text)
+
+    def signed(self, text: str) -> None:
+        """Print a text whose lines may have a sign in the third column: such a line has the sign's colour."""
+        in_colour = _SIGNED.sub(lambda line: f"\033[{_COLOURS[line[1]]}m{line[0]}\033[0m", text)
+        self.text(in_colour if self._in_colour else text)
 
     def text(self, text: str) -> None:
         """Print a text as it is, with one line break at its end, and what is still held back; an empty one is none."""
@@ -87,8 +97,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     columns = [name for name in rows[0] if any(row[name] for row in rows)]
     header = [name.replace("_", " ").upper() for name in columns]
     cells = [[_shown(row[name]) for name in columns] for row in rows]
-    # No cell is cut, so that an address is never in two pieces: the terminal wraps the line.
-    return format_table(header, cells, max_width=sys.maxsize).split("\n")
+    return format_table(header, cells).split("\n")
 
 
 def _shown(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -27,11 +28,12 @@ from airflow_custody.client.text import count, sanitize
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
+    from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.client.whitelist.listing import Listing
 
 #: The limits of ``PlanLimits``, each an option of the same name; with its type and what it says.
 LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "max_creates": (int, "maximum number of creations. Default: no limit"),
+    "max_creates": (int, "maximum number of creations. Default: 100"),
     "max_create_percent": (float, "the same in per cent of the file's rows. Default: no limit"),
     "max_deletes": (int, "maximum number of deletions. Default: 10"),
     "max_delete_percent": (float, "the same in per cent of the service's requests. Default: 30"),
@@ -43,32 +45,58 @@ LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
 
 def validate(args: Namespace, output: Output) -> int:
     """
-    Check a whitelist file, and print all that is wrong with it. Needs no connection.
+    Check whitelist files, and print all that is wrong with them, each fault behind its file. Needs
+    no connection.
 
     Addresses that could not be checked are no fault; their number is printed on standard error,
     too.
 
-    Exit codes: 0 nothing is wrong, 1 something is, or the file cannot be read.
+    Exit codes: 0 nothing is wrong, 1 something is, or a file cannot be read.
 
-    JSON: {"file", "valid", "rows" (their number; null if it is not valid), "unchecked" (the
-    number of addresses that could not be checked; null likewise), "sha256" (of the file; null
-    likewise), "faults" (a list of texts)}.
+    JSON: a list, for each file {"file", "valid", "rows" (their number; null if it is not valid),
+    "unchecked" (the number of addresses that could not be checked; null likewise), "sha256" (of
+    the file; null likewise), "faults" (a list of texts)}.
     """
-    from airflow_custody.client.whitelist.file import read_whitelist_file
+    found: list[dict[str, Any]] = []
+    lines: list[str] = []
+    messages: list[str] = []
+    for name in args.files:
+        data: dict[str, Any] = {"file": name, "valid": False, **dict.fromkeys(("rows", "unchecked", "sha256"))}
+        data["faults"] = []
+        try:
+            file = _read_file(args, name)
+        except WhitelistFileError as error:
+            lines += _fault_lines(name, error)
+            messages.append(f"{name}: {count(len(error.faults), 'fault')} {label(error.code)}")
+            data["faults"] = [sanitize(each, 1000) for each in error.faults]
+        else:
+            data |= {"valid": True, "rows": len(file.rows), "unchecked": file.unchecked, "sha256": file.sha256}
+            messages += [f"{name}: {file.unchecked_text}"] if file.unchecked_text else []
+        found.append(data)
+    valid = [each for each in found if each["valid"]]
+    output.data(found, [*lines, valid])
+    for text in messages:
+        message(text)
+    return NOTHING_TO_DO if len(valid) == len(found) else ERROR
 
-    data: dict[str, Any] = {"file": args.file, "valid": False, **dict.fromkeys(("rows", "unchecked", "sha256"))}
-    try:
-        file = read_whitelist_file(args.file, check_addresses=args.check_addresses)
-    except WhitelistFileError as error:
-        faults = [sanitize(each, 1000) for each in error.faults]
-        output.data({**data, "faults": faults}, faults)
-        message(f"{args.file}: {count(len(faults), 'fault')} {label(error.code)}")
-        return ERROR
-    data |= {"valid": True, "rows": len(file.rows), "unchecked": file.unchecked, "sha256": file.sha256, "faults": []}
-    output.data(data)
-    if file.unchecked_text:
-        message(file.unchecked_text)
-    return NOTHING_TO_DO
+
+def _read_file(args: Namespace, name: str) -> WhitelistFile:
+    """Return a whitelist file, or what standard input has."""
+    from airflow_custody.client.whitelist.file import MAX_FILE_BYTES, parse_whitelist, read_whitelist_file
+
+    if name != "-":
+        return read_whitelist_file(name, check_addresses=args.check_addresses)
+    if args.format is None:
+        raise usage_error("--format is missing: standard input has no name that tells", "Give yaml, json or csv.")
+    if getattr(args, "token_stdin", False):
+        raise usage_error("--token-stdin: the file is read from standard input already", "Set CUSTODY_TOKEN instead.")
+    data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1) if sys.stdin is not None else b""
+    return parse_whitelist(data, args.format, name=name, check_addresses=args.check_addresses)
+
+
+def _fault_lines(name: str, error: WhitelistFileError) -> list[str]:
+    # What cannot be read is named by its path already.
+    return [sanitize(each if each.startswith(f"{name}: ") else f"{name}: {each}", 1000) for each in error.faults]
 
 
 def print_schema(args: Namespace, output: Output) -> int:
@@ -102,18 +130,16 @@ def plan(args: Namespace, output: Output) -> int:
     "over_limits" (a list of texts)}. States are create, pending, unchanged, differs, undeclared,
     rejected, unreadable, unverified; actions create, delete and null.
     """
-    from airflow_custody.client.whitelist.file import read_whitelist_file
     from airflow_custody.client.whitelist.plan import PlanLimits
-    from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
+    from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
     from airflow_custody.client.whitelist.planner import make_plan
 
     how = _how_to_judge(args)
     try:
-        file = read_whitelist_file(args.file, check_addresses=args.check_addresses)
+        file = _read_file(args, args.file)
     except WhitelistFileError as error:
-        for each in error.faults:
-            # What cannot be read is named by its path already.
-            message(each if each.startswith(f"{args.file}: ") else f"{args.file}: {each}")
+        for each in _fault_lines(args.file, error):
+            message(each)
         # The faults are told: what is left is how many there are.
         error.message = f"{args.file}: {count(len(error.faults), 'fault')}; the service was not asked"
         raise
@@ -138,7 +164,7 @@ def plan(args: Namespace, output: Output) -> int:
     elif output.form == "markdown":
         output.text(plan_to_markdown(found))
     else:
-        output.text(plan_to_table(found, all_rows=args.all))
+        output.signed(plan_to_text(found, all_rows=args.all, width=output.width))
     for each in faults:
         message(f"the plan is over a limit: {each}")
     if faults:
@@ -214,8 +240,12 @@ def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return parse
 
 
-def _add_file(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a whitelist file in YAML, JSON or CSV")
+def _add_file(parser: Parser, name: str, **keywords: Any) -> None:
+    text = "a whitelist file in YAML, JSON or CSV; -: standard input"
+    parser.add_argument(name, metavar="FILE", help=text, **keywords)
+    # As in ``file.FORMATS``, which is not imported to print a help.
+    text = "format of standard input"
+    parser.add_argument("--format", choices=("yaml", "json", "csv"), help=text)
     parser.add_argument(
         "--check-addresses",
         action=BooleanOptionalAction,
@@ -241,12 +271,12 @@ def _add_listing_options(parser: Parser) -> None:
 def add_to(commands: Commands) -> None:
     """Add the commands to the parser of all."""
     group = add_group(commands, "whitelist", "Whitelists, and files that say what should be in them")
-    _add_file(add_command(group, "validate", "Check a whitelist file", validate))
+    _add_file(add_command(group, "validate", "Check whitelist files", validate), "files", nargs="+")
     outputs = ("table", "json", "markdown")
     parser = add_command(group, "plan", "Compare a whitelist file with what the service has", plan, outputs)
-    _add_file(parser)
+    _add_file(parser, "file")
     parser.add_argument("--prune", action="store_true", help="plan to delete what the file does not have")
-    parser.add_argument("--all", action="store_true", help="show unchanged rows in the table, too")
+    parser.add_argument("--all", action="store_true", help="show unchanged rows, too")
     for name, (kind, text) in LIMITS.items():
         parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
     text = "address or label that must be in the file"

@@ -57,8 +57,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         should be in effect. Default False.
     :param skip_if_nothing_to_do: whether the task, and with it what depends on it, is skipped if applying would do
         nothing. Default False.
-    :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. Default None: no
-        limit.
+    :param max_creates: maximum number of creations. A plan over a limit is logged in full, and fails. Default 100,
+        which is what the report shows; None: no limit.
     :param max_create_percent: maximum number of creations, in per cent of the rows of the file. Default None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service, from ten
@@ -96,7 +96,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         fail_on_changes: bool = False,
         fail_on_pending: bool = False,
         skip_if_nothing_to_do: bool = False,
-        max_creates: int | None = None,
+        max_creates: int | None = 100,
         max_create_percent: float | None = None,
         max_deletes: int | None = 10,
         max_delete_percent: float | None = 30,
@@ -130,7 +130,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         from airflow_custody.client.text import count, sanitize
         from airflow_custody.client.whitelist.listing import service_name
         from airflow_custody.client.whitelist.plan import CHANGES, PlanLimits
-        from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
+        from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
         from airflow_custody.metrics import pending_listed
 
         settings = self._settings()
@@ -146,7 +146,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         listing = settings.fetch(client)
         pending_listed(self.custody_conn_id, lambda: [each.created_at for each in settings.pending(listing)])
         plan = settings.plan(file, listing, service_name(client))
-        self.log.info("%s", plan_to_table(plan))
+        self.log.info("%s", plan_to_text(plan))
         result = {"plan_hash": plan.plan_hash, "counts": plan.counts, "report": plan_to_markdown(plan)}
         if faults := limits.faults(plan):
             self._push(context, result)
@@ -251,7 +251,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
 
     def _run(self, context: Context, hook: CustodyHook) -> dict[str, Any]:
         from airflow_custody.client.arguments import check_text
-        from airflow_custody.client.whitelist.plan_report import plan_to_table
+        from airflow_custody.client.whitelist.plan_report import plan_to_text
         from airflow_custody.idempotency.apply_plan import ApplyPlan, PlanChangedError
         from airflow_custody.metrics import create_counted
 
@@ -270,7 +270,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         try:
             applied = apply.run(file, plan_hash)
         except PlanChangedError as error:
-            self.log.info("%s", plan_to_table(error.plan))
+            self.log.info("%s", plan_to_text(error.plan))
             error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
             error.advice = (
                 "The log has the whole plan as it is now. Both tasks need the same arguments ('prune', 'ignore', "

@@ -22,7 +22,8 @@ def plain(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
     def run(*arguments: str, stdin: str | io.StringIO = "") -> Ran:
         capsys.readouterr()
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin) if isinstance(stdin, str) else stdin)
+        bytes_ = io.BytesIO(stdin.encode()) if isinstance(stdin, str) else None
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(bytes_, encoding="utf-8") if bytes_ else stdin)
         code = main(arguments)
         return Ran(code, *capsys.readouterr())
 

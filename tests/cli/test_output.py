@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,35 @@ VIEW = [
     "WRONG: [red]a[/red] :smile:",
     {"rows": [{"id": "1", "memo": None, "label": "x" * 300 + "\x1b[2J\n"}], "no": ""},
 ]
+
+
+PLAN = "Plan: 1 to delete.\n\n  - ETH  0xab\n      label: x\n  + ETH\n        0xcd\n  ~ ETH\n  ! ETH\n    ETH\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_sign_has_its_colour_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "44")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
+    output = Output("table", terminal)
+    assert output.width == 44
+    output.signed(PLAN)
+    lines = terminal.getvalue().splitlines()
+    assert [line for line in lines if "\x1b" in line] == [
+        f"\x1b[{colour}m{line}\x1b[0m"
+        for colour, line in (("31", "  - ETH  0xab"), ("32", "  + ETH"), ("33", "  ~ ETH"), ("1;31", "  ! ETH"))
+    ]
+    assert re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()) == PLAN
+    piped, plain = io.StringIO(), Terminal()
+    output = Output("table", piped)
+    output.signed(PLAN)
+    monkeypatch.setenv("NO_COLOR", "1")
+    Output("table", plain).signed(PLAN)
+    assert (output.width, piped.getvalue(), plain.getvalue()) == (None, PLAN, PLAN)
 
 
 def test_what_is_piped_has_no_colours_and_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:

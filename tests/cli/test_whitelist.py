@@ -32,8 +32,9 @@ def file(tmp_path: Path) -> Path:
 def test_a_valid_file(plain: Run, file: Path) -> None:
     ran = plain("whitelist", "validate", str(file))
     assert (ran.code, ran.err) == (0, "")
-    assert "valid: yes\nrows: 2\n" in ran.out
-    data = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
+    header, values = ran.out.splitlines()
+    assert (header.split(), values.split()[:3]) == (["FILE", "VALID", "ROWS", "SHA256"], [str(file), "yes", "2"])
+    (data,) = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
     assert (data["valid"], data["rows"], data["faults"], len(data["sha256"])) == (True, 2, [], 64)
 
 
@@ -50,8 +51,8 @@ def test_addresses_that_could_not_be_verified_are_told(
     file = tmp_path / "list.json"
     file.write_text(json.dumps({"version": 1, "addresses": [row(1), row(2, address="abc", blockchain="XYZ")]}))
     ran = plain("whitelist", "validate", str(file))
-    assert (ran.code, ran.err) == (0, f"custody: {text}\n")
-    assert json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)["unchecked"] == unchecked
+    assert (ran.code, ran.err) == (0, f"custody: {file}: {text}\n")
+    assert json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)[0]["unchecked"] == unchecked
     assert plain("whitelist", "validate", str(file), "--no-check-addresses").err == ""
     ran = custody("whitelist", "plan", str(file))
     assert (ran.code, ran.err) == (2, f"custody: {text}\n")
@@ -64,10 +65,61 @@ def test_every_fault_of_a_file_is_printed(plain: Run, tmp_path: Path) -> None:
     file.write_text(f"version: 1\naddresses:\n{rows}")
     ran = plain("whitelist", "validate", str(file))
     assert ran.code == 1
-    assert all(f"line {number + 3}: " in ran.out for number in range(300))
+    assert all(f"{file}: line {number + 3}: " in ran.out for number in range(300))
     assert ran.err == f"custody: {file}: {len(ran.out.splitlines())} faults [custody/file-wrong]\n"
-    data = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
+    (data,) = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
     assert (data["valid"], len(data["faults"])) == (False, len(ran.out.splitlines()))
+
+
+def test_several_files(plain: Run, file: Path, tmp_path: Path) -> None:
+    """As pre-commit gives them: all are checked, and each fault has its file."""
+    one, two = tmp_path / "one.csv", tmp_path / "two.yaml"
+    one.write_text("label;address;chain\n")
+    two.write_text("version: 1\naddresses: []\n")
+    ran = plain("whitelist", "validate", str(one), str(file), str(two))
+    assert ran.code == 1
+    *faults, _, valid = ran.out.splitlines()
+    assert [each.partition(": line ")[0] for each in faults] == [str(one), str(one), str(two)]
+    assert valid.startswith(str(file))
+    assert ran.err.splitlines() == [
+        f"custody: {path}: {number} [custody/file-wrong]" for path, number in ((one, "2 faults"), (two, "1 fault"))
+    ]
+    data = json.loads(plain("whitelist", "validate", str(one), str(file), str(two), "-o", "json").out)
+    assert [(each["file"], each["valid"], len(each["faults"])) for each in data] == [
+        (str(one), False, 2),
+        (str(file), True, 0),
+        (str(two), False, 1),
+    ]
+    assert plain("whitelist", "validate", str(file), str(file)).code == 0
+
+
+SHEET = f"Label;Address;Blockchain;Notes\r\nL1;0x{1:040x};ETH;é\r\n"
+
+
+def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) -> None:
+    create(1)
+    ran = plain("whitelist", "validate", "-", "--format", "csv", "-o", "json", stdin=f"\ufeff{SHEET}")
+    (data,) = json.loads(ran.out)
+    assert (ran.code, data["file"], data["rows"]) == (0, "-", 1)
+    assert custody("whitelist", "plan", "-", "--format", "csv", stdin=SHEET).code == 0
+    ran = custody("whitelist", "plan", "-", "--format", "yaml", stdin=SHEET)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("custody: -: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["-"], "--format is missing: standard input has no name that tells"),
+        (["-", "--format", "csv", "--token-stdin"], "--token-stdin: the file is read from standard input already"),
+        (["-", "--format", "csv"], "there are no addresses"),
+    ],
+)
+def test_what_standard_input_cannot_be(custody: Run, sandbox: Sandbox, arguments: list[str], reason: str) -> None:
+    ran = custody("whitelist", "plan", *arguments)
+    assert (ran.code, ran.out) == (1, "")
+    assert reason in ran.err
+    assert sandbox.control.request_log() == []
 
 
 def test_a_file_that_is_not_there(plain: Run, tmp_path: Path) -> None:
@@ -90,7 +142,7 @@ def test_nothing_to_do_is_0(custody: Run, create: Create, file: Path) -> None:
     create(2, status="pending")
     ran = custody("whitelist", "plan", str(file))
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("0 create, 1 pending, 1 unchanged, ")
+    assert ran.out.startswith("Plan: nothing to delete or create; 1 pending, 1 unchanged.\n")
     assert "L1" not in ran.out
     assert "L1" in custody("whitelist", "plan", str(file), "--all").out
 
@@ -164,7 +216,7 @@ def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create,
         sandbox.control.set_whitelist_envelope(identifier, action="ARCHIVE")
     ran = custody("whitelist", "plan", str(file))
     assert ran.code == 2
-    assert "tag: file '', service '99'" in ran.out
+    assert "tag at the service: 99\n" in ran.out
     accept = ["--accept-field", "tag", "--accept-field", "envelope.action"]
     assert custody("whitelist", "plan", str(file), *accept).code == 0
     ran = custody("whitelist", "dump")

@@ -104,6 +104,18 @@ def cashaddr(address: str) -> str:
     raise ValueError("checksum")
 
 
+def legacy_cash(address: str) -> str:
+    """Decode an address of Bitcoin Cash in base58."""
+    from bip_utils.base58 import Base58Decoder
+
+    data: bytes = Base58Decoder.CheckDecode(address)
+    # Scripts with a hash of 32 bytes; keys and scripts as BitPay wrote them. Some nodes take them, others do not.
+    if (data[0], len(data)) in ((0x05, 33), (0xC4, 33), (0x1C, 21), (0x28, 21)):
+        raise UncheckedForm("it is a legacy address of a kind that not every wallet knows")
+    _expect(len(data) == 21)
+    return data[:1].hex()
+
+
 def cosmos(address: str) -> str:
     """Decode an account of the Cosmos Hub."""
     from bip_utils.bech32 import Bech32Decoder

@@ -163,7 +163,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             # The checksum covers the prefix, so that none is another network's.
             canonical=lambda address: address.lower().rpartition(":")[2],
         ),
-        Form(f"{_B58}+", decoders.base58_check, _BITCOIN),
+        Form(f"{_B58}+", decoders.legacy_cash, _BITCOIN),
     ),
     "ltc": (
         Form(

@@ -47,10 +47,6 @@ FORMATS = ("yaml", "json", "csv")
 _READERS = {"yaml": read_yaml, "json": read_json, "csv": read_csv}
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".csv": "csv"}
 _UTF8_MARK = b"\xef\xbb\xbf"
-_MARK_FAULT = (
-    'the file begins with a byte order mark (BOM): save it as UTF-8 without one. Excel\'s "CSV UTF-8" always writes '
-    "one: save the file with another program, or remove its first three bytes"
-)
 # What YAML does not allow or takes for a line's end (as CSV does a carriage return alone), a byte order mark in the
 # middle, and bytes that are not UTF-8.
 _NOT_TEXT = re.compile(
@@ -60,7 +56,8 @@ _NOT_TEXT = re.compile(
 MAX_SHOWN = 20
 #: Maximum number of chains that a message names.
 MAX_CHAINS = 5
-_TOP = ("version", "defaults", "addresses")
+# The first names the schema, for editors.
+_TOP = ("$schema", "version", "defaults", "addresses")
 _CHAIN = ("blockchain", "currency")
 # Compared and shown letter by letter: they have only ASCII letters.
 _ASCII = (*_CHAIN, "network", "address")
@@ -171,9 +168,7 @@ def _read(path: Path) -> bytes:
 
 
 def _decode(data: bytes, rows: Rows) -> str:
-    """Return the text; note each line that is not text."""
-    if data.startswith(_UTF8_MARK):
-        rows.fault(0, _MARK_FAULT)
+    """Return the text, without a byte order mark at its beginning; note each line that is not text."""
     text = data.removeprefix(_UTF8_MARK).decode(errors="surrogateescape")
     for place, line in enumerate(text.split("\n") if _NOT_TEXT.search(text) else (), 1):
         if found := _NOT_TEXT.search(line):
@@ -240,6 +235,8 @@ class Rows(Faults):
         if type(version) is not int or version != VERSION:
             what = f"is {_kind(version)}" if "version" in root else "is missing"
             self.fault(root.lines.get("version", 0), f"{what}: it must be the number {VERSION}", "version")
+        if not isinstance(schema := root.get("$schema", ""), str):
+            self.fault(root.lines["$schema"], f"must be text, not {_kind(schema)}", "$schema")
         if "defaults" in root:
             self._set_defaults(root["defaults"], root.lines["defaults"])
         line = root.lines.get("addresses", 0)

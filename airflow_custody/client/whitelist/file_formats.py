@@ -28,6 +28,8 @@ LISTS = ("linked_internal_address_ids", "linked_wallet_ids")
 IDS = (*LISTS, "exchange_account_id")
 #: Fields that belong to one address only, and so cannot be defaults.
 NOT_DEFAULTS = ("label", "address")
+#: The one column of a CSV file that is ignored. A ``comment`` or a ``note`` would be a memo on some chains.
+NOTES = "notes"
 #: Maximum number of characters of a value in a fault.
 MAX_VALUE = 100
 
@@ -119,10 +121,14 @@ class Faults:
 @lru_cache(maxsize=1024)
 def _unknown_name(name: str, known: tuple[str, ...]) -> str:
     """Describe an unknown name, with a suggestion of the one that may be meant."""
-    folded = re.sub(r"[\s-]+", "_", ascii_lower(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name[:MAX_VALUE].strip())))
-    near = get_close_matches(folded, known, n=1)
+    near = get_close_matches(_folded(name[:MAX_VALUE]), known, n=1)
     hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
+
+
+def _folded(name: str) -> str:
+    """Return a name as the fields are written: ``Address Type`` as ``address_type``."""
+    return re.sub(r"[\s-]+", "_", ascii_lower(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.strip())))
 
 
 @dataclass(frozen=True)
@@ -315,51 +321,60 @@ def read_json(text: str, faults: Faults) -> Any:
 SEPARATOR = ";"
 # Long numbers as spreadsheets write them.
 _ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]+")
-_OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_COLUMN_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def read_csv(text: str, faults: Faults) -> Any:
     """
     Return the contents of a CSV file: a header of field names, and a row for each address; None if it has no rows.
 
+    It may be as spreadsheets save it: columns separated by what the header has, names in any case and with blanks,
+    rows and columns in which all cells are empty, a column of notes.
+
     :param text: its text.
     :param faults: takes the faults.
     """
-    records = _records(text, faults)
+    head, line = next(((each, n) for n, each in enumerate(text.split("\n"), 1) if each.strip()), ("", 1))
+    separators = [each for each in _COLUMN_SEPARATORS if each in head] or [","]
+    if len(separators) > 1:
+        names = " and ".join(_COLUMN_SEPARATORS[each] for each in separators)
+        faults.fault(line, f"the header has {names}: separate its names by one of them, here and in each row")
+        return None
+    records = _records(text, separators[0], faults)
     if not records:
         return None
     (line, header), *records = records
-    for separator, name in _OTHER_SEPARATORS.items():
-        if len(header) == 1 and separator in header[0]:
-            faults.fault(line, f"the columns are separated by {name}: save the file with commas")
-            return None
-    columns = Fields((name, index, line) for index, name in enumerate(header))
-    faults.check_keys(columns, FIELDS, line)
+    header = [known if (known := _folded(name)) in (*FIELDS, NOTES) else name for name in header]
+    columns = Fields((name, index, line) for index, name in enumerate(header) if name.strip())
+    faults.check_keys(columns, (*FIELDS, NOTES), line)
     missing = [name for name in NOT_DEFAULTS if name not in columns]
     missing += [] if "blockchain" in columns or "currency" in columns else ["blockchain or currency"]
     for name in missing:
         faults.fault(line, "the header has no such column", name)
     if missing:
         return None
+    # Spreadsheets may leave out empty cells at the end of a row: of columns that are ignored, these may be missing.
+    width = 1 + max(index for name, index in columns.items() if name in FIELDS)
     items = []
     for place, cells in records:
-        if not any(cells):
-            faults.fault(place, "all cells are empty: remove the row")
-        elif len(cells) != len(header):
+        unnamed = [index for index, name in enumerate(header[: len(cells)]) if cells[index] and not name.strip()]
+        if len(cells) < width or any(cells[len(header) :]):
             faults.fault(place, f"has {count(len(cells), 'cell')}, and the header has {len(header)}")
+        elif unnamed:
+            faults.fault(place, f"its cell {unnamed[0] + 1} is not empty, and the header has no name for it")
         else:
             given = {name: cells[index] for name, index in columns.items() if name in FIELDS and cells[index]}
             items.append((Fields((name, _cell(name, cell), place) for name, cell in given.items()), place))
     return Fields([("version", VERSION, line), ("addresses", Items(items), line)]) if items else None
 
 
-def _records(text: str, faults: Faults) -> list[tuple[int, list[str]]]:
-    """Return each record with its first line, without blank lines."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+def _records(text: str, separator: str, faults: Faults) -> list[tuple[int, list[str]]]:
+    """Return each record with its first line, without those in which all cells are empty."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     records, line = [], 1
     try:
         for cells in reader:
-            if cells:
+            if any(cells):
                 records.append((line, cells))
             line = reader.line_num + 1
     except csv.Error as error:

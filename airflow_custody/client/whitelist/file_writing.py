@@ -193,6 +193,7 @@ def whitelist_schema() -> dict[str, Any]:
         "description": "The destination addresses that are to be whitelisted.",
         "type": "object",
         "properties": {
+            "$schema": {"description": "This schema, for editors; ignored otherwise.", "type": "string"},
             "version": {"description": f"Version of this form: {VERSION}.", "type": "integer", "const": VERSION},
             "defaults": {
                 "description": "Fields of every row that does not give its own.",

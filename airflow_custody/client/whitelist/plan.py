@@ -144,7 +144,7 @@ class PlanLimits:
     """
     Limits of a plan.
 
-    :param max_creates: maximum number of creations. Default None: no limit.
+    :param max_creates: maximum number of creations. Default 100, which is what a report shows; None: no limit.
     :param max_create_percent: maximum number of creations, in per cent of the rows of the file. Default None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service, from
@@ -152,7 +152,7 @@ class PlanLimits:
     :param must_keep: addresses or labels that must be in the file. Default: none.
     """
 
-    max_creates: int | None = None
+    max_creates: int | None = 100
     max_create_percent: float | None = None
     max_deletes: int | None = 10
     max_delete_percent: float | None = 30

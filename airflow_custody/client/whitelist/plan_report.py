@@ -8,12 +8,13 @@ links, mentions, markup or HTML; what could end a code span or a cell is a chara
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.text import count, escape
-from airflow_custody.client.text_table import format_table
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plan import CHANGES, STATES
@@ -89,47 +90,95 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
 # --- plain text --------------------------------------------------------------------------------------------
 
 
-def plan_to_table(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
+# The signs of rows by :func:`_kind`, in the order of the counts.
+_SIGNS = {
+    "to delete": "-",
+    "to replace": "~",
+    "to create": "+",
+    "unverified": "!",
+    "unreadable": "!",
+    "differs": "~",
+    "undeclared": "~",
+    "rejected": "~",
+    "create (dry run)": " ",
+    "pending": " ",
+    "unchanged": " ",
+}
+# Of a row's fields. Nothing in them can look like another field: where they are broken, they go on further right.
+_INDENT = " " * 6
+
+
+def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False, width: int | None = None) -> str:
     """
-    Return a plan as aligned plain text for logs and terminals.
+    Return a plan as plain text for logs and terminals.
+
+    Deletions come first, then what does not verify, creations and the rest. Only the first line of a row has its sign
+    in the third column: ``-`` is deleted, ``+`` is created, ``~`` differs from the file, ``!`` is not proven or cannot
+    be read.
 
     :param plan: the plan.
     :param all_rows: whether to show also the rows that are unchanged. Default False.
-    :return: a line with the counts, one with what signatures prove, a table, and a line with the plan's hash.
+    :param width: maximum width of a line, but for addresses, memos and the hash, which are not broken. Default None:
+        no limit.
+    :return: a line with the counts, the rows, what signatures prove, and the plan's hash.
     """
-    rows = [row for row in plan.rows if all_rows or row.state != "unchanged"]
-    counts = ", ".join(f"{number} {state}" for state, number in plan.counts.items())
-    table = format_table(
-        ("STATE", "ACTION", "CHAIN", "ADDRESS", "MEMO", "LABEL", "OTHER FIELDS", "REQUEST", "WHERE", "DETAILS"),
-        (
-            (
-                row.state,
-                row.action,
-                _chain(row),
-                _value(row, "address"),
-                _value(row, "memo"),
-                _value(row, "label"),
-                ", ".join(f"{name}={value}" for name, value in _other_fields(row.request)),
-                row.request_id,
-                row.where,
-                "; ".join(
-                    [
-                        *(
-                            name if file is None else f"{name}: file {file!r}, service {shown!r}"
-                            for name, file, shown in _differences(row)
-                        ),
-                        *filter(None, [row.note]),
-                    ]
-                ),
-            )
-            for row in rows
-        ),
-        max_width=_MAX_EXACT,
+    rows = [*_ordered(plan), *(row for row in plan.rows if all_rows and row.state == "unchanged")]
+    kinds = Counter(map(_kind, plan.rows))
+    counts = ", ".join(f"{kinds[kind]:,} {kind}" for kind in _SIGNS if kinds[kind])
+    if not plan.operations:
+        counts = f"nothing to delete or create{'; ' if counts else ''}{counts}"
+    found = [line for row in rows for text, first, exact in _lines_of(row) for line in _wrap(text, width, first, exact)]
+    tail = _wrap(signatures_text(plan), width)
+    if plan.ignored:
+        tail += _wrap(f"{_IGNORED}: {_plain(', '.join(plan.ignored), exact=True)}", width)
+    tail += _wrap(f"Plan hash: {plan.plan_hash}", width, exact=True)
+    return "\n\n".join("\n".join(each) for each in (_wrap(f"Plan: {counts}.", width), found, tail) if each)
+
+
+def _kind(row: PlanRow) -> str:
+    """Return what applying does about a row; its state, if that is nothing."""
+    if row.action:
+        return "to delete" if row.action == "delete" else f"to {row.state}"
+    return "create (dry run)" if row.state == "create" else row.state
+
+
+def _lines_of(row: PlanRow) -> Iterator[tuple[str, str, bool]]:
+    """Yield the lines of a row: the text, its indentation, and whether it is compared and so not broken."""
+    kind = _kind(row)
+    destination = "  ".join(_plain(each, exact=True) for each in (_chain(row), _value(row, "address")) if each)
+    yield destination or "(no address)", f"  {_SIGNS[kind]} ", True
+    request = row.request_id and f"request {row.request_id}" + (f" ({row.status})" if row.status else "")
+    yield _plain(", ".join(filter(None, (kind, row.where, request)))), _INDENT, False
+    fields = [*((name, _value(row, name)) for name in ("memo", "label")), *_other_fields(row.request)]
+    for name, file, shown in _differences(row):
+        fields.append(("differs", name) if file is None else (f"{name} at the service", shown or "(none)"))
+    for name, value in (*fields, ("note", row.note)):
+        exact = name.partition(" ")[0] in ("memo", "address")
+        if value:
+            yield f"{_plain(name)}: {_plain(value, exact=exact)}", _INDENT, exact
+
+
+def _plain(text: str, *, exact: bool = False) -> str:
+    """Return any text on one line, cut at a length that nothing to compare has."""
+    shown = _visible(text[:_MAX_EXACT], exact=exact)
+    return shown if len(text) <= _MAX_EXACT else f"{shown}… ({count(len(text), 'character')})"
+
+
+def _wrap(text: str, width: int | None, first: str = "", exact: bool = False) -> list[str]:
+    if width is None:
+        return [f"{first}{text}"]
+    # A character that takes two columns stands behind a filler; a line may be broken between the two.
+    text = "".join(f"\0{each}" if unicodedata.east_asian_width(each) in "FW" else each for each in text)
+    rest = f"{_INDENT}  " if first else ""
+    lines = textwrap.wrap(
+        text,
+        max(width - ("\0" in text), len(rest) + 10),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=not exact,
+        break_on_hyphens=False,
     )
-    ignored = [f"{_IGNORED}: {', '.join(plan.ignored)}"] if plan.ignored else []
-    return "\n".join(
-        [f"{counts}.", signatures_text(plan), *ignored, *([table] if rows else []), f"Plan hash: {plan.plan_hash}"]
-    )
+    return [line.replace("\0", "") for line in lines]
 
 
 def signatures_text(plan: WhitelistPlan) -> str:

@@ -285,6 +285,8 @@ def bitcoin_cash(version: int, content: bytes) -> str:
         (lambda: base32(b"\x30\x00\x00"), "XLM", "invalid"),
         (lambda: algorand(bytes(31)), "ALGO", "invalid"),
         (lambda: bitcoin_cash(0x0B, bytes(32)), "BCH", "valid"),
+        (lambda: base58_check(b"\xc4" + bytes(32)), "BCH", "unchecked"),
+        (lambda: base58_check(b"\x00" + bytes(32)), "BCH", "invalid"),
         (lambda: bitcoin_cash(0x08, bytes(32)), "BCH", "unchecked"),
         (lambda: bitcoin_cash(0x03, bytes(32)), "BCH", "unchecked"),
         (lambda: "bc1q" + "q" * 90, "BTC", "invalid"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 from pathlib import Path
@@ -66,6 +68,8 @@ def with_fields(fields: str) -> str:
         (f'{{"version": 1.0, "addresses": [{GOOD}]}}', ["version: is another value: it must be the number 1"]),
         (f'{{"version": "1", "addresses": [{GOOD}]}}', ["version: is '1': it must be the number 1"]),
         (f'{{"version": true, "addresses": [{GOOD}]}}', ["version: is True: it must be the number 1"]),
+        (f'{{"$schema": 7, "version": 1, "addresses": [{GOOD}]}}', ["$schema: must be text, not 7"]),
+        (f'{{"$schema": null, "version": 1, "addresses": [{GOOD}]}}', ["$schema: must be text, not an empty value"]),
         (f'{{"version": 1, "version": 1, "addresses": [{GOOD}]}}', ["version: is given twice"]),
         (f'{{"version": 1, "defaults": {{}}, "defaults": {{}}, "addresses": [{GOOD}]}}', ["defaults: is given twice"]),
         ('{"version": 1, "addresses": [1, null, "a", [], true]}', [
@@ -133,29 +137,73 @@ def test_csv(end: str) -> None:
     assert (first.where, second.where) == ("line 2", "line 4")
 
 
+SHEET_HEADER = "Label|ADDRESS |Blockchain|Address Type|linked-wallet-ids|linkedInternalAddressIds|Memo| Notes|"
+SHEET_ROW = "Zürich, HQ|x|ETH|exchange|1;02|3||asked for by A; B|"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv_as_spreadsheets_save_it(separator: str) -> None:
+    """A byte order mark, their separator, names as people write them, empty columns and rows, a column of notes."""
+    empty = "|" * 8
+    sheet = io.StringIO(newline="")
+    lines = (empty, SHEET_HEADER, SHEET_ROW, empty, "b|y|BTC||||0013", empty, "||")
+    csv.writer(sheet, delimiter=separator).writerows(line.split("|") for line in lines)
+    rows = parse(b"\xef\xbb\xbf" + sheet.getvalue().encode(), "csv").rows
+    assert [each.request for each in rows] == [
+        WhitelistRequest(
+            label="Zürich, HQ",
+            address="x",
+            blockchain="ETH",
+            address_type="exchange",
+            linked_wallet_ids=["1", "02"],
+            linked_internal_address_ids=["3"],
+        ),
+        WhitelistRequest(label="b", address="y", blockchain="BTC", memo="0013"),
+    ]
+    assert [each.where for each in rows] == ["line 3", "line 5"]
+
+
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
         ("", [NO_ADDRESSES]),
         ("\n\n", [NO_ADDRESSES]),
         (COLUMNS, [NO_ADDRESSES]),
-        ("label;address;blockchain\na;b;c\n", [
-            "line 1: the columns are separated by semicolons: save the file with commas",
+        ("label;address,blockchain\na;b;c\n", [
+            "line 1: the header has commas and semicolons: separate its names by one of them, here and in each row",
         ]),
-        ("label\taddress\n", ["line 1: the columns are separated by tabs: save the file with commas"]),
-        ("label,adress,' network,,label,linkedWalletIds\n1,2,3,4,5,6\n", [
+        ("\n\nlabel;address\tblockchain\n", ["line 3: the header has semicolons and tabs: "]),
+        ("label|address\na|b\n", [
+            "line 1: 'label|address' is unknown", "line 1: label: the header has no such column",
+            "line 1: address: the header has no such column",
+            "line 1: blockchain or currency: the header has no such column",
+        ]),
+        ("label;address;blockchain\na,b,ETH\nc;d;ETH;1\n", [
+            "line 2: has 1 cell, and the header has 3", "line 3: has 4 cells, and the header has 3",
+        ]),
+        # Of some chains, a comment or a note is what others call a memo.
+        ("label,address,blockchain,comment,Note,Remarks\na,b,ETH,1,,\n", [
+            "line 1: 'comment' is unknown; known are label, address", "line 1: 'Note' is unknown; do you mean notes?",
+            "line 1: 'Remarks' is unknown; ",
+        ]),
+        ("label,adress,' network,,label,Labels\n1,2,3,4,5,6\n", [
             "line 1: 'adress' is unknown; do you mean address?",
             'line 1: "\' network" is unknown; do you mean network?',
-            "line 1: '' is unknown; known are label, address",
-            "line 1: 'linkedWalletIds' is unknown; do you mean linked_wallet_ids?",
+            "line 1: 'Labels' is unknown; do you mean label?",
             "line 1: label: is given twice",
             "line 1: address: the header has no such column",
             "line 1: blockchain or currency: the header has no such column",
         ]),
         (f"{COLUMNS}a,b\na,b,c,1,m,n\n,,,,\n,,ETH,,\n", [
             "line 2: has 2 cells, and the header has 5", "line 3: has 6 cells, and the header has 5",
-            "line 4: all cells are empty: remove the row", "line 5: label: is missing", "line 5: address: is missing",
+            "line 5: label: is missing", "line 5: address: is missing",
         ]),
+        # A row that ends before the memo may have been cut off.
+        ("label,address,blockchain,memo,notes,\na,b,ETH\nc,d,ETH,,,7\n", [
+            "line 2: has 3 cells, and the header has 6",
+            "line 3: its cell 6 is not empty, and the header has no name for it",
+        ]),
+        (f"{COLUMNS},,,,\n", [NO_ADDRESSES]),
         (f'{COLUMNS}"mul\nti",x,ETH,,\na,y,,1;;2,\nb, z,ETH,1; 2,m \n', [
             "line 2: label: contains a control or invisible character",
             "line 4: linked_wallet_ids[1]: is empty", "line 4: neither blockchain nor currency is given",
@@ -203,11 +251,9 @@ GOOD_FILES = {
 def test_what_is_wrong_with_bytes_and_characters(format: str) -> None:
     good = GOOD_FILES[format].encode()
     assert len(parse(good, format).rows) == 1
-    check_faults(b"\xef\xbb\xbf" + good, format, ["the file begins with a byte order mark (BOM): save it as UTF-8"])
-    with pytest.raises(
-        WhitelistFileError, match=r'Excel\'s "CSV UTF-8" always writes one: .* its first three bytes \['
-    ):
-        parse(b"\xef\xbb\xbf" + good, format)
+    # A byte order mark, which Excel's "CSV UTF-8" always has; one, and at the beginning.
+    assert parse(b"\xef\xbb\xbf" + good, format).rows == parse(good, format).rows
+    check_faults(b"\xef\xbb\xbf" * 2 + good, format, ["line 1, column 1: U+FEFF is not text"])
     what = "is not text: remove it, or save the file as UTF-8"
     for character in "\0\a\x7f\x85\u2028\ufeff\ufffe":
         bad = good.replace(b"0xab", character.encode())

@@ -239,6 +239,10 @@ def is_read(document: Any) -> bool:
     [
         ({"version": 1, "addresses": [ROW]}, True),
         ({"version": 1, "defaults": {}, "addresses": [ROW]}, True),
+        ({"$schema": "./whitelist-schema.json", "version": 1, "addresses": [ROW]}, True),
+        ({"$schema": 1, "version": 1, "addresses": [ROW]}, False),
+        ({"$schema": None, "version": 1, "addresses": [ROW]}, False),
+        ({"version": 1, "addresses": [{**ROW, "$schema": "x"}]}, False),
         ({"version": 1, "defaults": {"blockchain": "ETH"}, "addresses": [{"label": "a", "address": "b"}]}, True),
         ({"version": 1, "defaults": {"currency": "ETH"}, "addresses": [{"label": "a", "address": "b"}]}, True),
         ({"version": 1, "defaults": {"memo": "x"}, "addresses": [{"label": "a", "address": "b"}]}, False),

@@ -69,7 +69,9 @@ def sized_plan(creates: int = 0, deletes: int = 0, *, unchanged: int = 0) -> Whi
 @pytest.mark.parametrize(
     ("limits", "found", "faults"),
     [
-        (PlanLimits(), sized_plan(10_000, 10, unchanged=100), []),
+        (PlanLimits(), sized_plan(100, 10, unchanged=100), []),
+        (PlanLimits(), sized_plan(101), ["it creates 101, and max_creates is 100"]),
+        (PlanLimits(max_creates=None), sized_plan(10_000), []),
         (PlanLimits(), sized_plan(0, 11, unchanged=100), ["it deletes 11, and max_deletes is 10"]),
         (PlanLimits(max_deletes=None), sized_plan(0, 30, unchanged=70), []),
         (

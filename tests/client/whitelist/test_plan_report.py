@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +17,8 @@ from markdown_it.token import Token
 
 from airflow_custody.client import WhitelistRequest
 from airflow_custody.client.text_table import format_table
-from airflow_custody.client.whitelist.plan import STATES, PlanRow, WhitelistPlan
-from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
+from airflow_custody.client.whitelist.plan import STATES, PlanLimits, PlanRow, WhitelistPlan
+from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
 
 ADDRESS = "0x" + "ab" * 20
 REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
@@ -115,9 +117,8 @@ def test_no_value_breaks_out_of_its_cell(text: str) -> None:
     hostile = replace(plan(hostile_row(text), CREATE), name=text, service=text)
     cells = assert_harmless(plan_to_markdown(hostile), 2)
     assert cells[0][:3] == ["create", "ETH", ADDRESS]
-    table = plan_to_table(hostile, all_rows=True)
-    assert len(table.splitlines()) == 6
-    assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs") for each in table.replace("\n", ""))
+    for width in (None, 60):
+        assert_signs(hostile, width, {"+": 1, "~": 1})
     json.dumps(plan_to_json(hostile))
 
 
@@ -158,15 +159,47 @@ def test_shows_all_that_will_be_asked_for() -> None:
         "",
         "line 3",
     ]
-    table = plan_to_table(plan(row))
+    plain = plan_to_text(plan(row))
     (data,) = plan_to_json(plan(row))["rows"]
     assert data["request"] == fields
     for name, value in fields.items():
         shown = ", ".join(value) if isinstance(value, list) else value
-        assert shown in table, name
+        assert shown in plain, name
     assert "currency" not in data["request"]
     by_currency = replace(CREATE, request=WhitelistRequest(label="x", address=ADDRESS, currency="BTC"))
     assert assert_harmless(plan_to_markdown(plan(by_currency)), 1)[0][1] == "BTC"
+
+
+TEXT = """\
+Plan: 1 to delete, 1 to create, 1 unreadable, 1 differs, 1
+pending, 1 unchanged.
+
+  - ETH  0xabababababababababababababababababababab
+      to delete, request 3711 (APPROVED)
+      label: Treasury
+  + ETH  0xabababababababababababababababababababab
+      to create, line 3
+      label: Treasury
+  ~ ETH  0xabababababababababababababababababababab
+      differs, line 4, request 3712 (APPROVED)
+      label: Treasury
+      label at the service: Cold
+      linked_wallet_ids at the service: (none)
+      differs: envelope
+      note: its envelope's chain 'BTC' is not the chain in
+        its payload, 'ETH'
+  ! rX
+      unreadable, request 3713
+      note: its payload is not JSON.
+    ETH  0xabababababababababababababababababababab
+      pending, line 9, request 3714
+      label: Treasury
+      note: asked for already
+
+Signatures are not verified. No super-administrators' keys
+are pinned: what is whitelisted is the service's word.
+Plan hash:
+{hash}"""
 
 
 def test_reads_well() -> None:
@@ -199,14 +232,10 @@ def test_reads_well() -> None:
         "its envelope's chain 'BTC' is not the chain in its payload, 'ETH'; line 4"
     )
     assert cells[3][2:] == ["rX", "", "", "", "3713", "its payload is not JSON."]
-    table = plan_to_table(found).splitlines()
-    assert (
-        table[0] == "1 create, 1 pending, 1 unchanged, 1 differs, 1 undeclared, 0 rejected, 1 unreadable, 0 unverified."
-    )
-    assert [line.split()[0] for line in table[3:-1]] == ["differs", "undeclared", "create", "unreadable", "pending"]
-    assert "label: file 'Treasury', service 'Cold'" in table[3]
-    assert table[-1] == f"Plan hash: {found.plan_hash}"
-    assert len(plan_to_table(found, all_rows=True).splitlines()) == len(table) + 1
+    text = plan_to_text(found, width=60)
+    assert text == TEXT.format(hash=found.plan_hash)
+    unchanged = f"\n    ETH  {ADDRESS}\n      unchanged, line 1\n      label: Treasury\n"
+    assert plan_to_text(found, all_rows=True, width=60) == text.replace("\n\nSign", f"{unchanged}\nSign")
     data = plan_to_json(found)
     assert {name: value for name, value in data.items() if name != "rows"} == {
         "plan_hash": found.plan_hash,
@@ -247,6 +276,72 @@ def test_says_what_applying_does(rows: list[PlanRow], sentence: str) -> None:
     assert f"\n**{sentence}**\n" in plan_to_markdown(plan(*rows))
 
 
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([CREATE] * 1234 + [DELETE] * 2, "2 to delete, 1,234 to create"),
+        ([], "nothing to delete or create"),
+        ([PlanRow("pending")], "nothing to delete or create; 1 pending"),
+        ([PlanRow("undeclared"), PlanRow("unverified")], "nothing to delete or create; 1 unverified, 1 undeclared"),
+        ([replace(CREATE, action=None)], "nothing to delete or create; 1 create (dry run)"),
+    ],
+)
+def test_plain_text_counts_deletions_first(rows: list[PlanRow], sentence: str) -> None:
+    assert plan_to_text(plan(*rows)).startswith(f"Plan: {sentence}.\n\n")
+
+
+MEMO = "7" * 130
+SIGNS = {"delete": "-", "create": "+", "unverified": "!", "unreadable": "!", "pending": " ", "unchanged": " "}
+
+
+def assert_signs(found: WhitelistPlan, width: int | None, signs: dict[str, int]) -> None:
+    """Check that a text has a line with a sign for each row that matters, and nothing else that looks like one."""
+    text = plan_to_text(found, width=width)
+    lines = text.split("\n")
+    assert Counter(line[2] for line in lines if re.match("  [^ ]", line)) == signs
+    assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp") for each in text.replace("\n", ""))
+    start, end = lines.index(""), len(lines) - lines[::-1].index("")
+    body = lines[start + 1 : end - 1]
+    # A row, a field of it, and where one goes on.
+    assert all(re.match(r" {2}[-+~! ] \S| {6}\S| {8}\S", line) for line in body)
+    for line in lines if width else ():
+        columns = sum(2 if unicodedata.east_asian_width(each) in "FW" else 1 for each in line)
+        # What people compare, and nothing else, may be wider.
+        assert columns <= (width or 0) or line.split()[-1] in (ADDRESS, MEMO, found.plan_hash), line
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(STATES), st.sampled_from([None, "delete"]), st.text(max_size=90)), max_size=4),
+    st.integers(30, 120),
+)
+def test_each_row_is_shown_within_the_window(given_rows: list[tuple[Any, Any, str]], width: int) -> None:
+    rows = []
+    for state, action, text in given_rows:
+        request = REQUEST.model_copy(update={"label": text, "customer_id": text, "memo": MEMO})
+        done: Any = "create" if state == "create" else action if state == "undeclared" else None
+        rows.append(PlanRow(state, done, request, "line 1", text, text, fields=("label",), note=text))
+    shown = [SIGNS.get(each.action or each.state, "~") for each in rows]
+    assert_signs(plan(*rows), width, Counter(each for each in shown if each != " "))
+    assert plan_to_text(plan(*rows), all_rows=True, width=width).count(ADDRESS) == len(rows)
+
+
+def test_a_value_that_is_broken_does_not_go_on_as_another_field() -> None:
+    for width in range(30, 60):
+        request = REQUEST.model_copy(update={"label": "a b c d e f g h memo: 7 label: x - ETH 0xab"})
+        text = plan_to_text(plan(replace(CREATE, request=request)), width=width)
+        assert "\n      memo:" not in text
+        assert text.count("\n      label:") == 1
+        assert text.count("\n  ") - text.count("\n    ") == 1
+        # These take two columns each.
+        assert_signs(plan(replace(CREATE, note="金" * 60)), width, {"+": 1})
+
+
+def test_what_may_be_approved_by_default_is_what_a_report_shows() -> None:
+    for number in (100, 101):
+        found = plan(*[CREATE] * number)
+        assert bool(PlanLimits().faults(found)) == ("more: see" in plan_to_markdown(found)) == (number > 100)
+
+
 def test_shows_the_first_rows_and_says_how_many_there_are() -> None:
     report = plan_to_markdown(plan(*[CREATE] * 5000, *[DELETE] * 3))
     cells = assert_harmless(report, 100)
@@ -271,9 +366,9 @@ def test_what_is_cut_says_so() -> None:
     report = plan_to_markdown(plan(replace(CREATE, request=request)))
     assert f"| `{'a' * 512}` | `{'1' * 512}` (cut: it has 513 characters) |" in report
     assert f"| `{'l' * 120}` (cut: it has 200 characters) |" in report
-    table = plan_to_table(plan(replace(CREATE, request=request)))
-    assert "a" * 512 in table
-    assert "1… (513 characters)" in table
+    text = plan_to_text(plan(replace(CREATE, request=request)), width=60)
+    assert f" {'a' * 512}\n" in text
+    assert f" {'1' * 512}…\n        (513 characters)\n" in text
 
 
 @pytest.mark.parametrize(
@@ -291,10 +386,13 @@ def test_what_looks_alike_is_told_apart(address: str, label: str, shown_address:
     request = REQUEST.model_copy(update={"address": address, "label": label})
     (cells,) = assert_harmless(plan_to_markdown(plan(replace(CREATE, request=request))), 1)
     assert (cells[2], cells[4]) == (shown_address, shown_label)
+    text = plan_to_text(plan(replace(CREATE, request=request)))
+    assert f"  + ETH  {shown_address}\n" in text
+    assert f"      label: {shown_label}\n" in text
 
 
 def test_a_table_is_aligned() -> None:
-    text = format_table(("NAME", "N"), [("a", 1), ("long", None), ("x\x1b[2J\ny", "é")], max_width=20)
+    text = format_table(("NAME", "N"), [("a", 1), ("long", None), ("x\x1b[2J\ny", "é")])
     assert text.splitlines() == [
         "NAME               N",
         "a                  1",
@@ -302,4 +400,4 @@ def test_a_table_is_aligned() -> None:
         "x\\u001b[2J\\u000ay  é",
     ]
     assert format_table(("NAME",), []) == "NAME"
-    assert format_table(("N",), [("x" * 50,)], max_width=20).splitlines()[1] == "xxx… (50 characters)"
+    assert format_table(("N",), [("x" * 500,)]).splitlines()[1] == "x" * 500

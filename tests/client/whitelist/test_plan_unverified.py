@@ -23,7 +23,7 @@ from airflow_custody.client.verification.verifier import (
 )
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, WhitelistPlan
-from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_table
+from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.planner import make_plan
 
 RULES = VerifiedRules("00", 0, ())
@@ -213,7 +213,7 @@ def test_a_report_names_them_before_anything_that_is_created() -> None:
     lines = [line for line in report.splitlines() if line.startswith("| **")]
     assert [line.split(" | ")[0] for line in lines[:3]] == ["| **unverified**", "| **unverified**", "| **create**"]
     assert WHY.format(1) in lines[0]
-    table = plan_to_table(found)
+    table = plan_to_text(found)
     assert "2 unverified." in table.splitlines()[0]
     assert WHY.format(2) in table
     rows_ = [each for each in plan_to_json(found)["rows"] if each["state"] == "unverified"]
@@ -230,14 +230,14 @@ def test_a_plan_says_whose_word_it_is() -> None:
     rows = [ask(), ask(address=XRP, blockchain="XRP", label="New")]
     pinned = plan(rows, envelopes, TellingVerifier())
     words = "Signatures: each row that is in effect is verified against 3 pinned keys, of which 2 must have signed the "
-    assert plan_to_table(pinned).splitlines()[1] == f"{words}rules."
+    assert f"\n\n{words}rules.\nPlan hash: " in plan_to_text(pinned)
     assert f"\n\n{words}rules.\n\n" in plan_to_markdown(pinned)
     assert plan_to_json(pinned)["pinned"] == {"keys": 3, "minimum": 2}
     hidden = " As there are requests that do not verify, a row to create may be one that the service hides."
     assert f"{words}rules.{hidden}" in plan_to_markdown(plan(rows, envelopes, TellingVerifier([2])))
-    assert hidden not in plan_to_table(plan(ask(), envelopes, TellingVerifier([2])))
+    assert hidden not in plan_to_text(plan(ask(), envelopes, TellingVerifier([2])))
     unpinned = plan(rows, envelopes, None)
-    for text in (plan_to_table(unpinned), plan_to_markdown(unpinned)):
+    for text in (plan_to_text(unpinned), plan_to_markdown(unpinned)):
         assert "Signatures are not verified. No super-administrators' keys are pinned" in text
     assert plan_to_json(unpinned)["pinned"] is None
     # What was approved is done, and nothing else; what does not verify makes another plan.

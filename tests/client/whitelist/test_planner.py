@@ -12,7 +12,7 @@ from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, lis
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.listing import Listing
 from airflow_custody.client.whitelist.plan import CHANGES, STATES
-from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_table
+from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.planner import make_plan
 
 ALICE = "alice::1220" + "ab" * 16
@@ -263,7 +263,7 @@ def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
     assert states(found) == [("create", "create", ""), ("unreadable", None, "3799")]
     assert "ignored" in found.rows[1].note
     assert found.ignored == ("3799",)
-    for text in (plan_to_markdown(found), plan_to_table(found)):
+    for text in (plan_to_markdown(found), plan_to_text(found)):
         assert re.search("Ignored, although each may be a row's: `?3799", text)
     for wrong in (" ", [None], [True], {"3799": 1}):
         with pytest.raises(CustodyRequestError, match=r"ignore\[0\] "):

@@ -31,7 +31,10 @@ for scenario in APPLY_SCENARIOS:
             "path": str(Path(os.environ["FAULTS_FOLDER"]) / f"{scenario.name}.csv"),
             "custody_conn_id": scenario.name,
         }
-        plan = CustodyPlanWhitelistOperator(task_id="plan", retries=3, retry_delay=timedelta(seconds=1), **arguments)
+        # Its rows are more than a plan may create by default.
+        plan = CustodyPlanWhitelistOperator(
+            task_id="plan", max_creates=None, retries=3, retry_delay=timedelta(seconds=1), **arguments
+        )
         apply = KilledApplyOperator(
             task_id="apply",
             plan_hash=plan.output["plan_hash"],  # type: ignore[index]

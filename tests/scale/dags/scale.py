@@ -49,7 +49,7 @@ class DeferredSensor(CustodyWhitelistRequestSensor):
 
 for path in sorted(FOLDER.glob("file*.csv")):
     with DAG(f"apply_{path.stem}", start_date=START, schedule=None) as dag:
-        plan = CustodyPlanWhitelistOperator(task_id="plan", path=str(path))
+        plan = CustodyPlanWhitelistOperator(task_id="plan", path=str(path), max_creates=None)
         apply = MeasuredApplyOperator(
             task_id="apply",
             path=str(path),
