@@ -19,7 +19,7 @@ from airflow_custody.client.errors import CustodyError
 if TYPE_CHECKING:
     from airflow.cli.cli_config import ActionCommand
 
-HELP = "Check a custody service, and compare its whitelist with a file; changes nothing at the service"
+HELP = "Check a custody service, and compare its whitelist with a file; only 'whitelist delete' changes the service"
 _EXAMPLES = f"""\
 examples:
   {{prog}} check                                            the connection custody_default of Airflow

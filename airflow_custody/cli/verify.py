@@ -60,13 +60,16 @@ def verify(args: Namespace, output: Output) -> int:
     "minimum", "user_ids"}]}], "user_ids", "rules": {"sha256", "timestamp", "date",
     "signed_by"}}], "evidence": {"rules": [{"rulesContainer", "rulesSignatures"}],
     "rules_in_force": those that pending rows without rules were verified with, "rows": [{"id",
-    "listed", "envelope", "rules"}]} (null without --evidence)}. States are verified, unverified, pending, rejected,
+    "listed", "envelope", "rules"}]} (null without --evidence), "duplicates": lists of the ids of
+    verified requests for one destination}. States are verified, unverified, pending, rejected,
     absent; "status" is the service's word. "fields" are those of the signed text and nothing
     else; what is not proved is null.
     """
     from airflow_custody.cli.evidence import Evidence, evidence_to_json, read_evidence
     from airflow_custody.client.verification.rules_in_force import verifier_for
     from airflow_custody.client.verification.verifier import Verifier
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.matching import find_duplicates, read_destination
     from airflow_custody.client.whitelist.models import check_request_ids
 
     if args.evidence and output.form != "json":
@@ -89,6 +92,8 @@ def verify(args: Namespace, output: Output) -> int:
             evidence = read_rows(client, ids, args.rejected_statuses)
             verifier = verifier_for(client, [each.envelope for each in evidence]) or client.verifier
     rows = [verify_row(verifier, each) for each in evidence]
+    wires: list[Any] = [each.envelope for each, row in zip(evidence, rows, strict=True) if row["verified"]]
+    duplicates = find_duplicates((e.id, read_destination(e, e.payload())) for e in map(WhitelistEnvelope, wires))
     counts = Counter(each["state"] for each in rows)
     data: dict[str, Any] = {
         "verified_at": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
@@ -98,10 +103,12 @@ def verify(args: Namespace, output: Output) -> int:
         "counts": {state: counts[state] for state in STATES},
         "rows": rows,
         "evidence": evidence_to_json(evidence, verifier.rules_in_force) if args.evidence else None,
+        "duplicates": duplicates,
     }
     found = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state] or state == "verified")
     summary = f"{count(len(rows), 'request')}: {found} ({shorten_hashes(describe_pins(verifier.pins))})"
-    output.data(data, [*filter(None, map(_line, rows)), summary])
+    twice = [f"for one destination: requests {sanitize(', '.join(each), 600)}" for each in duplicates]
+    output.data(data, [*filter(None, map(_line, rows)), *twice, summary])
     if not rows:
         message("there is nothing to verify: no requests are listed")
     return CHANGES if any(each["reason"] is not None for each in rows) else NOTHING_TO_DO

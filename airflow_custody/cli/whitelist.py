@@ -19,6 +19,7 @@ from airflow_custody.cli.commands import (
     flag_of,
 )
 from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
+from airflow_custody.cli.delete import delete
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.show import show
 from airflow_custody.cli.verify import verify
@@ -125,16 +126,21 @@ def plan(args: Namespace, output: Output) -> int:
     plan is over a limit; it is printed in full then, too.
 
     JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is
-    verified), "counts": {STATE: number}, "has_changes", "ignored" (ids), "rows":
-    [{"state", "action", "where", "id", "status", "fields", "shown", "note", "request"}],
-    "over_limits" (a list of texts)}. States are create, pending, unchanged, differs, undeclared,
-    rejected, unreadable, unverified; actions create, delete and null.
+    verified), "counts": {STATE: number}, "has_changes", "ignored" (ids), "only" (lists of values),
+    "rows": [{"state", "action", "where", "id", "status", "fields", "shown", "note", "others" (ids),
+    "request"}], "over_limits" (a list of texts)}. States are create, replace, pending, unchanged,
+    differs, duplicate, undeclared, rejected, unreadable, unverified; actions create, delete and
+    null.
     """
-    from airflow_custody.client.whitelist.plan import PlanLimits
+    from airflow_custody.client.whitelist.plan import PlanLimits, advice_on_differences, check_only
     from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
     from airflow_custody.client.whitelist.planner import make_plan
 
     how = _how_to_judge(args)
+    only: dict[str, list[str]] = {}
+    for name, _, value in (each.partition("=") for each in args.only or ()):
+        only.setdefault(name, []).append(value)
+    only = check_only(only) if only else {}
     try:
         file = _read_file(args, args.file)
     except WhitelistFileError as error:
@@ -154,6 +160,8 @@ def plan(args: Namespace, output: Output) -> int:
         service=service,
         name=file.name,
         prune=args.prune,
+        replace=args.replace,
+        only=only,
         dry_run_chains=args.dry_run_chains or (),
         ignore=args.ignore or (),
         **how,
@@ -165,6 +173,8 @@ def plan(args: Namespace, output: Output) -> int:
         output.text(plan_to_markdown(found))
     else:
         output.signed(plan_to_text(found, all_rows=args.all, width=output.width))
+    if advice := advice_on_differences(found, replace=args.replace):
+        message(advice)
     for each in faults:
         message(f"the plan is over a limit: {each}")
     if faults:
@@ -275,7 +285,13 @@ def add_to(commands: Commands) -> None:
     outputs = ("table", "json", "markdown")
     parser = add_command(group, "plan", "Compare a whitelist file with what the service has", plan, outputs)
     _add_file(parser, "file")
-    parser.add_argument("--prune", action="store_true", help="plan to delete what the file does not have")
+    parser.add_argument(
+        "--prune", action="store_true", help="plan to delete what the file does not have, and duplicates"
+    )
+    text = "plan a new request for a row whose request in effect differs, and delete the old one after that"
+    parser.add_argument("--replace", action="store_true", help=text)
+    text = "plan only what has this blockchain, customer_id or visibility_group_id"
+    parser.add_argument("--only", metavar="KEY=VALUE", action="append", help=text)
     parser.add_argument("--all", action="store_true", help="show unchanged rows, too")
     for name, (kind, text) in LIMITS.items():
         parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N", help=f"{text}; or none")
@@ -289,6 +305,11 @@ def add_to(commands: Commands) -> None:
     _add_listing_options(add_command(group, "dump", "Print the service's whitelist as a file", dump, ()))
     parser = add_command(group, "show", "Show one whitelisting request", show)
     parser.add_argument("id", metavar="ID", help="id of the request")
+    add_connection_options(parser)
+    parser = add_command(group, "delete", "Delete one whitelisting request, after a question", delete)
+    parser.add_argument("id", metavar="ID", help="id of the request")
+    parser.add_argument("--comment", metavar="TEXT", required=True, help="why, for the service's history")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
     add_connection_options(parser)
     parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
     parser.add_argument("--id", dest="ids", metavar="ID", action="append", help="id of a request. Default: all")

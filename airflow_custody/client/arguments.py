@@ -106,6 +106,15 @@ def check_names(
     return names
 
 
+def check_flag(name: str, value: object) -> bool:
+    """Return a flag, given as a bool, or as text that a template renders to; raises as above."""
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    if not isinstance(value, bool):
+        raise _wrong(CustodyRequestError, name, f"must be True or False, not {describe(value)}; nothing was sent")
+    return value
+
+
 def check_seconds(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
     """Return a number of seconds: zero or more, and no more than :data:`MAX_SECONDS`; raises as above."""
     if not _is_number(value) or not 0 <= value <= MAX_SECONDS:  # type: ignore[operator]

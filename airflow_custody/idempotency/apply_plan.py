@@ -21,9 +21,15 @@ from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.batches import name_some
 from airflow_custody.client.whitelist.listing import Listing, service_name
-from airflow_custody.client.whitelist.matching import destination_of, differing_fields, names_in
+from airflow_custody.client.whitelist.matching import differing_fields
 from airflow_custody.client.whitelist.operations import status_if_exists
-from airflow_custody.client.whitelist.plan import WhitelistPlan, create_operation, hash_operations
+from airflow_custody.client.whitelist.plan import (
+    PlanRow,
+    WhitelistPlan,
+    advice_on_differences,
+    create_operation,
+    hash_operations,
+)
 from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.idempotency.create import CreateRows, Outcome, Report, ignore_report
 from airflow_custody.idempotency.plan_settings import DELETE, PlanSettings
@@ -54,6 +60,10 @@ _STILL_LISTED = (
     "clear this task later; otherwise start a new run, which deletes it again"
 )
 _CHANGED = "it is not any more what the approved plan deletes: plan again in a new run"
+_NOT_REPLACED = (
+    "{why}; it was to replace {ids}: nothing is deleted. If the service takes no second request for a destination, two "
+    "ways are left: change the file to what the service has, or change the request at the service"
+)
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,10 @@ class ApplyPlan:
         self._report = report
         self._store = Store(context)
         self._trust = TrustChecker(client, settings.effective_statuses, settings.rejected_statuses)
+        # The ids of the requests that a row's request replaces, by its key.
+        self._replaced: dict[str, list[str]] = {}
+        # The request that is kept beside a duplicate, as it was planned last, by the deletion's key.
+        self._kept: dict[str, PlanRow] = {}
         self._senders: list[Sender] = []
         self._is_stopped = False
 
@@ -172,6 +186,9 @@ class ApplyPlan:
         self._warn_of_settled(listing, done)
         unclear, unread = self._unclear(plan, listing, done, there)
         outcome = creator.run([key for key in requests if key in done or key in new], searched_at=searched_at)
+        for key in outcome.refused.keys() & self._replaced.keys():
+            ids = ", ".join(self._replaced[key])
+            outcome.refused[key] = _NOT_REPLACED.format(why=outcome.refused[key], ids=ids)
         self._check_created(outcome, requests, done)
         self._report(creation.what, "unknown", len(outcome.unknown))
         self._add_earlier_plans(outcome, requests, plan, plan_hash)
@@ -179,6 +196,8 @@ class ApplyPlan:
         deletions.done = {each: "" for each in deletions.done if each not in unclear}
         deletions.unknown |= unclear
         deletions.stopped = deletions.stopped or unread
+        if advice := advice_on_differences(plan, replace=self._settings.replace):
+            self._log.warning("%s", advice)
         return Applied(outcome, requests, deletions)
 
     def stop(self) -> None:
@@ -198,7 +217,7 @@ class ApplyPlan:
             self._store,
             creation,
             self._log,
-            look_up=creation.look_up,
+            look_up=partial(self._look_up, creation),
             existed=creation.existed,
             plan=plan_hash,
             max_parallel=self._max_parallel,
@@ -207,6 +226,11 @@ class ApplyPlan:
         )
         self._add_sender(creator.sender)
         return creator
+
+    def _look_up(self, creation: WhitelistCreation, keys: Sequence[str]) -> dict[str, Row]:
+        """Return the rows as they are before they are sent, with what they replace."""
+        rows = creation.look_up(keys)
+        return {key: row.model_copy(update={"replaces": self._replaced.get(key, [])}) for key, row in rows.items()}
 
     # --- what earlier tries did ----------------------------------------------------------------------------
 
@@ -289,14 +313,18 @@ class ApplyPlan:
             if row.state == "created" or (row.state == "found" and row.detail not in unverified)
         }
         own = {done[key].detail for key in settled}
-        rows = tuple(row for key, row in zip(keys, file.rows, strict=True) if key not in settled)
-        # The rows that are done name chains, too.
-        known = names_in(destination_of(row.request) for row in file.rows)
-        plan = self._settings.plan(replace(file, rows=rows), listing.without(own), service, known)
+        # Also of the rows that are done, as what they replace is theirs.
+        plan = self._settings.plan(file, listing.without(own), service)
+        self._replaced = {
+            row_key(row.request): [*row.others] for row in plan.with_action("create") if row.request and row.others
+        }
         there = self._settings.not_deleted(listing, plan, done)
         new = _new_operations(plan, done, there)
         requests = {key: row.request for key, row in zip(keys, file.rows, strict=True)}
-        return plan, there, new, {*new.values(), *_operations(done, requests, plan, there)}
+        operations = {*new.values(), *_operations(done, requests, plan, there)}
+        places = {row.where for key, row in zip(keys, file.rows, strict=True) if key in settled}
+        left = replace(plan, rows=[row for row in plan.rows if row.where not in places])
+        return left, there, new, operations
 
     def _add_earlier_plans(
         self, outcome: Outcome, requests: Mapping[str, WhitelistRequest], plan: WhitelistPlan, plan_hash: str
@@ -444,7 +472,8 @@ class ApplyPlan:
     ) -> dict[str, Row]:
         """Return the rows of deletions, those only that a plan would still make in the same way."""
         listing = self._settings.fetch(self._client)
-        now = {row.request_id: row.operation for row in self._settings.plan(file, listing, service).rows}
+        plan = {row.request_id: row for row in self._settings.plan(file, listing, service).rows}
+        now = {request_id: row.operation for request_id, row in plan.items()}
         listed = {each.id for each in listing.envelopes}
         rows = {}
         for key in keys:
@@ -452,6 +481,8 @@ class ApplyPlan:
             row = Row(state="sent", detail=operations[key])
             if now.get(request_id, "") != row.detail and (request_id in listed or self._may_exist(request_id)):
                 row = row.become("refused", _CHANGED)
+            elif request_id in plan and (others := plan[request_id].others):
+                self._kept[key] = plan[others[0]]
             rows[key] = row
         return rows
 
@@ -463,12 +494,23 @@ class ApplyPlan:
             return True
 
     def _delete_one(self, key: str, row: Row, before_send: Callable[[], None]) -> Row:
+        if key in self._kept and not self._is_as_planned(self._kept[key]):
+            return row.become("refused", _CHANGED)
         before_send()
         try:
             self._client.delete_whitelist_request(key.removeprefix(DELETE), self._comment)
         except CustodyNotFoundError:
             self._log.info("Whitelisting request %s does not exist any more.", key.removeprefix(DELETE))
         return row.become("deleted", row.detail)
+
+    def _is_as_planned(self, kept: PlanRow) -> bool:
+        """Tell whether the request that is kept beside a duplicate is as it was planned: in effect."""
+        try:
+            found = list(self._client.find_whitelist_requests(ids=[kept.request_id]))
+        except CustodyError as error:
+            error.nothing_sent = True
+            raise
+        return [(status_word(each.status), each.hash or "") for each in found] == [(kept.status, kept.hash)]
 
     def _log_deletion(self, key: str, row: Row) -> None:
         request_id = key.removeprefix(DELETE)
@@ -497,7 +539,7 @@ def _new_operations(plan: WhitelistPlan, done: Mapping[str, Row], there: Collect
     for row in plan.rows:
         if not (operation := row.operation):
             continue
-        key = _operation_key(operation) if row.action == "create" else f"{DELETE}{row.request_id}"
+        key = row_key(row.request) if row.action == "create" and row.request else f"{DELETE}{row.request_id}"
         state = done[key].state if key in done else "void"
         is_open = row.action == "delete" and state == "sent" and row.request_id in there
         if state in ("void", "refused") or is_open:
@@ -516,22 +558,19 @@ def _operations(
     :param there: the ids of the requests that nobody has deleted.
     """
     deleted = {*_deleted(done, there)}
-    dry = {row_key(row.request) for row in plan.rows if row.state == "create" and not row.action and row.request}
+    rows = [row for row in plan.rows if row.state in ("create", "replace") and not row.action]
+    dry = {row_key(row.request) for row in rows if row.request}
     for key, row in done.items():
         if key.startswith(DELETE):
             if key.removeprefix(DELETE) in deleted:
                 yield row.detail
         elif row.state in ("sent", "created", "found") and key in requests and key not in dry:
-            yield create_operation(requests[key])
+            yield create_operation(requests[key], row.replaces)
 
 
 def row_key(request: WhitelistRequest) -> str:
     """Return what names a row in the record: the same for the same request."""
-    return _operation_key(create_operation(request))
-
-
-def _operation_key(operation: str) -> str:
-    return digest(operation)[:20]
+    return digest(create_operation(request))[:20]
 
 
 def _names(ids: Sequence[str]) -> str:

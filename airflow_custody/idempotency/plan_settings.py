@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient, WhitelistEnvelope
     from airflow_custody.client.verification.trust import RequestState
     from airflow_custody.client.whitelist.file import WhitelistFile
-    from airflow_custody.client.whitelist.matching import Names
     from airflow_custody.client.whitelist.plan import WhitelistPlan
     from airflow_custody.idempotency.records import Row
 
@@ -27,7 +26,9 @@ class PlanSettings:
     """
     The settings of a plan, besides file and service; the same for planning and applying.
 
-    :param prune: whether requests that the file does not have are deleted. Default False.
+    :param prune: whether requests that the file does not have are deleted, and duplicates. Default False.
+    :param replace: whether rows that differ get a new request, and old ones are deleted. Default False.
+    :param only: what the plan is about, by field; None (default): everything.
     :param dry_run_chains: chains for which nothing is done. Default: none.
     :param effective_statuses: status words of requests in effect; None: not being pending is enough.
     :param rejected_statuses: status words of rejected requests.
@@ -36,6 +37,8 @@ class PlanSettings:
     """
 
     prune: bool = False
+    replace: bool = False
+    only: Mapping[str, Sequence[str]] | None = None
     dry_run_chains: Collection[str] = ()
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES
     rejected_statuses: Collection[str] = REJECTED_STATUSES
@@ -82,18 +85,19 @@ class PlanSettings:
     def _state_of(self, envelope: WhitelistEnvelope, listing: Listing) -> RequestState:
         return listing.state_of(envelope, self.effective_statuses, self.rejected_statuses)
 
-    def plan(self, file: WhitelistFile, listing: Listing, service: str, known: Collection[Names] = ()) -> WhitelistPlan:
-        """Compare a file with what the service lists; ``known`` are names of chains and networks beside the file's."""
+    def plan(self, file: WhitelistFile, listing: Listing, service: str) -> WhitelistPlan:
+        """Compare a file with what the service lists."""
         return make_plan(
             file.rows,
             listing,
             service=service,
             name=file.name,
             prune=self.prune,
+            replace=self.replace,
+            only=self.only,
             dry_run_chains=self.dry_run_chains,
             effective_statuses=self.effective_statuses,
             rejected_statuses=self.rejected_statuses,
             accept_fields=self.accept_fields,
             ignore=self.ignore,
-            known=known,
         )

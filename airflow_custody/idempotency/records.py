@@ -29,6 +29,7 @@ class Row(BaseModel):
     :param detail: the id of what was created or found, why it was refused, or the operation that deletes it.
     :param known_ids: the ids of what was like it at the service before it was sent; None: nobody looked.
     :param content: a digest of each field that was asked for; empty where the row's key is one of all of them.
+    :param replaces: the ids of the requests in effect that a created one replaces: the plan's hash covers them.
     :param max_tries: the task's ``max_tries`` when the state was recorded; it changes when a person clears the task.
     """
 
@@ -38,6 +39,7 @@ class Row(BaseModel):
     detail: str = ""
     known_ids: list[str] | None = None
     content: dict[str, str] = {}
+    replaces: list[str] = []
     max_tries: int = 0
 
     def become(self, state: State, detail: str = "") -> Row:

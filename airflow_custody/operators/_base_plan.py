@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_custody._base import EFFECTIVE_STATUSES, REJECTED_STATUSES, check_flags
+from airflow_custody._base import EFFECTIVE_STATUSES, NOT_GIVEN, REJECTED_STATUSES, check_flags
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
@@ -26,6 +26,8 @@ class WhitelistFileTask(CustodyOperator):
 
     template_fields: Sequence[str] = (
         "path",
+        "replace",
+        "only",
         "dry_run_chains",
         "effective_statuses",
         "rejected_statuses",
@@ -40,6 +42,8 @@ class WhitelistFileTask(CustodyOperator):
         *,
         path: str,
         prune: bool = False,
+        replace: bool | str = False,
+        only: Mapping[str, Any] = NOT_GIVEN,
         dry_run_chains: Iterable[str] = (),
         check_address: bool = True,
         effective_statuses: Iterable[str] | None = EFFECTIVE_STATUSES,
@@ -53,6 +57,8 @@ class WhitelistFileTask(CustodyOperator):
         check_flags(prune=prune, check_address=check_address)
         self.path = path
         self.prune = prune
+        self.replace = replace
+        self.only = only
         self.dry_run_chains = dry_run_chains
         self.check_address = check_address
         self.effective_statuses = effective_statuses
@@ -82,7 +88,8 @@ class WhitelistFileTask(CustodyOperator):
         return file
 
     def _settings(self) -> PlanSettings:
-        from airflow_custody.client.arguments import check_names
+        from airflow_custody.client.arguments import check_flag, check_names
+        from airflow_custody.client.whitelist.plan import check_only
         from airflow_custody.client.whitelist.planner import check_ignored
         from airflow_custody.idempotency.plan_settings import PlanSettings
 
@@ -90,7 +97,9 @@ class WhitelistFileTask(CustodyOperator):
         names = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
         effective = check_names("effective_statuses", self.effective_statuses)
         names["ignore"] = check_ignored(self.ignore)
-        return PlanSettings(prune=self.prune, effective_statuses=effective, **names)
+        only = None if self.only is None else check_only(self.only)
+        replace = check_flag("replace", self.replace)
+        return PlanSettings(prune=self.prune, replace=replace, only=only, effective_statuses=effective, **names)
 
     def _resolve_path(self, path: str, context: Context) -> Path:
         """

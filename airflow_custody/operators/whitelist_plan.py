@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_custody.idempotency.apply_plan import Applied, ApplyPlan
 
 _UNVERIFIED: tuple[State, ...] = ("unverified",)
-_NOT_DONE: tuple[State, ...] = ("create", "undeclared", "unverified")
+_NOT_DONE: tuple[State, ...] = ("create", "replace", "duplicate", "undeclared", "unverified")
 _MAX_NAMED = 10
 _MAX_LINES = 100
 
@@ -34,25 +34,34 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
 
     Reads the file and all that the service lists, checks each payload against its hash, and finds for each row of the
     file, and for each request that is in no file, one of these states: ``create`` (nobody has asked for it),
-    ``pending`` (asked for, and pending approval: never asked for again), ``unchanged`` (in effect), ``differs``,
-    ``undeclared`` (at the service and not in the file), ``rejected``, ``unreadable`` (its payload is not what its hash
-    says), ``unverified``. The log has the whole plan. If the file has a fault, or one page of the listing cannot be
-    read, nothing is planned.
+    ``replace`` (it differs, and a new request is created), ``pending`` (asked for, and pending approval: never asked
+    for again), ``unchanged`` (in effect), ``differs``, ``duplicate`` (in effect beside a request that is ``unchanged``,
+    for the same destination), ``undeclared`` (at the service and not in the file), ``rejected``, ``unreadable`` (its
+    payload is not what its hash says), ``unverified``. The log has the whole plan. If the file has a fault, or one page
+    of the listing cannot be read, nothing is planned.
 
     If the connection pins super-administrators' keys, each request is verified: one that is in effect must be signed as
     the rules ask, and each signature of a pending one must be valid. What does not verify is ``unverified``, and only
     named: it is neither created again nor deleted.
 
-    The plan's hash covers what applying would do, and where: the creations, with ``prune`` the deletions, each with
-    whether its request is pending or in effect, and which requests are ``unverified``. What else is merely observed
-    does not change it. Needs the role ``TPUser``. The listing is undocumented.
+    The plan's hash covers what applying would do, and where: the creations with what they replace, the deletions, each
+    with whether its request is pending or in effect, which requests are ``unverified``, and ``only``. What else is
+    merely observed does not change it. Needs the role ``TPUser``. The listing is undocumented.
 
     :param path: the file, in YAML, JSON or CSV. A relative path begins in the folder of the DAG's file, and must not
         lead out of the DAG's bundle. (templated)
-    :param prune: whether requests that the file does not have are to be deleted. Default False.
+    :param prune: whether requests that the file does not have are to be deleted, and duplicates. Of the requests in
+        effect for a row's destination, one that equals the row is kept, of several the one with the lowest id. Default
+        False.
+    :param replace: whether a row gets a new request if the one in effect differs in its label, links, kinds, customer
+        or exchange account. Applying creates it and deletes nothing; a later plan deletes the old one when the new one
+        is in effect, and verified if keys are pinned. Default False. (templated)
+    :param only: what the plan is about: a value, or a list of them, for some of ``blockchain``, ``customer_id`` and
+        ``visibility_group_id``. A row of the file that is about something else is a fault. Other requests at the
+        service are neither reported nor deleted; a row for their destination ``differs``. What cannot be read or
+        verified is reported all the same. Default: everything. (templated)
     :param fail_on_changes: whether the task fails if the service does not have what the file says, which makes it a
-        reconciliation: ``create``, ``differs``, ``undeclared``, ``rejected``, ``unreadable`` and ``unverified`` are
-        changes, also without ``prune``; ``pending`` and ``unchanged`` are none. Default False.
+        reconciliation: all states but ``pending`` and ``unchanged`` are changes, also without ``prune``. Default False.
     :param fail_on_pending: whether the task also fails if a row of the file is ``pending``: after all was signed, it
         should be in effect. Default False.
     :param skip_if_nothing_to_do: whether the task, and with it what depends on it, is skipped if applying would do
@@ -61,8 +70,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         which is what the report shows; None: no limit.
     :param max_create_percent: maximum number of creations, in per cent of the rows of the file. Default None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
-    :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service, from ten
-        requests up. Default 30; None: no limit.
+    :param max_delete_percent: maximum number of deletions, in per cent of the requests at the service that the plan is
+        about, from ten requests up. Default 30; None: no limit.
     :param must_keep: addresses or labels that must be in the file. Default: none. (templated)
     :param dry_run_chains: chains, by any name, that are planned, and about which applying does nothing. One that
         neither the file nor the service has fails the task. Default: none. (templated)
@@ -129,7 +138,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
         from airflow_custody.client.text import count, sanitize
         from airflow_custody.client.whitelist.listing import service_name
-        from airflow_custody.client.whitelist.plan import CHANGES, PlanLimits
+        from airflow_custody.client.whitelist.plan import CHANGES, PlanLimits, advice_on_differences
         from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
         from airflow_custody.metrics import pending_listed
 
@@ -156,6 +165,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
                 code="plan-over-limits",
             )
         unverified = _on_unverified(plan)
+        differs = advice_on_differences(plan, replace=settings.replace)
+        if differs:
+            self.log.warning("%s", differs)
         if unverified:
             self.log.warning(
                 "Signatures do not prove what the service shows: %s. Nothing is done about these rows. %s",
@@ -176,7 +188,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
             states = (*(CHANGES if self.fail_on_changes else ()), *(("pending",) if is_pending else ()))
             raise CustodyConflictError(
                 f"the service does not have what {sanitize(file.name, 200)} says: {changes_text(plan, states)}",
-                advice=f"{unverified} The log has the whole plan.".strip(),
+                advice=" ".join(filter(None, [unverified, differs, "The log has the whole plan."])),
                 code="plan-has-changes",
             )
         if self.skip_if_nothing_to_do and not plan.operations:
@@ -204,6 +216,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param path: the file, as for :class:`CustodyPlanWhitelistOperator`. (templated)
     :param plan_hash: the hash of the plan that was approved. (templated)
     :param prune: as it was for the plan. Default False.
+    :param replace: as it was for the plan. Default False. (templated)
+    :param only: as it was for the plan. Default: everything. (templated)
     :param max_parallel: maximum number of requests at once, from 1 to 32. Default 4.
     :param lookup_wait: seconds that the service may take to show what it created. Default 30.
     :param comment: why requests are deleted, for the service's history. (templated)
@@ -233,7 +247,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         plan_hash: str,
         max_parallel: int = 4,
         lookup_wait: float = LOOKUP_WAIT,
-        comment: str = "not in the whitelist file any more: {{ dag.dag_id }}, {{ run_id }}",
+        comment: str = "not what the whitelist file says: {{ dag.dag_id }}, {{ run_id }}",
         **kwargs: Any,
     ) -> None:
         # The next run must see what an earlier one creates.
@@ -273,9 +287,9 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
             self.log.info("%s", plan_to_text(error.plan))
             error.message += f". Now it has {changes_text(error.plan, _NOT_DONE)}"
             error.advice = (
-                "The log has the whole plan as it is now. Both tasks need the same arguments ('prune', 'ignore', "
-                "'dry_run_chains', 'accept_fields', the status words). If they have them, the file or the service has "
-                "changed: start a new run, which plans again and has the new plan approved."
+                "The log has the whole plan as it is now. Both tasks need the same arguments ('prune', 'replace', "
+                "'only', 'ignore', 'dry_run_chains', 'accept_fields', the status words). If they have them, the file "
+                "or the service has changed: start a new run, which plans again and has the new plan approved."
             )
             self._push_applied(context, plan_hash, error.applied)
             raise

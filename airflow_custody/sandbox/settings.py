@@ -52,8 +52,8 @@ class Settings(BaseModel):
     """
     The settings of a sandbox. The defaults are those of a fresh one; most of this is not published.
 
-    From ``currencies`` to ``created_at`` they are about whitelisting requests that are created from now on, and from
-    ``status_words`` to ``forged`` about all.
+    From ``currencies`` to ``second_requests`` they are about whitelisting requests that are created from now on, and
+    from ``status_words`` to ``forged`` about all.
 
     :param version: the version that it imitates; before 3.14 it has no health operations.
     :param clock_offset: seconds that its clock is ahead, by which it dates requests and tokens and checks API keys;
@@ -71,6 +71,7 @@ class Settings(BaseModel):
     :param drop_links: whether the payload leaves the links out.
     :param fill: fields, by their names on the wire, that get a value if the request leaves them out.
     :param created_at: the date of creation, whenever that is.
+    :param second_requests: whether a second request for an address is taken; otherwise it is refused with a 409.
     :param status_words: spelling of status words, by the sandbox's own, such as ``{"pending": "NEW"}``.
     :param network_is_hashed: whether payloads have the network; otherwise only the envelopes have it.
     :param creator_sees_own: whether a user's own requests are listed to that user.
@@ -99,6 +100,7 @@ class Settings(BaseModel):
     drop_links: bool = False
     fill: dict[str, str] = {}
     created_at: str | None = None
+    second_requests: bool = True
 
     status_words: dict[str, str] = {}
     network_is_hashed: bool = True

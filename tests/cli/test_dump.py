@@ -51,8 +51,8 @@ def test_requests_for_one_destination_become_one_row(custody: Run, create: Creat
     assert row["label"] == "L10"
     assert f"more requests: {third}, {first}" in ran.out or f"more requests: {first}, {third}" in ran.out
     assert second not in ran.out.split("more requests: ")[2].splitlines()[0]
-    assert "a plan shows them as undeclared" in ran.err
-    assert plan(ran) == {"unchanged": 1, "undeclared": 2}
+    assert "a plan shows them as duplicate or undeclared" in ran.err
+    assert plan(ran) == {"unchanged": 1, "duplicate": 1, "undeclared": 1}
 
 
 def test_what_cannot_be_read_is_named_and_the_file_says_so(

@@ -46,6 +46,7 @@ def test_all_commands_are_there() -> None:
         "health",
         "status",
         "webhooks list",
+        "whitelist delete",
         "whitelist dump",
         "whitelist plan",
         "whitelist schema",

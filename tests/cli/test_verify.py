@@ -44,6 +44,16 @@ def test_all_that_was_signed_is_verified(audit: Audit, signed: Create) -> None:
     assert data["evidence"] is data["file"] is None
 
 
+def test_what_is_in_effect_twice_is_named(audit: Audit, signed: Create, create: Create) -> None:
+    ids = [signed(1), signed(1, label="Another")]
+    signed(2)
+    # Nobody signed it.
+    create(1)
+    ran = audit()
+    assert f"for one destination: requests {ids[0]}, {ids[1]}\n" in ran.out
+    assert read(audit("-o", "json"))["duplicates"] == [ids]
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_what_can_still_be_approved_was_not_rejected(
     audit: Audit, create: Create, sandbox: Sandbox, named: bool

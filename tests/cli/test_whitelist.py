@@ -170,6 +170,33 @@ def test_prune_plans_deletions(custody: Run, create: Create, file: Path) -> None
     assert other["plan_hash"] != data["plan_hash"]
 
 
+def test_what_differs_is_replaced_and_duplicates_are_pruned(custody: Run, create: Create, file: Path) -> None:
+    first = create(1, label="Old")
+    ran = custody("whitelist", "plan", str(file))
+    assert (ran.code, "or have replace=True (--replace)" in ran.err) == (2, True)
+    data = json.loads(custody("whitelist", "plan", str(file), "--replace", "-o", "json").out)
+    assert (data["counts"]["replace"], data["rows"][0]["action"], data["rows"][0]["others"]) == (1, "create", [first])
+    kept = create(1)
+    for option in ("--replace", "--prune"):
+        data = json.loads(custody("whitelist", "plan", str(file), option, "-o", "json").out)
+        (row,) = [each for each in data["rows"] if each["state"] == "duplicate"]
+        assert (row["action"], row["id"], row["others"]) == ("delete", first, [kept])
+
+
+def test_a_plan_may_be_about_some_of_the_service(custody: Run, create: Create, file: Path) -> None:
+    create(1)
+    create(3, customer_id="b")
+    file.write_text(json.dumps({"version": 1, "addresses": [row(1, customer_id="a"), row(2, customer_id="a")]}))
+    only = ["--only", "customer_id=a", "--only", "customer_id=c", "--only", "blockchain=Ethereum"]
+    data = json.loads(custody("whitelist", "plan", str(file), *only, "--prune", "-o", "json").out)
+    assert [each["state"] for each in data["rows"]] == ["differs", "create"]
+    assert data["only"] == {"customer_id": ["a", "c"], "blockchain": ["eth"]}
+    for wrong in ("customer_id", "customer_id=", "label=x", "=x"):
+        ran = custody("whitelist", "plan", str(file), "--only", wrong)
+        assert (ran.code, ran.out) == (1, "")
+        assert "custody: only" in ran.err
+
+
 @pytest.mark.parametrize(
     ("limit", "text"),
     [

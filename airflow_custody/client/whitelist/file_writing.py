@@ -101,7 +101,7 @@ def dump_listing(listing: Listing, service: str, how: Mapping[str, Any]) -> Dump
             comments[index] = text
     # Of those that have no row, these are for the same destination as one that has.
     for row in planned[len(rows) :]:
-        if row.state != "undeclared":
+        if row.state not in ("undeclared", "duplicate"):
             dumped.faults.append(f"missing: {row.note}")
         elif row.request is None:
             dumped.faults.append(f"missing: whitelisting request {row.request_id}, {row.note}")
@@ -163,7 +163,7 @@ def _comment(row: PlanRow, same: list[str], is_unsigned: bool, dumped: DumpedWhi
         dumped.faults += found
     if same:
         found.append(f"for the same destination: {count(len(same), 'more request')}: {', '.join(same)}")
-        dumped.notes.append(f"{shown}: {found[-1]}; a plan shows them as undeclared")
+        dumped.notes.append(f"{shown}: {found[-1]}; a plan shows them as duplicate or undeclared")
     return "; ".join(found)
 
 

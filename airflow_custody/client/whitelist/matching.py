@@ -235,6 +235,19 @@ class RequestsByDestination:
         ]
 
 
+def find_duplicates(requests: Iterable[tuple[str, Destination]]) -> list[tuple[str, ...]]:
+    """
+    Return the ids of the requests for one destination, for each destination with more than one.
+
+    :param requests: the ids of requests in effect, each with what :func:`read_destination` returns.
+    :return: the ids, in the order of the requests.
+    """
+    found: dict[Destination, list[str]] = {}
+    for identifier, where in requests:
+        found.setdefault(where, []).append(identifier)
+    return [tuple(ids) for ids in found.values() if len(ids) > 1]
+
+
 # --- the other fields --------------------------------------------------------------------------------------
 
 

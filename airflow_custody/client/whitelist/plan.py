@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from airflow_custody.client.arguments import check_names, describe, refuse_missing
+from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.text import as_list, count, sanitize
 from airflow_custody.client.whitelist.addresses import canonical_address, chain_name
 
@@ -17,22 +19,29 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import VerificationPins
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
-State = Literal["create", "pending", "unchanged", "differs", "undeclared", "rejected", "unreadable", "unverified"]
-Action = Literal["create", "delete"]
-
-#: The states of a row, in the order of a report.
-STATES: tuple[State, ...] = (
+State = Literal[
     "create",
+    "replace",
     "pending",
     "unchanged",
     "differs",
+    "duplicate",
     "undeclared",
     "rejected",
     "unreadable",
     "unverified",
-)
+]
+Action = Literal["create", "delete"]
+
+#: The states of a row, in the order of a report.
+STATES: tuple[State, ...] = get_args(State)
 #: The states that mean that the service does not have what the file says, the gravest first.
-CHANGES: tuple[State, ...] = ("unverified", "create", "differs", "undeclared", "rejected", "unreadable")
+CHANGES: tuple[State, ...] = (
+    "unverified",
+    *(each for each in STATES if each not in ("pending", "unchanged", "unverified")),
+)
+#: The fields that can limit what a plan is about.
+ONLY_FIELDS = ("blockchain", "customer_id", "visibility_group_id")
 #: Version of what a plan's hash covers.
 _HASH_FORMAT = "custody-plan-2"
 
@@ -53,6 +62,8 @@ class PlanRow:
     :param note: further facts, in words. Of deletions, the plan's hash covers it.
     :param shown: the service's values, as text, by name: of the fields that differ, and of a request that no file can
         ask for.
+    :param others: the ids of other requests in effect for the same destination: those that a new one replaces; of a
+        duplicate, the one that is kept.
     """
 
     state: State
@@ -65,17 +76,18 @@ class PlanRow:
     fields: tuple[str, ...] = ()
     note: str = ""
     shown: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
     @property
     def operation(self) -> str:
         """The operation, as the text that the plan's hash covers; empty for none."""
         if self.action == "create" and self.request is not None:
-            return create_operation(self.request)
+            return create_operation(self.request, self.others)
         if self.action == "delete":
-            # The hash also covers how the service describes what is linked, which changes with its name.
-            content = {"hash": self.hash} if self.request is None else {"request": _fields(self.request)}
-            # And what else whoever approves reads of it: whether it is pending or in effect.
-            return _operation({"delete": self.request_id, "note": self.note, **content})
+            # Not its hash, which also covers how the service describes what is linked; and what else whoever approves
+            # reads of it: whether it is pending or in effect, and beside which request.
+            content = self.request and _fields(self.request)
+            return _operation({"delete": self.request_id, "note": self.note, "request": content})
         return ""
 
 
@@ -89,6 +101,7 @@ class WhitelistPlan:
     :param name: the file's name. Default empty.
     :param pins: the pins that the rows were verified with; not part of the hash. Default None: nothing was verified.
     :param ignored: the ids of the requests that stop no row, although they may be one's. Default: none.
+    :param only: what the plan is about: values by field, as :func:`check_only` returns them. Default: everything.
     """
 
     rows: Sequence[PlanRow]
@@ -96,6 +109,7 @@ class WhitelistPlan:
     name: str = ""
     pins: VerificationPins | None = None
     ignored: tuple[str, ...] = ()
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -111,17 +125,21 @@ class WhitelistPlan:
     @cached_property
     def observed(self) -> tuple[str, ...]:
         """
-        The requests that do not verify, and those that are ignored, as text that the plan's hash covers, each once.
+        The requests that do not verify, those that are ignored, and what the plan is about, as text that the plan's
+        hash covers, each once.
 
         Whoever approves the plan has seen these and no others: if there are more by then, it is another plan.
         """
-        found = [{"unverified": each.request_id, "hash": each.hash} for each in self.rows if each.state == "unverified"]
-        return tuple(dict.fromkeys(map(_operation, [*found, *({"ignored": each} for each in self.ignored)])))
+        found: list[dict[str, Any]] = [{"ignored": each} for each in self.ignored]
+        found += [{"unverified": row.request_id, "hash": row.hash} for row in self.rows if row.state == "unverified"]
+        found += [{"only": self.only}] if self.only else []
+        return tuple(dict.fromkeys(map(_operation, found)))
 
     @cached_property
     def plan_hash(self) -> str:
         """
-        SHA-256, in hexadecimal, of what applying does, of where, and of what does not verify or is ignored.
+        SHA-256, in hexadecimal, of what applying does, of where, of what the plan is about, and of what does not verify
+        or is ignored.
 
         Pinned keys alone do not change it, unless something that is deleted has a signature that does not cover all of
         it. What was approved is done, and nothing else, whatever applying verifies; and
@@ -169,8 +187,9 @@ class PlanLimits:
         creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
         declared = [each for each in plan.rows if each.where]
         listed = sum(bool(each.request_id) for each in plan.rows)
-        # Requests that nobody signed must not make room for more deletions.
-        verified = listed - sum(each.state == "unverified" for each in plan.rows)
+        # Requests that nobody signed, or that may be another team's, must not make room for more deletions.
+        no_room = ("unverified", *(("unreadable",) if plan.only else ()))
+        verified = listed - sum(each.state in no_room for each in plan.rows)
         if self.max_creates is not None and creates > self.max_creates:
             found.append(f"it creates {creates}, and max_creates is {self.max_creates}")
         if _is_over(creates, len(declared), self.max_create_percent):
@@ -200,9 +219,10 @@ def _is_over(number: int, total: int, percent: float | None) -> bool:
     return percent is not None and not number * 100 <= percent * total
 
 
-def create_operation(request: WhitelistRequest) -> str:
-    """Return the creation of a request as the text that a plan's hash covers."""
-    return _operation({"create": _fields(request)})
+def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) -> str:
+    """Return the creation of a request, in place of the replaced ones, as the text that a plan's hash covers."""
+    replaces = {"replaces": sorted(replaced)} if replaced else {}
+    return _operation({"create": _fields(request), **replaces})
 
 
 def _fields(request: WhitelistRequest) -> dict[str, Any]:
@@ -212,6 +232,46 @@ def _fields(request: WhitelistRequest) -> dict[str, Any]:
 
 def _operation(data: Mapping[str, Any]) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def check_only(value: object) -> dict[str, list[str]]:
+    """
+    Return what a plan is limited to: chains by one name for all of their names, and each value once.
+
+    :param value: a value or several for each of some of :data:`ONLY_FIELDS`.
+    :raises CustodyRequestError: if it is anything else, or empty.
+    """
+    if not isinstance(value, Mapping) or not value or not {*value} <= {*ONLY_FIELDS}:
+        what = sorted(map(str, value)) if isinstance(value, Mapping) else describe(value)
+        raise CustodyRequestError(
+            f"only must have values for some of {', '.join(ONLY_FIELDS)}, not {sanitize(what, 200)}; nothing was sent",
+            setting="only",
+            code="parameter-wrong",
+        )
+    found = {}
+    for name, given in value.items():
+        values = [*given] if isinstance(given, (list, tuple, set)) else [given]
+        refuse_missing(f"only[{name!r}]", values)
+        # In a YAML file, an id may be a number.
+        names = check_names(f"only[{name!r}]", [str(each) if type(each) is int else each for each in values]) or []
+        found[name] = sorted({chain_name(each) if name == "blockchain" else each for each in names})
+    return found
+
+
+def describe_only(only: Mapping[str, Iterable[str]]) -> str:
+    """Return in words what a plan is about."""
+    return "; ".join(f"{name} {' or '.join(values)}" for name, values in only.items())
+
+
+def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
+    """Return what to do about rows that differ, with ``replace`` or without; empty if there are none."""
+    way = "or have replace=True (--replace) create a new request, and keep the old one until that is in effect; "
+    return (
+        f"Nothing is done about rows that differ ({plan.counts['differs']}). Change the file to what the service has; "
+        f"{'' if replace else way}or change the request at the service (custody whitelist delete)."
+        if plan.counts["differs"]
+        else ""
+    )
 
 
 def hash_operations(operations: Iterable[str], service: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.client.text import count, escape
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.models import WhitelistRequest
-from airflow_custody.client.whitelist.plan import CHANGES, STATES
+from airflow_custody.client.whitelist.plan import CHANGES, STATES, describe_only
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plan import PlanRow, WhitelistPlan
@@ -33,15 +33,18 @@ _FIELDS = tuple(WhitelistRequest.model_fields)
 _OWN_COLUMN = frozenset({"label", "address", "blockchain", "currency", "network", "memo"})
 _MEANINGS = {
     "create": "not at the service: applying creates it",
+    "replace": "at the service with other values: applying creates a new request, and the old one stays",
     "pending": "asked for already, not in effect yet",
     "unchanged": "in effect as the file says",
     "differs": "at the service with other values: for a person to decide",
+    "duplicate": "in effect beside another request for the destination, which is kept",
     "undeclared": "at the service, and not in the file",
     "rejected": "rejected at the service: for a person to decide",
     "unreadable": "cannot be read: for a person to decide",
     "unverified": "signatures do not prove what the service says: for a person to decide",
 }
 _IGNORED = "Ignored, although each may be a row's"
+_ABOUT = "This plan is only about"
 _COLUMNS = ("State", "Chain", "Address", "Memo", "Label", "Other fields", "Request", "Details")
 
 
@@ -54,10 +57,12 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
 
     ``plan_hash``, ``service``, ``file`` (its name), ``pinned`` (how many ``keys`` the rows were verified against, and
     the ``minimum``; null: nothing was verified), ``counts`` (by state), ``has_changes``, ``ignored`` (ids of requests
-    that stop no row although they may be one's), and ``rows``, all of them. A row has ``state``, ``action``
+    that stop no row although they may be one's), ``only`` (what the plan is about: lists of values by field; empty:
+    everything), and ``rows``, all of them. A row has ``state``, ``action``
     (``create``, ``delete`` or null), ``where`` (its place in the file, or empty), ``id`` and ``status`` (of the request
     at the service, or empty), ``fields`` (the names of those that differ), ``shown`` (what the service has in them, as
-    text), ``note``, and ``request``: the fields that are given, by name, of what the file asks for or else of what the
+    text), ``note``, ``others`` (the ids of the requests that a new one replaces, or of the one that is kept beside a
+    duplicate), and ``request``: the fields that are given, by name, of what the file asks for or else of what the
     service has, or claims to have if the state is ``unverified``; null if that cannot be read.
 
     :param plan: the plan.
@@ -70,6 +75,7 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
         "counts": dict(plan.counts),
         "has_changes": plan.has_changes,
         "ignored": list(plan.ignored),
+        "only": {name: list(values) for name, values in plan.only.items()},
         "rows": [
             {
                 "state": row.state,
@@ -80,6 +86,7 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
                 "fields": list(row.fields),
                 "shown": dict(row.shown),
                 "note": row.note,
+                "others": list(row.others),
                 "request": row.request and row.request.model_dump(mode="json", exclude_none=True),
             }
             for row in plan.rows
@@ -98,9 +105,11 @@ _SIGNS = {
     "unverified": "!",
     "unreadable": "!",
     "differs": "~",
+    "duplicate": "~",
     "undeclared": "~",
     "rejected": "~",
     "create (dry run)": " ",
+    "replace (dry run)": " ",
     "pending": " ",
     "unchanged": " ",
 }
@@ -132,14 +141,17 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False, width: int | No
     if plan.ignored:
         tail += _wrap(f"{_IGNORED}: {_plain(', '.join(plan.ignored), exact=True)}", width)
     tail += _wrap(f"Plan hash: {plan.plan_hash}", width, exact=True)
-    return "\n\n".join("\n".join(each) for each in (_wrap(f"Plan: {counts}.", width), found, tail) if each)
+    head = _wrap(f"Plan: {counts}.", width)
+    if plan.only:
+        head += _wrap(f"{_ABOUT}: {_plain(describe_only(plan.only))}", width)
+    return "\n\n".join("\n".join(each) for each in (head, found, tail) if each)
 
 
 def _kind(row: PlanRow) -> str:
     """Return what applying does about a row; its state, if that is nothing."""
     if row.action:
         return "to delete" if row.action == "delete" else f"to {row.state}"
-    return "create (dry run)" if row.state == "create" else row.state
+    return f"{row.state} (dry run)" if row.state in ("create", "replace") else row.state
 
 
 def _lines_of(row: PlanRow) -> Iterator[tuple[str, str, bool]]:
@@ -214,6 +226,7 @@ def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
         f"## Whitelist plan{': ' if plan.name else ''}{_code(plan.name, _MAX_VALUE)}",
         "",
         *([f"Service: {_code(plan.service, _MAX_EXACT)}", ""] if plan.service else []),
+        *([f"{_ABOUT}: {_code(describe_only(plan.only), _MAX_EXACT)}", ""] if plan.only else []),
         f"**{_sentence(plan)}{_warning(plan)}**",
         "",
         signatures_text(plan),

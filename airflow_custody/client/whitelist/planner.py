@@ -11,7 +11,8 @@ takes no row from what they do: it is named, and may be a reason not to create i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,24 +31,30 @@ from airflow_custody.client.whitelist.matching import (
     compare_spelled,
     destination_of,
     differing,
+    find_duplicates,
     is_known,
     names_in,
     read_destination,
     shown_values,
 )
-from airflow_custody.client.whitelist.models import fetch_items
-from airflow_custody.client.whitelist.plan import Action, PlanRow, State, WhitelistPlan
+from airflow_custody.client.whitelist.models import WhitelistRequest, fetch_items
+from airflow_custody.client.whitelist.plan import ONLY_FIELDS, Action, PlanRow, State, WhitelistPlan, describe_only
 from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, envelope_faults
 
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-    from airflow_custody.client.whitelist.models import WhitelistRequest
 
 # The best request at the service for a row comes first.
 _PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
 # So many chains are named in a message.
 _MAX_NAMED = 100
+# The fields that a new request can have otherwise, for the same destination.
+_REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
+    Destination._fields, ("blockchain", "currency", "visibility_group_id")
+)
+# So many requests for a destination are replaced by one. More mean that the service makes of each what differs again.
+_MAX_REPLACED = 2
 _IGNORED = "ignored, so that it stops no row"
 _DRY_RUN = "dry run: nothing is done for this chain"
 
@@ -72,12 +79,13 @@ def make_plan(
     service: str = "",
     name: str = "",
     prune: bool = False,
+    replace: bool = False,
+    only: Mapping[str, Sequence[str]] | None = None,
     dry_run_chains: Collection[str] = (),
     effective_statuses: Collection[str] | None = EFFECTIVE_STATUSES,
     rejected_statuses: Collection[str] = REJECTED_STATUSES,
     accept_fields: str | Collection[str] = (),
     ignore: str | int | Iterable[str | int] = (),
-    known: Collection[Names] = (),
 ) -> WhitelistPlan:
     """
     Compare a whitelist file with what the service lists.
@@ -86,7 +94,11 @@ def make_plan(
     :param listing: all that the service lists.
     :param service: name of the service and the tenant; it becomes part of the plan's hash. Default empty.
     :param name: the file's name. Default empty.
-    :param prune: whether requests that the file does not have are to be deleted. Default False.
+    :param prune: whether requests that the file does not have are to be deleted, and duplicates. Default False.
+    :param replace: whether a row gets a new request if the one in effect differs in what a request can say, and whether
+        the old one is to be deleted once the new one is in effect. Default False.
+    :param only: what the plan is about, as :func:`~airflow_custody.client.whitelist.plan.check_only` returns it. What
+        else can be read at the service is neither reported nor deleted. Default None: everything.
     :param dry_run_chains: chains, by any name, for which nothing is to be done. Default: none.
     :param effective_statuses: status words, compared without case, of which a request in effect has one; None: not
         being pending is enough.
@@ -96,11 +108,23 @@ def make_plan(
     :param ignore: ids of requests that cannot be read, or whose chain or network has a name that is not known: a person
         has looked at them, and therefore they stop no row. Those that there are become part of the plan's hash. An id
         of any other request changes nothing. Default: none.
-    :param known: names of chains and networks that are known beside those of the rows. Default: none.
     :return: the plan.
-    :raises CustodyRequestError: if two rows are for the same destination, or a dry run is for a chain that is nowhere.
+    :raises CustodyRequestError: if two rows are for the same destination, a row is not what the plan is about, or
+        a dry run is for a chain that is nowhere.
     """
     declared = [(row, destination_of(row.request)) for row in rows]
+    only = only or {}
+    if outside := [
+        row.where
+        for row, each in declared
+        if not _is_within(only, each.chain, row.request.customer_id, row.request.visibility_group_id)
+    ]:
+        about = sanitize(describe_only(only), 300)
+        raise CustodyRequestError(
+            f"the plan is only about {about}, and the file has other rows: {name_some(outside)}; nothing was sent",
+            advice="Take these rows out of the file, or give 'only' more values.",
+            code="file-wrong",
+        )
     rows_by_destination = _by_destination(declared)
     planner = _Planner(
         listing,
@@ -109,12 +133,18 @@ def make_plan(
         rejected_statuses,
         as_list(accept_fields),
         check_ignored(ignore),
-        names_in(destination for _, destination in declared).union(known),
+        names_in(destination for _, destination in declared),
     )
     planner.dry_run = _dry_run(dry_run_chains, declared, planner.listed)
+    planner.prune, planner.replace, planner.only = prune, replace, only
     found = [planner.declared(row, destination) for row, destination in declared]
-    found += planner.others(prune=prune)
-    return WhitelistPlan(found, service, name, listing.pins, tuple(planner.ignored))
+    found += planner.others()
+    return WhitelistPlan(found, service, name, listing.pins, tuple(planner.ignored), only)
+
+
+def _is_within(only: Mapping[str, Collection[str]], *values: object) -> bool:
+    """Tell whether a request is what a plan is about, by its values of the fields that may limit that."""
+    return all(str(value) in only.get(name, (str(value),)) for name, value in zip(ONLY_FIELDS, values, strict=True))
 
 
 def check_ignored(values: object) -> list[str]:
@@ -173,7 +203,7 @@ class _Listed:
     :param payload: its payload: if signatures prove it, the fields that they cover. Empty if it is unreadable.
     :param note: why it is unverified or unreadable; empty if it is neither.
     :param omitted: the keys of its payload that the signatures do not cover.
-    :param row: the place in the file of a row that it may be. Empty: there is none.
+    :param rows: the places in the file of the rows that it may be.
     """
 
     envelope: WhitelistEnvelope
@@ -182,7 +212,15 @@ class _Listed:
     payload: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     omitted: tuple[str, ...] = ()
-    row: str = ""
+    rows: list[str] = field(default_factory=list)
+
+    def is_within(self, only: Mapping[str, Collection[str]]) -> bool:
+        """Tell whether it is what a plan is about; what does not prove to be anything may be."""
+        if not self.destination or self.state == "unverified":
+            return True
+        customer = self.payload.get("customerId", "")
+        is_text = customer is None or isinstance(customer, (str, int))
+        return not is_text or _is_within(only, self.destination.chain, customer, self.envelope.visibility_group_id)
 
 
 def _read(
@@ -225,6 +263,8 @@ class _Planner:
         known: Collection[Names],
     ) -> None:
         self.dry_run: Collection[str] = ()
+        self.prune = self.replace = False
+        self.only: Mapping[str, Collection[str]] = {}
         self._rows = rows
         self._known = known
         self._accepted = frozenset(accepted)
@@ -245,6 +285,11 @@ class _Planner:
                 self._index.add_unreadable(each.envelope, each)
         # The requests that are a row's.
         self._taken: set[_Listed] = set()
+        # The rows that have a request, by their places, and that request.
+        self._found: dict[str, tuple[DeclaredRow, State, _Listed]] = {}
+        self._leaving = frozenset(each.id for each in listing.deletions)
+        in_effect = ((e.envelope.id, e.destination) for e in self.listed if e.destination and e.state == "unchanged")
+        self._twice = {each: group for group in find_duplicates(in_effect) for each in group}
 
     def declared(self, row: DeclaredRow, destination: Destination) -> PlanRow:
         """Return what becomes of a row of the file."""
@@ -256,7 +301,7 @@ class _Planner:
             for each in index.under_unknown_name(destination, row.request.address, self._known)
         ]
         for each in (*same, *in_another_case, *unknown, *claims):
-            each.row = row.where
+            each.rows.append(row.where)
         alive = [each for each in same if each.state != "rejected"]
         others = [each for each in self._rows.same(destination) if each != row.where]
         if others and not destination.network:
@@ -274,12 +319,59 @@ class _Planner:
             options = [(self._compared(row, destination, each), each) for each in same]
             found, listed = min(options, key=lambda each: (_PREFERENCE.index(each[0].state), len(each[0].fields)))
             self._taken.add(listed)
+            self._found[row.where] = row, found.state, listed
+            if found.state == "differs" and self.replace:
+                return self._replaced(found, destination, options, self._obstacle(row, destination, claims, unknown))
             return found
+        if obstacle := self._obstacle(row, destination, claims, unknown):
+            self._taken.update(each for each in claims if each.envelope.id == obstacle.request_id)
+            return obstacle
+        if destination.chain in self.dry_run:
+            return PlanRow("create", request=row.request, where=row.where, note=_DRY_RUN)
+        return PlanRow("create", "create", row.request, row.where)
+
+    def _replaced(
+        self,
+        found: PlanRow,
+        destination: Destination,
+        options: Iterable[tuple[PlanRow, _Listed]],
+        obstacle: PlanRow | None,
+    ) -> PlanRow:
+        """
+        Return a row that differs as one that a new request is created for, if nothing speaks against it.
+
+        :param options: the requests for the destination.
+        :param obstacle: what else may be for it; None: nothing.
+        """
+        alive = [(row, listed) for row, listed in options if listed.state != "rejected"]
+        is_replaced = obstacle is None and len(alive) <= _MAX_REPLACED
+        for row, listed in alive:
+            network = listed.destination and listed.destination.network
+            is_certain = listed.state == "unchanged" and network in (destination.network, "mainnet")
+            group = (row.request and row.request.visibility_group_id) or ""
+            is_ours = listed.is_within(self.only) and group == (listed.envelope.visibility_group_id or "")
+            is_replaced = is_replaced and is_certain and is_ours and {*row.fields} <= _REPLACEABLE
+        if not is_replaced:
+            note = (
+                f"not replaced: that takes requests in effect ({_MAX_REPLACED} at most) for just this destination and "
+                f"visibility group, that differ in nothing but {name_some(sorted(_REPLACEABLE))}"
+            )
+            return dataclasses.replace(found, note="; ".join(filter(None, [found.note, note])))
+        ids = tuple(row.request_id for row, _ in alive)
+        note = f"{name_some(ids)} {'stays' if len(ids) == 1 else 'stay'} until the new request is in effect"
+        action: Action | None = "create"
+        if destination.chain in self.dry_run:
+            action, note = None, f"{_DRY_RUN}; {note}"
+        return dataclasses.replace(found, state="replace", action=action, note=note, others=ids)
+
+    def _obstacle(
+        self, row: DeclaredRow, destination: Destination, claims: Sequence[_Listed], unknown: Iterable[_Listed]
+    ) -> PlanRow | None:
+        """Return a row for which nothing is created, as something that is not certain may be for its destination."""
         if others := self._rows.in_another_case(destination):
             note = f"it differs only in case from {others[0]}, which may be the same: nothing is created"
             return PlanRow("differs", request=row.request, where=row.where, fields=("address",), note=note)
         if claims:
-            self._taken.add(claims[0])
             note = f"{claims[0].note}. It may be this one: nothing is created"
             return self._row(row, claims[0], "unverified", note=note)
         for each in unknown:
@@ -289,9 +381,7 @@ class _Planner:
             hidden = sanitize(unreadable[0].envelope.id, 40)
             note = f"request {hidden} cannot be read, and may be this one: nothing is created"
             return PlanRow("unreadable", request=row.request, where=row.where, note=note)
-        if destination.chain in self.dry_run:
-            return PlanRow("create", request=row.request, where=row.where, note=_DRY_RUN)
-        return PlanRow("create", "create", row.request, row.where)
+        return None
 
     def _may_be(self, row: DeclaredRow, destination: Destination, listed: _Listed) -> PlanRow:
         """Return a row that a request may be, as it shows a name of its chain or network that is not known."""
@@ -357,11 +447,15 @@ class _Planner:
             shown_values(envelope, listed.payload, fields) if fields else {},
         )
 
-    def others(self, *, prune: bool) -> list[PlanRow]:
+    def others(self) -> list[PlanRow]:
         """Return a row for each request that is in no file: at last what is not verified, and what cannot be read."""
         rest = [each for each in self.listed if each not in self._taken and each.state != "rejected"]
         rest.sort(key=lambda each: (each.state == "unreadable", each.state == "unverified"))
-        return [self._unreadable(each) if each.destination is None else self._undeclared(each, prune) for each in rest]
+        return [
+            self._unreadable(each) if each.destination is None else self._undeclared(each)
+            for each in rest
+            if each.is_within(self.only)
+        ]
 
     def _unreadable(self, listed: _Listed) -> PlanRow:
         envelope = listed.envelope
@@ -377,9 +471,25 @@ class _Planner:
             },
         )
 
-    def _undeclared(self, listed: _Listed, prune: bool) -> PlanRow:
+    def _kept_beside(self, listed: _Listed) -> tuple[WhitelistEnvelope, tuple[str, ...]] | None:
+        """
+        Return the request in effect that a row has for just the destination of another one in effect, and the fields in
+        which the other one differs from the row. None: nothing of that is certain.
+        """
+        if listed.state != "unchanged" or len(listed.rows) != 1 or listed.rows[0] not in self._found:
+            return None
+        row, state, kept = self._found[listed.rows[0]]
+        groups = {each.envelope.visibility_group_id or "" for each in (kept, listed)}
+        if state != "unchanged" or not listed.destination or listed.destination != kept.destination or len(groups) > 1:
+            return None
+        fields = self._compared(row, listed.destination, listed).fields
+        return (kept.envelope, fields) if {*fields} <= _REPLACEABLE else None
+
+    def _undeclared(self, listed: _Listed) -> PlanRow:
         """Return a row for a request that is in no file; what is not clear is for a person to decide, not to delete."""
         envelope = listed.envelope
+        state: State = "unverified" if listed.state == "unverified" else "undeclared"
+        is_wanted, others = self.prune, tuple[str, ...]()
         request: WhitelistRequest | None = None
         shown: dict[str, str] = {}
         fields: list[str] = []
@@ -387,23 +497,40 @@ class _Planner:
         if listed.state == "unverified":
             notes = [
                 listed.note,
-                *([f"it claims to be for the same destination as {listed.row}"] if listed.row else []),
+                *([f"it claims to be for the same destination as {listed.rows[-1]}"] if listed.rows else []),
             ]
         else:
             fields, faults = self._contradictions(listed, None)
-            faults += [f"may be for the same destination as {listed.row}, so it is not deleted"] if listed.row else []
+            notes = [_progress(listed), *_not_covered(listed)]
+            if beside := self._kept_beside(listed):
+                (envelope_kept, differs), kept, state = beside, beside[0].id, "duplicate"
+                others, is_wanted = (kept,), self.prune or (self.replace and bool(differs))
+                signatures = [{each.signature for each in one.signings} for one in (envelope_kept, envelope)]
+                what = f"differs from it in {name_some(differs)}" if differs else "is the same"
+                notes = [f"in effect twice: {kept} has what the file says, and is kept; this one {what}", *notes[1:]]
+                if kept in self._leaving:
+                    faults.append(f"the deletion of {kept} is pending, so this one is not deleted")
+                elif envelope_kept.hash == envelope.hash and not signatures[0].isdisjoint(signatures[1]):
+                    faults.append("both have the same signatures, and may be one under two ids, so it is not deleted")
+                elif not is_wanted:
+                    notes.append("'prune' or 'replace' deletes it" if differs else "'prune' deletes it")
+            elif listed.rows:
+                faults.append(f"may be for the same destination as {listed.rows[-1]}, so it is not deleted")
             faults += [_IGNORED] if envelope.id in self.ignored else []
-            notes = [_progress(listed), *_not_covered(listed), *faults]
+            notes += faults
         try:
             request = to_request(envelope, listed.payload)
         except CustodyResponseError as error:
             notes.append(error.message)
             shown = shown_values(envelope, listed.payload, ("blockchain", "network", "address", "memo", "label"))
-        action: Action | None = "delete" if prune and request and not faults and listed.state != "unverified" else None
+        is_deleted = is_wanted and request and not faults and state != "unverified"
+        action: Action | None = "delete" if is_deleted else None
+        if state == "undeclared" and not action and (twice := self._twice.get(envelope.id)):
+            notes.append(f"in effect for one destination: {name_some(twice)}")
         if action and listed.destination and listed.destination.chain in self.dry_run:
             action, notes = None, [_DRY_RUN, *notes]
         return PlanRow(
-            "unverified" if listed.state == "unverified" else "undeclared",
+            state,
             action,
             request,
             "",
@@ -413,6 +540,7 @@ class _Planner:
             tuple(fields),
             "; ".join(notes),
             shown,
+            others,
         )
 
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_custody.sandbox.errors import invalid, not_found
+from airflow_custody.sandbox.errors import ServiceError, invalid, not_found
 from airflow_custody.sandbox.listings import Listing
 from airflow_custody.sandbox.request_log import decode_body
 from airflow_custody.sandbox.rules.store import RuleStore
@@ -83,6 +83,10 @@ class WhitelistStore:
                 raise invalid(f"the address does not follow the rules of {chain}")
             fields = self._stored(request.model_dump(by_alias=True, exclude_none=True))
             chain, network = settings.chain_name or chain, fields.get("network", "")
+            taken = "SELECT 1 FROM whitelist WHERE tenant_id = ? AND address = ? AND status NOT IN (?, ?)"
+            values = (tenant_id, fields["address"], REJECTED, REMOVED)
+            if not settings.second_requests and self._state.rows(taken, *values):
+                raise ServiceError(409, "the address is whitelisted already, or a request for it is pending")
             payloads.append((build_payload(chain, fields, network_is_hashed=False), network))
             shown = (network, fields["label"], fields["address"], json.dumps(fields))
             created_at = settings.created_at or timestamp(settings.clock_offset)

@@ -223,7 +223,7 @@ def test_reads_well() -> None:
     )
     states = report[report.index("| State | Rows | Meaning |") :].splitlines()[2:]
     assert [line.split(" | ")[:2] for line in states] == [
-        [f"| {state}", "1"] for state in STATES if state not in ("rejected", "unverified")
+        [f"| {state}", "1"] for state in STATES if found.counts[state]
     ]
     cells = assert_harmless(report, 5)
     assert [row[0] for row in cells] == ["undeclared: delete", "create", "differs", "unreadable", "pending"]
@@ -245,6 +245,7 @@ def test_reads_well() -> None:
         "counts": found.counts,
         "has_changes": True,
         "ignored": [],
+        "only": {},
     }
     assert data["rows"][1] == {
         "state": "differs",
@@ -255,6 +256,7 @@ def test_reads_well() -> None:
         "fields": ["label", "linked_wallet_ids", "envelope"],
         "shown": {"label": "Cold", "linked_wallet_ids": ""},
         "note": "its envelope's chain 'BTC' is not the chain in its payload, 'ETH'",
+        "others": [],
         "request": {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"},
     }
     assert data["rows"][4]["request"] is None
@@ -291,7 +293,9 @@ def test_plain_text_counts_deletions_first(rows: list[PlanRow], sentence: str) -
 
 
 MEMO = "7" * 130
-SIGNS = {"delete": "-", "create": "+", "unverified": "!", "unreadable": "!", "pending": " ", "unchanged": " "}
+SIGNS = {"delete": "-", "create": "+", "unverified": "!", "unreadable": "!"} | dict.fromkeys(
+    ["pending", "unchanged"], " "
+)
 
 
 def assert_signs(found: WhitelistPlan, width: int | None, signs: dict[str, int]) -> None:
@@ -318,9 +322,10 @@ def test_each_row_is_shown_within_the_window(given_rows: list[tuple[Any, Any, st
     rows = []
     for state, action, text in given_rows:
         request = REQUEST.model_copy(update={"label": text, "customer_id": text, "memo": MEMO})
-        done: Any = "create" if state == "create" else action if state == "undeclared" else None
+        done: Any = action if state in ("undeclared", "duplicate") else None
+        done = "create" if state in ("create", "replace") else done
         rows.append(PlanRow(state, done, request, "line 1", text, text, fields=("label",), note=text))
-    shown = [SIGNS.get(each.action or each.state, "~") for each in rows]
+    shown = ["~" if each.state == "replace" else SIGNS.get(each.action or each.state, "~") for each in rows]
     assert_signs(plan(*rows), width, Counter(each for each in shown if each != " "))
     assert plan_to_text(plan(*rows), all_rows=True, width=width).count(ADDRESS) == len(rows)
 

@@ -129,9 +129,29 @@ def test_the_text_of_another_request_is_compared_and_not_its_id(sandbox: Sandbox
     )
     found = read_plan(client, *rows)
     # The file's second row is there, once; what should be there for the first one is not.
-    assert [each.state for each in found.rows] == ["create", "unchanged", "undeclared"]
-    assert "so it is not deleted" in found.rows[2].note
+    assert [each.state for each in found.rows] == ["create", "unchanged", "duplicate"]
+    assert "may be one under two ids, so it is not deleted" in found.rows[2].note
     assert not found.with_action("delete")
+
+
+def test_duplicates_that_were_signed_each_are_two_and_what_nobody_signed_is_not_kept(
+    sandbox: Sandbox, client: CustodyClient
+) -> None:
+    forged, first, second, old = map(client.create_whitelist_request, [ask(), ask(), ask(), ask(label="Old")])
+    for each in (first, second, old):
+        sandbox.control.sign_whitelist_requests([each])
+    sandbox.control.set_whitelist_status(forged, "APPROVED")
+    assert states(read_plan(client, ask())) == [
+        ("unchanged", None, first),
+        ("duplicate", "delete", second),
+        ("duplicate", "delete", old),
+        ("unverified", None, forged),
+    ]
+    # What replaces is not what nobody signed.
+    for each in (first, second):
+        sandbox.control.set_whitelist_status(each, "removed")
+    found = make_plan(rows_of(ask()), fetch_listing(client), prune=True, replace=True)
+    assert states(found) == [("differs", None, old), ("unverified", None, forged)]
 
 
 @pytest.mark.parametrize("outcome", ["refused", "not read"])

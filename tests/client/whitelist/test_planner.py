@@ -11,8 +11,9 @@ from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, lis
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.listing import Listing
-from airflow_custody.client.whitelist.plan import CHANGES, STATES
-from airflow_custody.client.whitelist.plan_report import plan_to_markdown, plan_to_text
+from airflow_custody.client.whitelist.matching import find_duplicates
+from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, check_only
+from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.planner import make_plan
 
 ALICE = "alice::1220" + "ab" * 16
@@ -191,10 +192,211 @@ def test_the_best_request_is_a_rows() -> None:
     assert states(plan(ask(), [rejected, other])) == [("differs", None, "3")]
     assert states(plan(ask(), [rejected, other, pending])) == [("pending", None, "2"), ("undeclared", None, "3")]
     found = plan(ask(), [rejected, pending, effective, again], prune=True)
-    assert states(found) == [("unchanged", None, "9"), ("undeclared", None, "2"), ("undeclared", None, "10")]
-    # A duplicate is a change, and deleting it is a person's decision: it may take the address with it.
-    assert found.rows[2].note == "in effect; may be for the same destination as line 2, so it is not deleted"
+    assert states(found) == [("unchanged", None, "9"), ("undeclared", None, "2"), ("duplicate", "delete", "10")]
+    assert found.rows[1].note == "pending approval; may be for the same destination as line 2, so it is not deleted"
     assert found.has_changes
+
+
+# --- replacing, and duplicates -----------------------------------------------------------------------------
+
+
+BOTH: dict[str, Any] = {"prune": True, "replace": True}
+OLD: dict[str, Any] = {"label": "Old"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "fields"),
+    [
+        ({}, [listed(1, **OLD)], ("label",)),
+        ({"linked_wallet_ids": ["7"]}, [listed(1)], ("linked_wallet_ids",)),
+        ({"customer_id": "c", "exchange_account_id": "9"}, [listed(1)], ("customer_id", "exchange_account_id")),
+        # What the file does not say any more.
+        ({}, [listed(1, customerId="c")], ("customer_id",)),
+        ({}, [listed(1, network="mainnet", **OLD)], ("label",)),
+        ({"network": "testnet"}, [listed(1, network="testnet", **OLD)], ("label",)),
+        # What was rejected does not count.
+        ({}, [listed(1, **OLD), listed(2, wire={"status": "rejected"})], ("label",)),
+        # One was replaced, and the row has changed again.
+        ({}, [listed(1, **OLD), listed(2, label="Older")], ("label",)),
+        ({"visibility_group_id": "g"}, [listed(1, **OLD, wire={"visibilityGroupID": "g"})], ("label",)),
+    ],
+)
+def test_what_differs_in_what_a_request_says_is_replaced(
+    asked: dict[str, Any], there: list[WhitelistEnvelope], fields: tuple[str, ...]
+) -> None:
+    effective = tuple(each.id for each in there if each.status == "APPROVED")
+    for options in ({}, {"prune": True}):
+        assert [row.action for row in plan(ask(**asked), there, **options).rows] == [None] * len(effective)
+    for options in ({"replace": True}, BOTH):
+        found = plan(ask(**asked), there, **options)
+        row = found.rows[0]
+        assert (row.state, row.action, row.fields, row.others) == ("replace", "create", fields, effective)
+        assert "until the new request is in effect" in row.note
+        # Nothing is deleted with it.
+        assert not found.with_action("delete")
+        assert PlanLimits(max_creates=0).faults(found)
+        # What is replaced is approved with it.
+        assert found.plan_hash not in (plan(ask(**asked), []).plan_hash, plan(ask(**asked), there).plan_hash)
+    dry = plan(ask(**asked), there, replace=True, dry_run_chains=["ETH"]).rows[0]
+    assert (dry.state, dry.action) == ("replace", None)
+
+
+def test_the_hash_covers_which_requests_are_replaced() -> None:
+    hashes = {plan(ask(), listed(number, **OLD), replace=True).plan_hash for number in (1, 2)}
+    hashes.add(plan(ask(), [listed(1, **OLD), listed(2, **OLD)], replace=True).plan_hash)
+    assert len(hashes) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "options"),
+    [
+        # Two that are pending would both be signed.
+        ({}, [listed(1, **OLD, wire=PENDING)], {}),
+        ({}, [listed(1, **OLD), listed(2, label="Other", wire=PENDING)], {}),
+        ({}, [listed(1, **OLD, wire={"action": "ARCHIVE"})], {}),
+        ({}, [listed(1, **OLD, tag="99")], {}),
+        ({}, [listed(1, **OLD, wire={"blockchain": "BTC"})], {}),
+        ({"network": "mainnet"}, [listed(1, **OLD)], {}),
+        # Without a network, a new request may be for another one.
+        ({}, [listed(1, network="testnet", **OLD)], {}),
+        ({}, [listed(1, **OLD), listed(2, network="mainnet", **OLD)], {}),
+        (CANTON, [listed(1, **{**SHOWN, "address": ALICE.upper(), **OLD})], {}),
+        (CANTON, [listed(1, **SHOWN, **OLD), listed(2, **{**SHOWN, "currency": "CC"})], {}),
+        ({}, [listed(1, **OLD), unreadable(None)], {}),
+        ({}, [listed(1, **OLD, wire={"visibilityGroupID": "g"})], {}),
+        # Neither did what was created before become what the file says.
+        ({}, [listed(number, **OLD) for number in (1, 2, 3)], {}),
+        # Another team's.
+        ({"customer_id": "a"}, [listed(1, customerId="b")], {"only": {"customer_id": ["a"]}}),
+    ],
+)
+def test_what_is_not_certain_is_not_replaced(
+    asked: dict[str, Any], there: list[WhitelistEnvelope], options: dict[str, Any]
+) -> None:
+    found = plan(ask(**asked), there, **BOTH, **options)
+    assert found.rows[0].state == "differs"
+    if "network" not in found.rows[0].fields:
+        assert "not replaced" in found.rows[0].note
+    assert not found.operations
+
+
+@pytest.mark.parametrize(
+    ("there", "deleted_with"),
+    [
+        # The same: the one with the lowest id is kept.
+        ([listed(9), listed(10)], ("prune",)),
+        ([listed(9, network="mainnet"), listed(10, network="mainnet")], ("prune",)),
+        # The one that is what the file says is kept, whatever its id is.
+        ([listed(10, **OLD), listed(9)], ("prune", "replace")),
+        ([listed(10, **OLD), listed(9), listed(2, wire=PENDING)], ("prune", "replace")),
+        # Only what is certain to be for the same destination, and in effect.
+        ([listed(9), listed(10, wire=PENDING)], ()),
+        ([listed(9), listed(10, wire={"action": "ARCHIVE"})], ()),
+        ([listed(9), listed(10, tag="99")], ()),
+        ([listed(9), listed(10, wire={"visibilityGroupID": "g"})], ()),
+        ([listed(9), listed(10, label="\u200bx")], ()),
+        # Nothing is what the file says.
+        ([listed(9, **OLD), listed(10, label="Older")], ()),
+        ([listed(9, wire=PENDING), listed(10, **OLD)], ()),
+        ([listed(9, wire=PENDING), listed(10, **OLD), listed(11, **OLD)], ()),
+    ],
+)
+def test_what_is_in_effect_twice_can_be_deleted_and_never_the_last_one(
+    there: list[WhitelistEnvelope], deleted_with: tuple[str, ...]
+) -> None:
+    for options in ((), ("prune",), ("replace",), ("prune", "replace")):
+        found = plan(ask(), there, **dict.fromkeys(options, True))
+        deleted = [row.request_id for row in found.with_action("delete")]
+        assert deleted == (["10"] if {*options} & {*deleted_with} else [])
+        duplicates = {row.request_id: row for row in found.rows if row.state == "duplicate"}
+        assert not deleted_with or (
+            duplicates["10"].others == ("9",) and "9 has what the file" in duplicates["10"].note
+        )
+        if deleted:
+            assert found.plan_hash != plan(ask(), [*there, listed(8)], **dict.fromkeys(options, True)).plan_hash
+        elif deleted_with:
+            assert "'prune'" in duplicates["10"].note
+    both = plan([ask(), ask(network="mainnet")], [listed(9, network="mainnet"), listed(10, network="mainnet")], **BOTH)
+    assert not both.operations
+
+
+def test_what_is_about_to_be_deleted_is_not_what_is_kept() -> None:
+    listing = Listing([listed(9), listed(10)], deletions=[listed(9, wire={"action": "delete"})])
+    found = make_plan(rows_of(ask()), listing, prune=True)
+    assert states(found) == [("unchanged", None, "9"), ("duplicate", None, "10")]
+    assert "the deletion of 9 is pending" in found.rows[1].note
+
+
+def test_what_is_in_effect_twice_and_in_no_file_is_named() -> None:
+    found = plan([], [listed(9), listed(10), listed(11, address=OTHER)])
+    assert ["9, 10" in row.note for row in found.rows] == [True, True, False]
+    assert find_duplicates([]) == []
+
+
+# --- what a plan is about ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("only", "ours", "theirs"),
+    [
+        ({"blockchain": "Polygon"}, {"blockchain": "MATIC"}, {"currency": "ETH"}),
+        ({"customer_id": ["a", 7]}, {"customer_id": "7"}, {"customerId": "b"}),
+        ({"customer_id": "a"}, {"customer_id": "a"}, {}),
+        ({"visibility_group_id": ["g"]}, {"visibility_group_id": "g"}, {"wire": {"visibilityGroupID": "h"}}),
+        ({"blockchain": ["eth"], "customer_id": "a"}, {"customer_id": "a"}, {"currency": "BTC", "customerId": "a"}),
+    ],
+)
+def test_a_plan_may_be_about_one_teams_rows(only: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    limit = check_only(only)
+    their = listed(5, address=OTHER, **theirs)
+    assert states(plan(ask(**ours), their, only=limit, prune=True)) == [("create", "create", "")]
+    assert states(plan(ask(**ours), their, prune=True))[1:] == [("undeclared", "delete", "5")]
+    with pytest.raises(CustodyRequestError, match=r"is only about .* the file has other rows: line 3; nothing"):
+        plan([ask(**ours), ask(blockchain="SOL", address="x")], [], only=limit)
+    # Nobody can tell whose it is.
+    for unclear in (unreadable(None), listed(6, address=OTHER, customerId={"x": 1}, currency="MATIC")):
+        shown = {"blockchain": limit["blockchain"]} if "blockchain" in only else {"customer_id": ["a"]}
+        assert states(plan([], unclear, only=shown, prune=True))[-1][1:] == (None, unclear.id)
+    # It is approved with the plan, however it is spelled.
+    respelled = check_only(
+        {name: [values, values] if isinstance(values, str) else values for name, values in only.items()}
+    )
+    assert plan(ask(**ours), [], only=respelled).plan_hash == plan(ask(**ours), [], only=limit).plan_hash
+    assert plan(ask(**ours), [], only=limit).plan_hash != plan(ask(**ours), []).plan_hash
+
+
+def test_two_teams_files_at_one_service() -> None:
+    first, second = {"customer_id": ["a"]}, {"customer_id": ["b"]}
+    there = [listed(1, customerId="a"), listed(2, address=OTHER, customerId="b")]
+    mine, yours = ask(customer_id="a"), ask(customer_id="b", address=OTHER)
+    for row, only in ((mine, first), (yours, second)):
+        found = plan(row, there, only=only, **BOTH)
+        assert [each.state for each in found.rows] == ["unchanged"]
+        assert not found.has_changes
+        for text in (plan_to_markdown(found), plan_to_text(found)):
+            assert re.search(f"This plan is only about: `?customer_id {only['customer_id'][0]}", text)
+        assert plan_to_json(found)["only"] == only
+    # What the other team has is not created again, nor replaced, and its duplicates are its own.
+    found = plan(ask(customer_id="a", address=OTHER), [*there[1:], listed(3, address=OTHER)], only=first, **BOTH)
+    assert [(row.state, row.action, row.fields) for row in found.rows] == [("differs", None, ("customer_id",))]
+    # Limits count what the plan is about.
+    ten = [listed(number, address=f"0x{number:040x}", customerId="a") for number in range(10, 20)]
+    many = [listed(number, address=f"0x{number:040x}", customerId="b") for number in range(20, 90)]
+    kept = [ask(customer_id="a", label="Treasury", address=each.payload()["address"]) for each in ten[:6]]
+    found = plan(kept, [*ten, *many], only=first, prune=True)
+    assert PlanLimits().faults(found) == (
+        "it deletes 4 of the 10 requests at the service, and max_delete_percent is 30",
+    )
+
+
+@pytest.mark.parametrize(
+    "only", [{}, [], "ETH", {"label": "x"}, {"blockchain": []}, {"blockchain": ""}, {"blockchain": None},
+             {"blockchain": ["None"]}, {"customer_id": {"a": 1}}, {"customer_id": [True]}, {1: "x"}], ids=str
+)  # fmt: skip
+def test_what_a_plan_cannot_be_about_is_refused(only: Any) -> None:
+    with pytest.raises(CustodyRequestError, match=r"^only") as caught:
+        check_only(only)
+    assert caught.value.setting == "only"
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -248,7 +248,7 @@ def test_a_key_the_service_does_not_know_is_refused_by_it_and_named(approver: Si
         first = (
             "the signing key 'custody_bob_key' may not be that of the user of connection 'custody_ann': .*not verify"
         )
-        with pytest.raises(CustodyRequestError, match=f"^approve whitelisting requests failed: {first}") as caught:
+        with pytest.raises(CustodyRequestError, match=f"^sign whitelisting requests failed: {first}") as caught:
             approver.approve()
         assert approver.signed == []
     assert (caught.value.code, caught.value.retryable) == ("request-refused", False)

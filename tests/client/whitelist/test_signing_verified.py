@@ -21,7 +21,7 @@ from airflow_custody.client import (
     CustodyOutcomeUnknownError,
     CustodyRequestError,
 )
-from airflow_custody.client.errors import CustodyVerificationError
+from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist import models
 from airflow_custody.sandbox import Sandbox
@@ -128,7 +128,7 @@ def test_another_users_key_is_refused_before_anything_is_signed(approvers: Appro
     ann.signer = PemSigner(lambda: pem, name="custody_ann_key")
     whose = f"but that of {bob.person.external_id}" if owner == "bob" else "nor of any other user"
     text = (
-        f"approve whitelisting requests failed: the signing key 'custody_ann_key' is not that of the user "
+        f"sign whitelisting requests failed: the signing key 'custody_ann_key' is not that of the user "
         f"{ann.person.external_id}, {whose} by the rules of whitelisting request {number}; nothing was signed"
     )
     with pytest.raises(CustodyConfigurationError, match=f"^{text}") as caught:
@@ -231,7 +231,7 @@ def test_what_the_old_key_has_signed_is_in_effect_or_is_not_signed_any_more(appr
         person.name, ROLES, user_id=person.id, groups=["approvers"], public_key=public_pem_of(person.key)
     )
     assert person.pem == pem_of(old)
-    with pytest.raises(CustodyRequestError, match="must be the one that the service has"):
+    with pytest.raises(CustodyConfigurationError, match="is not that of the user"):
         ann.approve(untouched)
     person.pem = pem_of(person.key)
     assert ann.approve(untouched) == bob.approve(untouched) == 1

@@ -1,0 +1,278 @@
+"""Applying a changed row: a new request first, then the old one's deletion; and deleting what is in effect twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow_runs import new_dag, run_dag
+from apply_tries import ApplyTask, address, plan, write_rows
+from task_log import TaskLog
+from task_tries import CREATE, RowsStore, needs_store, somebody_creates
+
+from airflow_custody.idempotency.apply_plan import ApplyPlan
+from airflow_custody.idempotency.create import CreateRows
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.sandbox import Sandbox
+
+REPLACE = {"replace": True}
+PRUNE = {"prune": True}
+pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
+
+
+def before(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, work: Callable[[], object]) -> None:
+    """Do something once, right before a method is called."""
+    real, todo = getattr(owner, name), [work]
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        while todo:
+            todo.pop()()
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(owner, name, method)
+
+
+def effective(sandbox: Sandbox, number: int, **fields: str) -> str:
+    made = somebody_creates(sandbox, **{"label": f"Label {number}", "address": address(number), **fields})
+    sandbox.control.set_whitelist_status(made, "APPROVED")
+    return made
+
+
+def there(sandbox: Sandbox, number: int = 1) -> dict[str, str]:
+    """Return the labels of the requests for an address, by id; those that are pending in brackets."""
+    found = [each for each in sandbox.control.whitelist_requests() if each["address"] == address(number)]
+    return {each["id"]: each["label"] if each["status"] == "APPROVED" else f"({each['label']})" for each in found}
+
+
+@pytest.fixture
+def old(sandbox: Sandbox) -> str:
+    """Return the id of a request in effect that has another label than the first row of the file."""
+    return effective(sandbox, 1, label="Old")
+
+
+@pytest.fixture
+def path(tmp_path: Path, old: str) -> str:
+    return write_rows(tmp_path / "whitelist.yaml", [1, 2])
+
+
+def applied(path: str, **arguments: Any) -> ApplyTask:
+    """Return a task that applies a plan which was made with these arguments."""
+    return ApplyTask(path, plan(path, **arguments)["plan_hash"], RowsStore(), **arguments)
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_label_is_changed_and_the_address_is_in_effect_all_the_time(
+    sandbox: Sandbox, tmp_path: Path, prune: bool
+) -> None:
+    path = write_rows(tmp_path / "whitelist.yaml", [1])
+    old = effective(sandbox, 1)
+
+    def run(**arguments: Any) -> tuple[dict[str, int], dict[str, Any]]:
+        with new_dag() as dag:
+            both = {"path": path, "prune": prune, **arguments}
+            plan = CustodyPlanWhitelistOperator(task_id="plan", **both)
+            CustodyApplyWhitelistPlanOperator(
+                task_id="apply",
+                plan_hash=plan.output["plan_hash"],  # type: ignore[index]
+                lookup_wait=0.2,
+                **both,
+            )
+        ran = run_dag(dag)
+        assert ran.state == "success"
+        # Whatever happens, something is in effect.
+        assert any(not label.startswith("(") for label in there(sandbox).values())
+        return {state: number for state, number in ran.xcom("plan")["counts"].items() if number}, ran.xcom("apply")
+
+    assert run()[0] == {"unchanged": 1}
+    Path(path).write_text(Path(path).read_text().replace("Label 1", "New name"))
+    assert run()[0] == {"differs": 1}
+    on = {"replace": "{{ 1 == 1 }}"}
+    counts, result = run(**on)
+    (new,) = result["request_ids"]
+    assert (counts, result["counts"]["deleted"]) == ({"replace": 1}, 0)
+    assert there(sandbox) == {old: "Label 1", new: "(New name)"}
+    # While the new one is pending, nothing is done, however often that is tried.
+    for _ in range(2):
+        counts, result = run(**on)
+        assert (counts, result["counts"]["created"], result["counts"]["deleted"]) == (
+            {"pending": 1, "undeclared": 1}, 0, 0
+        )  # fmt: skip
+    sandbox.control.sign_whitelist_requests([new])
+    counts, result = run(**on)
+    assert (counts, result["counts"]["deleted"]) == ({"unchanged": 1, "duplicate": 1}, 1)
+    assert there(sandbox) == {new: "New name"}
+    assert run(**on)[0] == {"unchanged": 1}
+
+
+@needs_store
+@pytest.mark.parametrize("prune", [True, False])
+@pytest.mark.parametrize("write", range(1, 6))
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_row_that_replaces_is_sent_once_whenever_the_task_is_killed(
+    sandbox: Sandbox, path: str, old: str, write: int, is_before: bool, prune: bool
+) -> None:
+    task = applied(path, **REPLACE, prune=prune)
+    assert task.store is not None
+    task.store.dies_at, task.store.dies_before = write, is_before
+    try:
+        task.attempt()
+    except RuntimeError:
+        task.store.dies_at = None
+        task.attempt()
+    task.store.dies_at = None
+    task.clear()
+    result = task.attempt()
+    assert (result["counts"]["created"], result["counts"]["deleted"]) == (2, 0)
+    assert list(there(sandbox).values()) == ["Old", "(Label 1)"]
+
+
+@needs_store
+def test_the_lost_response_of_a_row_that_replaces_is_found(sandbox: Sandbox, path: str) -> None:
+    task = applied(path, **REPLACE)
+    sandbox.control.add_fault("drop", **CREATE, work=True)
+    task.attempt()
+    assert list(there(sandbox).values()) == ["Old", "(Label 1)"]
+    # Also by a later try, with an old one that is in no listing any more.
+    task.clear()
+    assert task.attempt()["counts"]["created"] == 2
+
+
+def test_what_is_replaced_is_approved_with_it(sandbox: Sandbox, path: str, old: str) -> None:
+    task = applied(path, **REPLACE)
+    assert task.fails(replace=False).code == "plan-changed"
+    assert "'replace'" in str(task.fails(replace=False).advice)
+    # What was in effect was deleted, and another one is: nobody has approved to replace that.
+    sandbox.control.set_whitelist_status(old, "removed")
+    effective(sandbox, 1, label="Older")
+    assert task.fails().code == "plan-changed"
+    assert "(" not in "".join(there(sandbox).values())
+
+
+def test_a_service_that_takes_no_second_request_keeps_the_first(sandbox: Sandbox, path: str, old: str) -> None:
+    task = applied(path, **REPLACE, **PRUNE)
+    sandbox.control.configure(second_requests=False)
+    error = task.fails()
+    assert error.code == "plan-incomplete"
+    assert f"it was to replace {old}: nothing is deleted" in str(error)
+    assert "two ways are left: change the file to what the service has, or change the request at the serv" in str(error)
+    assert there(sandbox) == {old: "Old"}
+    # The other row is done.
+    assert list(there(sandbox, 2).values()) == ["(Label 2)"]
+
+
+def test_without_replace_the_three_ways_are_named(sandbox: Sandbox, path: str, task_log: TaskLog) -> None:
+    applied(path).attempt()
+    for way in ("Change the file", "or have replace=True (--replace)", "or change the request at the service"):
+        # The plan says so, and what was applied.
+        assert task_log.text.count(way) >= 2
+    with pytest.raises(Exception, match="1 differs") as caught:
+        plan(path, fail_on_changes=True)
+    assert "or have replace=True (--replace)" in str(caught.value.error.advice)  # type: ignore[attr-defined]
+
+
+# --- duplicates --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def twice(sandbox: Sandbox, old: str) -> tuple[str, str]:
+    """Return the ids of two requests in effect that are what the first row of the file says, beside an old one."""
+    return effective(sandbox, 1), effective(sandbox, 1)
+
+
+def test_duplicates_are_deleted_and_one_is_kept(sandbox: Sandbox, path: str, twice: tuple[str, str]) -> None:
+    assert plan(path)["counts"]["duplicate"] == 2
+    task = applied(path, **PRUNE)
+    result = task.attempt()
+    assert result["counts"]["deleted"] == 2
+    assert there(sandbox) == {twice[0]: "Label 1"}
+    task.clear()
+    # Airflow 2 has no record of what was done.
+    if task.store is not None:
+        assert task.attempt()["counts"]["deleted"] == 2
+    assert there(sandbox) == {twice[0]: "Label 1"}
+
+
+@pytest.mark.parametrize("status", ["removed", "rejected", "suspended", "pending"])
+@pytest.mark.parametrize("moment", ["before applying", "before deleting"])
+def test_what_is_kept_is_looked_at_again_before_anything_beside_it_is_deleted(
+    sandbox: Sandbox,
+    path: str,
+    twice: tuple[str, str],
+    status: str,
+    moment: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = applied(path, **PRUNE)
+
+    def take_away() -> None:
+        sandbox.control.set_whitelist_status(twice[0], status)
+
+    if moment == "before applying":
+        take_away()
+        assert task.fails().code == "plan-changed"
+    else:
+        before(monkeypatch, ApplyPlan, "_delete_one", take_away)
+        error = task.fails(max_parallel=1)
+        assert "2 refused" in str(error)
+        assert f"request {twice[1]}: not deleted: it is not any more what the approved plan deletes" in str(error)
+    assert twice[1] in there(sandbox)
+    assert not [each for each in sandbox.control.request_log() if each["path"].endswith("/delete")]
+
+
+@needs_store
+def test_where_what_is_kept_cannot_be_read_nothing_is_deleted(
+    sandbox: Sandbox, path: str, twice: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = applied(path, **PRUNE)
+    fault = {"method": "GET", "path": "/whitelists/addresses", "status": 503, "times": None}
+    with monkeypatch.context() as patch:
+        before(patch, ApplyPlan, "_delete_one", lambda: sandbox.control.add_fault("status", **fault))
+        error = task.fails(max_parallel=1)
+    assert (error.retryable, "2 left" in str(error)) == (True, True)
+    assert len(there(sandbox)) == 3
+    sandbox.control.clear_faults()
+    assert task.attempt()["counts"]["deleted"] == 2
+    assert there(sandbox) == {twice[0]: "Label 1"}
+
+
+def test_what_changes_in_the_file_while_rows_are_created_keeps_what_was_a_duplicate(
+    sandbox: Sandbox, path: str, twice: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = applied(path, **PRUNE)
+    # Somebody changes what is kept to what no row says.
+    before(monkeypatch, CreateRows, "run", lambda: sandbox.control.change_whitelist_request(twice[0], label="Odd"))
+    assert "2 refused" in str(task.fails())
+    assert len(there(sandbox)) == 3
+
+
+# --- what a plan is about ----------------------------------------------------------------------------------
+
+
+def test_planning_and_applying_are_about_the_same(sandbox: Sandbox, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "whitelist.yaml", [1, 2], customer_id="a")
+    theirs = effective(sandbox, 7, customer_id="b")
+    only = {"only": {"customer_id": ["{{ 'a' }}"]}, "prune": True}
+    with new_dag() as dag:
+        planned = CustodyPlanWhitelistOperator(task_id="plan", path=path, **only)  # type: ignore[arg-type]
+        CustodyApplyWhitelistPlanOperator(
+            task_id="apply",
+            path=path,
+            plan_hash=planned.output["plan_hash"],  # type: ignore[index]
+            lookup_wait=0.2,
+            **only,  # type: ignore[arg-type]
+        )
+    ran = run_dag(dag)
+    assert ran.state == "success"
+    assert {state: number for state, number in ran.xcom("plan")["counts"].items() if number} == {"create": 2}
+    assert "This plan is only about: `customer_id a`" in ran.xcom("plan")["report"]
+    assert list(there(sandbox, 7)) == [theirs]
+    write_rows(tmp_path / "whitelist.yaml", [1, 2, 3], customer_id="a")
+    ours: dict[str, Any] = {"only": {"customer_id": "a"}}
+    task = applied(path, **ours)
+    for other in ({"blockchain": "ETH"}, {"customer_id": ["a", "b"]}):
+        assert task.fails(only=other).code == "plan-changed"
+    assert task.fails(only={}).code == "parameter-wrong"
+    assert task.fails(only={"customer_id": "c"}).code == "file-wrong"
+    assert task.attempt()["counts"]["created"] == 1
