@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowSkipException, BaseOperator
 
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import use_default_retry_policy
@@ -29,14 +29,6 @@ REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 LOOKUP_WAIT = 30.0
 
 
-class ParameterError(AirflowFailException, ValueError):
-    """
-    Raised by a constructor for a wrong setting.
-
-    Airflow constructs a mapped task in the run: there it fails the task without retries.
-    """
-
-
 class CustodyTask(BaseOperator):
     """
     The base of the operators and sensors.
@@ -44,7 +36,7 @@ class CustodyTask(BaseOperator):
     A templated parameter that was given, and for which the run has no value, is refused: None, also as a mapped task's
     row or the DAG file itself says it, or the text ``None`` or ``null``, as a template renders it.
 
-    Each constructor calls :meth:`_note_given` at its end.
+    Each constructor calls :meth:`_note_given` at its end, and raises nothing: it calls :meth:`_refuse`.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param omit_if_none: names of optional parameters that are left out when the run has None for them, instead of
@@ -58,6 +50,8 @@ class CustodyTask(BaseOperator):
 
     #: Whether a templated field was given.
     _given: Mapping[str, bool] = {}
+    #: The first setting of a mapped task that is wrong; empty if none is.
+    _refused = ""
     #: The ids of the task's whitelisting requests, once they are known.
     _linked_ids: Sequence[str] = ()
 
@@ -76,7 +70,43 @@ class CustodyTask(BaseOperator):
         for name in self.omit_if_none:
             if name not in optional:
                 allowed = ", ".join(sorted(optional)) or "none"
-                raise ParameterError(f"omit_if_none names {name!r}, which cannot be left out; these can: {allowed}")
+                self._refuse(f"omit_if_none names {name!r}, which cannot be left out; these can: {allowed}")
+
+    def _refuse(self, message: str) -> None:
+        """
+        Refuse a wrong setting when the DAG file is parsed, or when a mapped task is executed.
+
+        Airflow constructs a mapped task in the run, before the visible part of its log begins.
+
+        :param message: the fault.
+        :raises ValueError: when the DAG file is parsed.
+        """
+        if not getattr(self, "_BaseOperator__from_mapped", False):
+            raise ValueError(message)
+        self._refused = self._refused or message
+
+    def _check_flags(self, **flags: object) -> None:
+        """Check settings that must be True or False."""
+        for name, value in flags.items():
+            if not isinstance(value, bool):
+                self._refuse(f"{name} must be True or False, not {value!r}")
+
+    def _check_numbers(
+        self, numbers: Mapping[str, object], low: float = 0, high: float = 1e9, *, whole: bool = False
+    ) -> None:
+        """
+        Check settings that must be numbers.
+
+        :param numbers: the settings' values, by name.
+        :param low: the lowest allowed number. Default 0.
+        :param high: the highest allowed number. Default 1e9, which is 30 years in seconds.
+        :param whole: whether it must be a whole number. Default False.
+        """
+        for name, value in numbers.items():
+            is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+            if not is_number or not low <= value <= high:  # type: ignore[operator]
+                kind = "whole number" if whole else "number"
+                self._refuse(f"{name} must be a {kind} from {low:g} to {high:g}, not {value!r}")
 
     def _note_given(self) -> None:
         """Note which templated fields were given, and set the others to None. To be called by each constructor."""
@@ -104,12 +134,17 @@ class CustodyTask(BaseOperator):
 
     def _check_given(self) -> None:
         """
-        Check that the run has a value for each field that was given. Call it before anything else happens.
+        Check that the settings are right, and that the run has a value for each field that was given.
 
-        :raises CustodyRequestError: if it has none for one of them; it names the parameter.
+        Call it before anything else happens.
+
+        :raises CustodyRequestError: if it has none for one of them, or a setting is wrong; it names the parameter.
         """
         from airflow_custody.client.arguments import check_text, is_missing, refuse_missing
+        from airflow_custody.client.errors import CustodyRequestError
 
+        if self._refused:
+            raise CustodyRequestError(f"{self._refused}; nothing was sent")
         parameters = {field: name for name, field in self.field_names.items()}
         for field in self.template_fields:
             name, value = parameters.get(field, field), getattr(self, field)
@@ -129,30 +164,6 @@ class CustodyTask(BaseOperator):
         # A mapped task's constructor was given a row: only what its author wrote in partial() counts.
         written = getattr(self.dag.get_task(self.task_id), "partial_kwargs", {name: None})
         return written.get(name, NOT_GIVEN) is None
-
-
-def check_flags(**flags: object) -> None:
-    """Check settings that must be True or False, when the DAG file is parsed; raises a :class:`ParameterError`."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise ParameterError(f"{name} must be True or False, not {value!r}")
-
-
-def check_numbers(numbers: Mapping[str, object], low: float = 0, high: float = 1e9, *, whole: bool = False) -> None:
-    """
-    Check settings that must be numbers, when the DAG file is parsed.
-
-    :param numbers: the settings' values, by name.
-    :param low: the lowest allowed number. Default 0.
-    :param high: the highest allowed number. Default 1e9, which is 30 years in seconds.
-    :param whole: whether it must be a whole number. Default False.
-    :raises ParameterError: if one is anything else.
-    """
-    for name, value in numbers.items():
-        is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:  # type: ignore[operator]
-            kind = "whole number" if whole else "number"
-            raise ParameterError(f"{name} must be a {kind} from {low:g} to {high:g}, not {value!r}")
 
 
 def request_ids_or_skip(name: str, value: object, *, skip_if_empty: bool, merge: bool = False) -> list[str]:

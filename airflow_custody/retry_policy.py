@@ -28,16 +28,18 @@ class CustodyFailException(AirflowFailException):
     Raised when a task fails in a way that a retry would not help.
 
     :param error: the failure.
+    :param place: beginning of its text. Default: none.
     """
 
-    def __init__(self, error: CustodyError) -> None:
+    def __init__(self, error: CustodyError, place: str = "") -> None:
         from airflow_custody.client.error_codes import label
 
-        super().__init__(f"{error.reason} (not retried) {label(error.code)}")
+        super().__init__(f"{place}{error.reason} (not retried) {label(error.code)}")
         self.error = error
+        self.place = place
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.error,)
+        return type(self), (self.error, self.place)
 
 
 class CustodyRetryPolicy(RetryPolicy):
@@ -117,8 +119,14 @@ def use_default_retry_policy(operator: BaseOperator) -> None:
         operator.retry_policy = _DEFAULT_POLICY
 
 
+def map_place(context: Any) -> str:
+    """Return the beginning of a line about a mapped task instance; empty for any other."""
+    index = getattr(context.get("ti"), "map_index", None)
+    return "" if index is None or index < 0 else f"map index {index} (counted from 0): "
+
+
 @contextmanager
-def failing_task(operator: Any) -> Iterator[None]:
+def failing_task(operator: Any, context: Any) -> Iterator[None]:
     """
     Log why a task fails, and fail it without retries where a retry would not help.
 
@@ -127,6 +135,7 @@ def failing_task(operator: Any) -> Iterator[None]:
     exist already.
 
     :param operator: the operator that is being executed.
+    :param context: its context.
     :raises CustodyFailException: for a :class:`CustodyError` that is not retryable.
     """
     from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError
@@ -137,10 +146,11 @@ def failing_task(operator: Any) -> Iterator[None]:
     except CustodyError as raised:
         error = raised
     # The whole error on one line. Airflow then logs the exception, which is short and has no chain.
-    operator.log.error("%s", error)
+    place = map_place(context)
+    operator.log.error("%s%s", place, error)
     # By its type: Airflow copies operators, and what they hold.
     policy = getattr(operator, "retry_policy", None)
     users_policy = policy is not None and type(policy) is not CustodyRetryPolicy
     if error.retryable or (users_policy and not isinstance(error, CustodyOutcomeUnknownError)):
         raise error from None
-    raise CustodyFailException(error) from None
+    raise CustodyFailException(error, place) from None

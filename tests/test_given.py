@@ -9,6 +9,7 @@ import itertools
 import json
 import pickle
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from airflow_custody.client import (
     CustodyError,
     CustodyRequestError,
 )
+from airflow_custody.operators._base_plan import WhitelistFileTask
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.webhook import CustodyCreateWebhookOperator, CustodyReadWebhookCallsOperator
 from airflow_custody.operators.whitelist import (
@@ -87,6 +89,7 @@ VALUES: dict[str, Any] = {
     "url": "https://hooks.example.com/",
     "secret_conn_id": "custody_default",
     "path": "whitelist.yaml",
+    "rows": [{"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}],
     "plan_hash": "ab" * 32,
     "must_keep": ["Treasury"],
     "dry_run_chains": ["BTC"],
@@ -138,6 +141,11 @@ def parameters_of(task: type[CustodyTask]) -> dict[str, inspect.Parameter]:
 
 def make(task: type[CustodyTask], **changes: Any) -> Any:
     """Return a task with a good value for each required parameter."""
+    return task(task_id=f"task_{next(_numbers)}", **{**required(task, **changes), **changes})
+
+
+def required(task: type[CustodyTask], **changes: Any) -> dict[str, Any]:
+    """Return a good value for each parameter that a task needs beside others."""
     parameters = parameters_of(task)
     given = {
         name: VALUES[name] if name in VALUES else SETTINGS[name]
@@ -150,7 +158,9 @@ def make(task: type[CustodyTask], **changes: Any) -> Any:
         given["secret_conn_id"] = "custody_default"
     if task is CustodyReadWebhookCallsOperator:
         given["asset"] = webhook_calls_asset()
-    return task(task_id=f"task_{next(_numbers)}", **{**given, **changes})
+    if issubclass(task, WhitelistFileTask) and "rows" not in changes:
+        given["path"] = VALUES["path"]
+    return given
 
 
 def context(**values: Any) -> Any:
@@ -443,16 +453,71 @@ def test_mapped_over_an_upstream_task_and_with_one_in_partial(sandbox: Sandbox) 
     assert [body["memo"] for body in bodies(sandbox)] == ["0x10"]
 
 
+#: Tasks whose constructor refuses a setting in a row, and the setting.
+REFUSED: list[tuple[type[CustodyTask], dict[str, Any]]] = [
+    (CustodyCreateWhitelistRequestOperator, {"on_clear": "x"}),
+    (CustodyCreateWhitelistRequestOperator, {"lookup_wait": "soon"}),
+    (CustodyCreateWhitelistRequestOperator, {"look_before_create": None}),
+    (CustodyCreateWhitelistRequestOperator, {"omit_if_none": ["label"]}),
+    (CustodyCreateWebhookOperator, {"store_secret": print}),
+    (CustodyReadWebhookCallsOperator, {"asset": "custody"}),
+    (CustodyPlanWhitelistOperator, {"rows": [REQUEST], "path": "a.yaml"}),
+    (CustodyHealthSensor, {"poke_interval": "soon"}),
+    (CustodyHealthSensor, {"timeout": -1}),
+    (CustodyHealthSensor, {"never_fail": True}),
+    (CustodyHealthSensor, {"deferrable": True, "start_from_trigger": True, "tenant_id": 1.5}),
+]
+
+
 @pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize("change", [{"on_clear": "x"}, {"lookup_wait": "soon"}, {"look_before_create": None}], ids=str)
-def test_mapped_a_setting_that_the_constructor_refuses_is_not_retried(
-    sandbox: Sandbox, task_log: TaskLog, change: dict[str, Any]
+@pytest.mark.parametrize(("task", "change"), REFUSED, ids=str)
+def test_mapped_a_setting_that_the_constructor_refuses_is_the_end_of_the_log(
+    sandbox: Sandbox, task_log: TaskLog, task: type[CustodyTask], change: dict[str, Any]
 ) -> None:
-    run = mapped([{**ROW, **change}], retries=2)
-    assert run.states == {("create", 0): "failed"}
-    assert run.tries["create", 0] == 1
-    assert next(iter(change)) in task_log.text
+    with pytest.raises(ValueError, match=next(reversed(change))):
+        make(task, **change)
+    row = {name: value for name, value in required(task).items() if name not in change}
+    with new_dag() as dag:
+        # A second row, so that the index is not that of the first.
+        task.partial(task_id="task", retries=2, retry_delay=timedelta(0)).expand_kwargs(
+            [{**row, "custody_conn_id": None}, {**row, **change}]
+        )
+    run = run_dag(dag)
+    assert (run.states["task", 1], run.tries["task", 1]) == ("failed", 1)
+    check_end_of_log(task_log.text, 1, next(reversed(change)))
     assert sandbox.control.request_log() == []
+
+
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ({**ROW, "chain": "ETH"}, "Invalid arguments were passed to CustodyCreateWhitelistRequestOperator"),
+        ({"address": ADDRESS}, "missing keyword argument 'label'"),
+    ],
+)
+def test_mapped_an_unknown_or_missing_argument_is_airflows_to_report(
+    sandbox: Sandbox, task_log: TaskLog, row: dict[str, Any], text: str
+) -> None:
+    run = mapped([row], retries=1, retry_delay=timedelta(0))
+    assert (run.states["create", 0], run.tries["create", 0]) == ("failed", 2)
+    assert text in task_log.text
+    assert "[custody/" not in task_log.text
+    assert sandbox.control.request_log() == []
+
+
+def check_end_of_log(log: str, index: int, text: str) -> None:
+    """Check that a task's log ends with an ERROR of ours that names the row, and with its exception."""
+    lines = log.splitlines()
+    place = f"map index {index} (counted from 0): "
+    # Airflow 2 logs the exception again, outside the task's log.
+    error, exception, *_ = [number for number, line in enumerate(lines) if place in line]
+    assert "ERROR" in lines[error].upper()
+    assert text in lines[error].partition(place)[2]
+    assert "[custody/parameter-wrong]" in lines[error]
+    assert "Task failed with exception" in lines[error + 1]
+    assert lines[exception].endswith("(not retried) [custody/parameter-wrong]")
+    assert not [line for line in lines[error + 2 : exception] if "group::" in line]
 
 
 class TreasuryOperator(CustodyCreateWhitelistRequestOperator):

@@ -23,7 +23,7 @@ class CustodyOperator(CustodyTask):
 
     def execute(self, context: Context) -> Any:
         """Do the operator's work; a failure that a retry would not help fails the task at once."""
-        with failing_task(self):
+        with failing_task(self, context):
             self._check_given()
             with CustodyHook(self.custody_conn_id) as hook:
                 return self._run(context, hook)

@@ -1,4 +1,4 @@
-"""The base of the operators that plan and apply a whitelist that is kept as a file."""
+"""The base of the operators that plan and apply a whitelist."""
 
 from __future__ import annotations
 
@@ -8,26 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import conf
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 
-from airflow_custody._base import EFFECTIVE_STATUSES, NOT_GIVEN, REJECTED_STATUSES, check_flags
+from airflow_custody._base import EFFECTIVE_STATUSES, NOT_GIVEN, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
 
     from airflow_custody.client.whitelist.file import WhitelistFile
     from airflow_custody.idempotency.plan_settings import PlanSettings
 
 
 class WhitelistFileTask(CustodyOperator):
-    """The base of planning and applying: the file, and the settings of a plan, which must be the same for both."""
+    """The base of planning and applying: file or rows, and the settings of a plan, which must be the same for both."""
 
     template_fields: Sequence[str] = (
         "path",
         "replace",
         "only",
+        "rows",
         "dry_run_chains",
         "effective_statuses",
         "rejected_statuses",
@@ -40,7 +42,8 @@ class WhitelistFileTask(CustodyOperator):
     def __init__(
         self,
         *,
-        path: str,
+        path: str | ObjectStoragePath = NOT_GIVEN,
+        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
         prune: bool = False,
         replace: bool | str = False,
         only: Mapping[str, Any] = NOT_GIVEN,
@@ -54,8 +57,13 @@ class WhitelistFileTask(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_flags(prune=prune, check_address=check_address)
+        self._check_flags(prune=prune, check_address=check_address)
+        if (path is NOT_GIVEN) == (rows is NOT_GIVEN):
+            self._refuse("give either path or rows: the whitelist is a file, or a list of rows")
+        if self.omit_if_none and rows is NOT_GIVEN:
+            self._refuse("omit_if_none is about rows: in a file, leave out a field that has no value")
         self.path = path
+        self.rows = rows
         self.prune = prune
         self.replace = replace
         self.only = only
@@ -68,24 +76,57 @@ class WhitelistFileTask(CustodyOperator):
         # Each value has a key of its own, too: plan.output["plan_hash"]. Set here, as a mapped task loses a default.
         self.multiple_outputs = True
 
+    @classmethod
+    def _optional_parameters(cls) -> set[str]:
+        """Return the names that ``omit_if_none`` may have: also those of a row's optional fields."""
+        of_a_row = CustodyCreateWhitelistRequestOperator._optional_parameters()
+        return (super()._optional_parameters() - {"path", "rows"}) | of_a_row
+
     def _push(self, context: Context, result: dict[str, Any]) -> None:
         """Push to XCom what the task would return, before it fails or is skipped."""
         for key, value in {**result, "return_value": result}.items():
             context["ti"].xcom_push(key=key, value=value)
 
     def _read_file(self, context: Context) -> WhitelistFile:
-        from airflow_custody.client.arguments import check_text
         from airflow_custody.client.text import count
         from airflow_custody.client.whitelist.addresses import is_installed
-        from airflow_custody.client.whitelist.file import read_whitelist_file
+        from airflow_custody.client.whitelist.file import read_whitelist_rows
 
-        path = self._resolve_path(check_text("path", self.path), context)
-        file = read_whitelist_file(path, check_addresses=self.check_address)
-        self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), path, file.sha256)
+        if self.rows is None:
+            file = self._read_path(context)
+        else:
+            file = read_whitelist_rows(self.rows, check_addresses=self.check_address, omit_if_none=self.omit_if_none)
+        self.log.info("Read %s from %s (SHA-256 %s).", count(len(file.rows), "row"), file.name, file.sha256)
         if file.unchecked:
             log = self.log.info if is_installed() else self.log.warning
-            log("%s: %s.", path, file.unchecked_text)
+            log("%s: %s.", file.name, file.unchecked_text)
         return file
+
+    def _read_path(self, context: Context) -> WhitelistFile:
+        from airflow_custody.client.arguments import check_text
+        from airflow_custody.client.whitelist.file import (
+            file_error,
+            format_of,
+            parse_whitelist,
+            read_whitelist_file,
+        )
+
+        path: Any = self.path
+        if not isinstance(path, str):
+            from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+            path = str(path) if isinstance(path, ObjectStoragePath) else path
+        name = check_text("path", path)
+        scheme, is_url, rest = name.partition("://")
+        if not is_url or scheme in ("file", "local"):
+            file = self._resolve_path(rest if is_url else name, context)
+            return read_whitelist_file(file, check_addresses=self.check_address)
+        user, at, _ = rest.partition("/")[0].rpartition("@")
+        if ":" in user:
+            shown = f"{scheme}://{rest.removeprefix(user + at)}"
+            raise file_error(shown, ["before the @ stands the id of an Airflow connection, never a password"])
+        format = format_of(name)
+        return parse_whitelist(_read_object(self.path, name), format, name=name, check_addresses=self.check_address)
 
     def _settings(self) -> PlanSettings:
         from airflow_custody.client.arguments import check_flag, check_names
@@ -128,6 +169,26 @@ class WhitelistFileTask(CustodyOperator):
                 code="file-wrong",
             )
         return given
+
+
+def _read_object(path: str | ObjectStoragePath, name: str) -> bytes:
+    """Return the bytes of a file in an object storage, and one more if it is too large."""
+    from airflow.providers.common.compat.sdk import ObjectStoragePath
+
+    from airflow_custody.client.text import sanitize
+    from airflow_custody.client.whitelist.file import MAX_FILE_BYTES, file_error
+
+    # Each storage raises errors of its own. Reading may be repeated; after these it would not help.
+    final = (FileNotFoundError, PermissionError, IsADirectoryError, ValueError, ImportError, AirflowNotFoundException)
+    try:
+        storage_path: Any = ObjectStoragePath(path) if isinstance(path, str) else path
+        with storage_path.open("rb") as file:
+            data: bytes = file.read(MAX_FILE_BYTES + 1)
+    except Exception as error:
+        is_missing = isinstance(error, FileNotFoundError)
+        reason = "there is no such file" if is_missing else f"{type(error).__name__}: {sanitize(error, 500)}"
+        raise file_error(name, [reason], retryable=not isinstance(error, final)) from None
+    return data
 
 
 def check_hash(value: object) -> str:

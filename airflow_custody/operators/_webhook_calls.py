@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException, Asset
 
-from airflow_custody._base import NOT_GIVEN, ParameterError, check_flags, check_numbers
+from airflow_custody._base import NOT_GIVEN
 from airflow_custody.assets import webhook_calls_asset
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
@@ -99,11 +99,12 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_flags(with_payload=with_payload)
-        check_numbers({"max_calls": max_calls}, 1, whole=True)
+        self._check_flags(with_payload=with_payload)
+        self._check_numbers({"max_calls": max_calls}, 1, whole=True)
+        if asset is not None and not isinstance(asset, Asset):
+            self._refuse(f"asset must be an Asset, not {asset!r}")
+            asset = None
         self.asset = webhook_calls_asset(custody_conn_id) if asset is None else asset
-        if not isinstance(self.asset, Asset):
-            raise ParameterError(f"asset must be an Asset, not {asset!r}")
         self.inlets = _with(self.asset, self.inlets)
         self.outlets = _with(self.asset, self.outlets)
         if self.max_active_tis_per_dag is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import NOT_GIVEN, check_flags
+from airflow_custody._base import NOT_GIVEN
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
@@ -68,7 +68,7 @@ class CustodyHealthCheckOperator(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        check_flags(require_fresh=require_fresh, fail_when_unhealthy=fail_when_unhealthy)
+        self._check_flags(require_fresh=require_fresh, fail_when_unhealthy=fail_when_unhealthy)
         self.tenant_id = tenant_id
         self.groups = groups
         self.components = components

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN, ParameterError, check_numbers
+from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN
 from airflow_custody.hooks._lookup import find_connection, mask
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
@@ -154,8 +154,8 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         if (secret_conn_id is NOT_GIVEN) == (store_secret is None):
-            raise ParameterError(_WHERE_TO_KEEP_IT)
-        check_numbers({"lookup_wait": lookup_wait})
+            self._refuse(_WHERE_TO_KEEP_IT)
+        self._check_numbers({"lookup_wait": lookup_wait})
         self.webhook_type = webhook_type
         self.url = url
         self.secret_conn_id = secret_conn_id

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN, ParameterError, check_flags, check_numbers
+from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -121,14 +121,14 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
         if if_exists not in ("reuse", "fail", "create"):
-            raise ParameterError(f"if_exists must be 'reuse', 'fail' or 'create', not {if_exists!r}")
+            self._refuse(f"if_exists must be 'reuse', 'fail' or 'create', not {if_exists!r}")
         if on_clear not in ("reuse", "create"):
-            raise ParameterError(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
-        check_numbers({"lookup_wait": lookup_wait})
-        check_flags(look_before_create=look_before_create, check_address=check_address)
+            self._refuse(f"on_clear must be 'reuse' or 'create', not {on_clear!r}")
+        self._check_numbers({"lookup_wait": lookup_wait})
+        self._check_flags(look_before_create=look_before_create, check_address=check_address)
         if if_exists != "create" and (on_clear == "create" or not look_before_create):
             name = "on_clear='create'" if on_clear == "create" else "look_before_create=False"
-            raise ParameterError(f"{name} goes with if_exists='create' only, not with {if_exists!r}")
+            self._refuse(f"{name} goes with if_exists='create' only, not with {if_exists!r}")
         self.address_label = label
         self.address = address
         self.blockchain = blockchain

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
-from airflow_custody._base import LOOKUP_WAIT, check_flags, check_numbers
+from airflow_custody._base import LOOKUP_WAIT
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator
 from airflow_custody.operators._base_plan import WhitelistFileTask, check_hash
@@ -48,8 +48,12 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     with whether its request is pending or in effect, which requests are ``unverified``, and ``only``. What else is
     merely observed does not change it. Needs the role ``TPUser``. The listing is undocumented.
 
-    :param path: the file, in YAML, JSON or CSV. A relative path begins in the folder of the DAG's file, and must not
+    :param path: the file, in YAML, JSON or CSV: a path, or a URL or ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``)
+        that is read with its Airflow connection. A relative path begins in the folder of the DAG's file, and must not
         lead out of the DAG's bundle. (templated)
+    :param rows: the whitelist without a file, in place of ``path``: a list of dictionaries, whose keys are those of a
+        file's row, from an upstream task (``rows=upstream.output``) or a template; or such a list as JSON text.
+        (templated)
     :param prune: whether requests that the file does not have are to be deleted, and duplicates. Of the requests in
         effect for a row's destination, one that equals the row is kept, of several the one with the lowest id. Default
         False.
@@ -88,6 +92,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param ignore: ids of requests that cannot be read, or whose chain or network has a name that is not known, which a
         person has looked at: they stop no row that they may belong to. The plan's hash covers them. Default: none.
         (templated)
+    :param omit_if_none: names of fields of ``rows`` that are left out of a row that has None for them, instead of being
+        refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ...}``; the report is Markdown, for a person who
         approves. XCom has it also if the task fails over its changes or over a limit, or is skipped, and each of the
@@ -113,7 +119,7 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_flags(
+        self._check_flags(
             fail_on_changes=fail_on_changes,
             fail_on_pending=fail_on_pending,
             skip_if_nothing_to_do=skip_if_nothing_to_do,
@@ -121,8 +127,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         numbers = {"max_creates": max_creates, "max_deletes": max_deletes}
         percents = {"max_create_percent": max_create_percent, "max_delete_percent": max_delete_percent}
         # None: no limit.
-        check_numbers({name: value for name, value in numbers.items() if value is not None}, whole=True)
-        check_numbers({name: value for name, value in percents.items() if value is not None})
+        self._check_numbers({name: value for name, value in numbers.items() if value is not None}, whole=True)
+        self._check_numbers({name: value for name, value in percents.items() if value is not None})
         self.fail_on_changes = fail_on_changes
         self.fail_on_pending = fail_on_pending
         self.skip_if_nothing_to_do = skip_if_nothing_to_do
@@ -214,6 +220,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     Killing the task does not take requests back. Listing and deleting are undocumented.
 
     :param path: the file, as for :class:`CustodyPlanWhitelistOperator`. (templated)
+    :param rows: the same rows as for the plan, in place of ``path``. (templated)
     :param plan_hash: the hash of the plan that was approved. (templated)
     :param prune: as it was for the plan. Default False.
     :param replace: as it was for the plan. Default False. (templated)
@@ -227,6 +234,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
     :param rejected_statuses: as it was for the plan. (templated)
     :param accept_fields: as it was for the plan. Default: none. (templated)
     :param ignore: as it was for the plan. Default: none. (templated)
+    :param omit_if_none: as it was for the plan. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...]}``: the ids of what was created. XCom also gets, under the key
@@ -254,8 +262,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         if kwargs.get("max_active_tis_per_dag") is None:
             kwargs["max_active_tis_per_dag"] = 1
         super().__init__(**kwargs)
-        check_numbers({"lookup_wait": lookup_wait})
-        check_numbers({"max_parallel": max_parallel}, 1, 32, whole=True)
+        self._check_numbers({"lookup_wait": lookup_wait})
+        self._check_numbers({"max_parallel": max_parallel}, 1, 32, whole=True)
         self.plan_hash = plan_hash
         self.max_parallel = max_parallel
         self.lookup_wait = lookup_wait

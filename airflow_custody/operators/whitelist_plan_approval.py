@@ -77,7 +77,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
         """Show the question, and wait for the response."""
         from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
 
-        with failing_task(self):
+        with failing_task(self, context):
             plan_hash = check_hash(self.plan_hash)
             if plan_hash not in str(self.body):
                 raise CustodyRequestError(

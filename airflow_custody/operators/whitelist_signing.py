@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody._base import LOOKUP_WAIT, REJECTED_STATUSES, check_flags, check_numbers, request_ids_or_skip
+from airflow_custody._base import LOOKUP_WAIT, REJECTED_STATUSES, request_ids_or_skip
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -96,8 +96,8 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         self.comment = comment
         self.lookup_wait = lookup_wait
         self.skip_if_empty = skip_if_empty
-        check_numbers({"lookup_wait": lookup_wait})
-        check_flags(skip_if_empty=skip_if_empty)
+        self._check_numbers({"lookup_wait": lookup_wait})
+        self._check_flags(skip_if_empty=skip_if_empty)
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> int:
@@ -166,7 +166,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
         self.comment = comment
         self.rejected_statuses = rejected_statuses
         self.skip_if_empty = skip_if_empty
-        check_flags(skip_if_empty=skip_if_empty)
+        self._check_flags(skip_if_empty=skip_if_empty)
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> list[str]:

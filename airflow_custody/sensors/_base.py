@@ -18,9 +18,9 @@ from airflow.providers.common.compat.sdk import (
     PokeReturnValue,
 )
 
-from airflow_custody._base import CustodyTask, ParameterError, check_flags, check_numbers
+from airflow_custody._base import CustodyTask
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.retry_policy import failing_task
+from airflow_custody.retry_policy import failing_task, map_place
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
@@ -49,13 +49,16 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     recheck_delay: ClassVar[float] = 5.0
 
     def __init__(self, *, deferrable: bool, **kwargs: Any) -> None:
-        check_flags(deferrable=deferrable)
+        self._check_flags(deferrable=deferrable)
         for name in ("poke_interval", "timeout", "max_wait"):
             if (value := kwargs.get(name)) is not None:
-                check_numbers({name: value.total_seconds() if isinstance(value, timedelta) else value})
+                self._check_numbers({name: value.total_seconds() if isinstance(value, timedelta) else value})
+                if self._refused:
+                    # Airflow's own check would raise.
+                    del kwargs[name]
         super().__init__(**kwargs)
         if self.never_fail or self.silent_fail:
-            raise ParameterError("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
+            self._refuse("never_fail and silent_fail would hide errors of a custody gate; use soft_fail")
         self.deferrable = deferrable
 
     @abstractmethod
@@ -118,7 +121,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     def execute(self, context: Context) -> Any:
         """Wait in the worker, or poll once and wait in the triggerer."""
-        with self._ending_task():
+        with self._ending_task(context):
             self._check_given()
             if not self.deferrable:
                 return super().execute(context)
@@ -155,7 +158,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Resume after a deferral; one that Airflow itself timed out is a time-out like any other."""
-        with self._ending_task():
+        with self._ending_task(context):
             # The first poll was another process's.
             self._polls.is_first = False
             # The trigger may have been the first to see the values.
@@ -169,7 +172,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             return super().resume_execution(next_method, next_kwargs, context)
 
     @contextmanager
-    def _ending_task(self) -> Iterator[None]:
+    def _ending_task(self, context: Context) -> Iterator[None]:
         """
         End the task the same way in every mode.
 
@@ -178,7 +181,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
-            with failing_task(self):
+            with failing_task(self, context):
                 yield
         except (AirflowSensorTimeout, AirflowTaskTimeout) as timeout:
             from airflow_custody.client.error_codes import label
@@ -189,7 +192,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
             message = f"{sentences(ended, f'Last result: {self._polls.last}')} {label('wait-timed-out')}"
             if soft_fail:
                 raise AirflowSkipException(message) from None
-            self.log.error("%s", message)
+            self.log.error("%s%s", map_place(context), message)
             raise type(timeout)(message) from None
         finally:
             self.soft_fail = soft_fail

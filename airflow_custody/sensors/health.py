@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import conf
 
-from airflow_custody._base import NOT_GIVEN, ParameterError, check_flags
+from airflow_custody._base import NOT_GIVEN
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sensors._base import CustodySensor
 
@@ -104,17 +104,16 @@ class CustodyHealthSensor(CustodySensor):
         self.require_results = require_results
         self.healthy_statuses = healthy_statuses
         self.require_fresh = require_fresh
-        check_flags(require_fresh=require_fresh, start_from_trigger=start_from_trigger)
+        self._check_flags(require_fresh=require_fresh, start_from_trigger=start_from_trigger)
         self._note_given()
-        self.start_from_trigger = deferrable and start_from_trigger
+        begins_in_trigger = deferrable and start_from_trigger
+        for name in self.template_fields if begins_in_trigger else ():
+            if not _is_plain(getattr(self, name)):
+                self._refuse(f"{name}: with start_from_trigger it must be text, a template, or a list of these")
+        self.start_from_trigger = begins_in_trigger and not self._refused
         if self.start_from_trigger:
             from airflow.triggers.base import StartTriggerArgs
 
-            for name in self.template_fields:
-                if not _is_plain(getattr(self, name)):
-                    raise ParameterError(
-                        f"{name}: with start_from_trigger it must be text, a template, or a list of these"
-                    )
             # The deadline is the scheduler's here, which keeps it as wall-clock time; nobody can work one out before
             # the run begins.
             self.start_trigger_args = StartTriggerArgs(

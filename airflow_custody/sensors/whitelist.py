@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
-from airflow_custody._base import (
-    EFFECTIVE_STATUSES,
-    NOT_GIVEN,
-    REJECTED_STATUSES,
-    check_flags,
-    request_ids_or_skip,
-)
+from airflow_custody._base import EFFECTIVE_STATUSES, NOT_GIVEN, REJECTED_STATUSES, request_ids_or_skip
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.plugin.links import REQUEST_LINKS
 from airflow_custody.sensors._base import CustodySensor
@@ -118,7 +112,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         self.expected = expected
         self.accept_fields = accept_fields
         self.skip_if_empty = skip_if_empty
-        check_flags(skip_if_empty=skip_if_empty)
+        self._check_flags(skip_if_empty=skip_if_empty)
         self._note_given()
 
     @cached_property

@@ -268,7 +268,7 @@ def test_a_relative_path_begins_at_the_dags_file(sandbox: Sandbox, tmp_path: Pat
 
 
 @pytest.mark.parametrize("bundle", [True, False])
-@pytest.mark.parametrize("kind", ["parent", "link", "linked folder"])
+@pytest.mark.parametrize("kind", ["parent", "link", "linked folder", "URL"])
 def test_a_path_that_leads_out_of_the_bundle_is_refused(
     sandbox: Sandbox, tmp_path: Path, kind: str, bundle: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,7 +278,9 @@ def test_a_path_that_leads_out_of_the_bundle_is_refused(
     write_rows(outside / "rows.yaml", ROWS)
     (root / "link.yaml").symlink_to(outside / "rows.yaml")
     (root / "linked").symlink_to(outside)
-    path = {"parent": "../outside/rows.yaml", "link": "link.yaml", "linked folder": "linked/rows.yaml"}[kind]
+    path = {"parent": "../outside/rows.yaml", "link": "link.yaml", "linked folder": "linked/rows.yaml"}.get(
+        kind, f"file://{root}/link.yaml"
+    )
     ti: Any = FakeTaskInstance()
     if bundle:
         ti.bundle_instance = type("Bundle", (), {"path": root})()
@@ -290,9 +292,10 @@ def test_a_path_that_leads_out_of_the_bundle_is_refused(
         execute(lambda: task, ti=ti)
     assert sandbox.control.request_log() == []
     # Whoever wants that says so.
-    with dag_in(root):
-        task = CustodyPlanWhitelistOperator(task_id="plan", path=str(outside / "rows.yaml"))
-    assert execute(lambda: task, ti=ti)["counts"]["create"] == 4
+    for path in (f"{outside}/rows.yaml", f"file://{outside}/rows.yaml"):
+        with dag_in(root):
+            task = CustodyPlanWhitelistOperator(task_id="plan", path=path)
+        assert execute(lambda task=task: task, ti=ti)["counts"]["create"] == 4  # type: ignore[misc]
 
 
 def test_a_link_within_the_bundle_is_followed(sandbox: Sandbox, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """
-Whitelist files: the destination addresses that should be at the service, in YAML, JSON or CSV.
+Whitelist files: the destination addresses that should be at the service, in YAML, JSON or CSV; or rows without a file.
 
 All faults of a file are found at once, with the line or the row. A file with a fault is not used at all.
 """
@@ -12,11 +12,12 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_custody.client.arguments import describe, is_missing
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.garbage import no_collection
 from airflow_custody.client.text import ascii_lower, count, is_decimal, sanitize
@@ -37,7 +38,13 @@ from airflow_custody.client.whitelist.file_formats import (
     read_yaml,
 )
 from airflow_custody.client.whitelist.matching import Destinations, destination
-from airflow_custody.client.whitelist.models import TEMPLATE_HINT, FieldFault, WhitelistRequest, read_request
+from airflow_custody.client.whitelist.models import (
+    TEMPLATE_HINT,
+    FieldFault,
+    WhitelistRequest,
+    fetch_items,
+    read_request,
+)
 
 #: Maximum size of a file in bytes.
 MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -79,11 +86,11 @@ class FileRow:
 @dataclass(frozen=True)
 class WhitelistFile:
     """
-    A whitelist file that was read and has no faults.
+    A whitelist file, or rows without one, that was read and has no faults.
 
     :param rows: its rows, in its order; at least one.
     :param name: its name as given, for messages.
-    :param sha256: SHA-256 of its bytes, in hex.
+    :param sha256: SHA-256 of its bytes, in hex; without a file, of what the rows ask for, as JSON with sorted keys.
     :param unchecked: number of rows whose address could not be checked: all without the extra ``addresses``, and 0
         if addresses were not to be checked.
     :param unchecked_chains: the chains of these rows, each once.
@@ -118,9 +125,7 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
     :raises WhitelistFileError: if it cannot be read, or anything in it is wrong; it lists all faults.
     """
     name = os.fsdecode(path)
-    format = _SUFFIXES.get(os.path.splitext(name)[1].lower())
-    if format is None:
-        raise file_error(name, [f"the file's name must end in {', '.join(_SUFFIXES)}"])
+    format = format_of(name)
     try:
         data = _read(Path(name))
     except (OSError, ValueError) as error:
@@ -128,6 +133,65 @@ def read_whitelist_file(path: str | os.PathLike[str], *, check_addresses: bool =
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else reason
         raise file_error(name, [f"{sanitize(os.path.abspath(name), 1000)}: {sanitize(reason)}"]) from None
     return parse_whitelist(data, format, name=name, check_addresses=check_addresses)
+
+
+def format_of(name: str) -> str:
+    """Return the format that a file's name says, one of :data:`FORMATS`; raise if it says none."""
+    format = _SUFFIXES.get(os.path.splitext(name)[1].lower())
+    if format is None:
+        raise file_error(name, [f"the file's name must end in {', '.join(_SUFFIXES)}"])
+    return format
+
+
+@no_collection()
+def read_whitelist_rows(
+    rows: object, *, name: str = "rows", check_addresses: bool = True, omit_if_none: Collection[str] = ()
+) -> WhitelistFile:
+    """
+    Read the rows of a whitelist without a file, as strictly as those of a JSON file.
+
+    :param rows: list of dictionaries, whose keys are those of a file's row; or the same as JSON text.
+    :param name: their name, for messages.
+    :param check_addresses: as for :func:`read_whitelist_file`.
+    :param omit_if_none: names of optional fields that are left out where a row has None for them, or None as a template
+        renders it. Default: none of them; None is a fault.
+    :return: the rows, at least one; their places are ``row 1``, ``row 2``, counted from 1.
+    :raises WhitelistFileError: if anything is wrong; it lists all faults.
+    """
+    found = Rows(check_addresses=check_addresses, unit="row")
+    items = read_json(rows, found) if isinstance(rows, str) else rows
+    if found.faults:
+        how = "write rows=upstream.output, or end the template with '| tojson'"
+        raise file_error(name, [f"{each}: {how}" for each in found.faults])
+    if not isinstance(items, Sequence) or isinstance(items, (str, bytes, bytearray)):
+        kind = "a mapping" if isinstance(items, Mapping) else describe(rows)
+        raise file_error(name, [f"must be a list of rows, not {kind}"])
+    items = fetch_items(items)
+    for place, item in enumerate(items, 1):
+        try:
+            row = item if isinstance(rows, str) else read_json(json.dumps(item), found)
+        except (TypeError, ValueError, RecursionError) as error:
+            found.fault(place, f"a row must have text, whole numbers and lists of these only: {sanitize(error)}")
+            continue
+        if isinstance(row, Fields):
+            _take_none(row, omit_if_none)
+        found.add(row, place)
+    if not items:
+        found.fault(0, "there are no rows; an empty list is refused, as it may be one that was lost")
+    asked = [each.request.model_dump(exclude_none=True) for each in found.rows]
+    return found.result(name, json.dumps(asked, sort_keys=True).encode())
+
+
+def _take_none(row: Fields, omit_if_none: Collection[str]) -> None:
+    """Leave out the fields that may be left out if they are None; mark the others that are."""
+    for field, value in [*row.items()]:
+        if isinstance(value, list):
+            row[field] = [None if is_missing(each) else each for each in value]
+        elif is_missing(value) and field in omit_if_none:
+            del row[field]
+        elif is_missing(value):
+            advice = "" if field in NOT_DEFAULTS else f": leave it out, or write omit_if_none=({field!r},)"
+            row[field] = Misread(f"is None{advice}")
 
 
 @no_collection()
@@ -153,10 +217,7 @@ def parse_whitelist(data: bytes, format: str, *, name: str = "", check_addresses
         rows.read(root)
     elif not rows.faults:
         rows.no_rows()
-    if faults := rows.faults:
-        raise file_error(name, faults)
-    digest = hashlib.sha256(data).hexdigest()
-    return WhitelistFile(tuple(rows.rows), name, digest, rows.unchecked, tuple(rows.unchecked_chains.values()))
+    return rows.result(name, data)
 
 
 def _read(path: Path) -> bytes:
@@ -178,12 +239,13 @@ def _decode(data: bytes, rows: Rows) -> str:
     return text
 
 
-def file_error(name: str, faults: Iterable[str]) -> WhitelistFileError:
+def file_error(name: str, faults: Iterable[str], *, retryable: bool = False) -> WhitelistFileError:
     """
     Return the error that lists the faults of a file.
 
     :param name: the file's name.
     :param faults: all faults, in the file's order.
+    :param retryable: whether reading it again may help. Default False.
     """
     faults = tuple(faults)
     start = f"{sanitize(name, 200) or 'the whitelist file'}: {count(len(faults), 'fault')}; nothing was sent"
@@ -191,7 +253,7 @@ def file_error(name: str, faults: Iterable[str]) -> WhitelistFileError:
     lines = [f"{start}: {faults[0]}", *faults[1:MAX_SHOWN]]
     if len(faults) > MAX_SHOWN:
         lines.append(f"... and {len(faults) - MAX_SHOWN} more")
-    return WhitelistFileError("\n".join(lines), faults=faults, code="file-wrong")
+    return WhitelistFileError("\n".join(lines), faults=faults, retryable=retryable)
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
@@ -230,9 +292,9 @@ class Rows(Faults):
             text = f"the file must be a mapping with the keys version and addresses, not {_kind(root)}"
             self.fault(0, text)
             return
-        self.check_keys(root, _TOP, 0)
+        all_known = self.check_keys(root, _TOP, 0)
         version, addresses = root.get("version"), root.get("addresses")
-        if type(version) is not int or version != VERSION:
+        if ("version" in root or all_known) and (type(version) is not int or version != VERSION):
             what = f"is {_kind(version)}" if "version" in root else "is missing"
             self.fault(root.lines.get("version", 0), f"{what}: it must be the number {VERSION}", "version")
         if not isinstance(schema := root.get("$schema", ""), str):
@@ -241,13 +303,27 @@ class Rows(Faults):
             self._set_defaults(root["defaults"], root.lines["defaults"])
         line = root.lines.get("addresses", 0)
         if not addresses and (addresses is None or isinstance(addresses, list)):
-            self.no_rows(line)
+            if "addresses" in root or all_known:
+                self.no_rows(line)
         elif not isinstance(addresses, list):
             self.fault(line, f"must be a list of rows, not {_kind(addresses)}", "addresses")
         else:
             places = addresses.lines if isinstance(addresses, Items) else range(1, len(addresses) + 1)
             for place, item in zip(places, addresses, strict=True):
-                self._add(item, place)
+                self.add(item, place)
+
+    def result(self, name: str, data: bytes) -> WhitelistFile:
+        """
+        Return the file.
+
+        :param name: its name.
+        :param data: the bytes that its SHA-256 is of.
+        :raises WhitelistFileError: if it has faults.
+        """
+        if faults := self.faults:
+            raise file_error(name, faults)
+        digest = hashlib.sha256(data).hexdigest()
+        return WhitelistFile(tuple(self.rows), name, digest, self.unchecked, tuple(self.unchecked_chains.values()))
 
     def no_rows(self, place: int = 0) -> None:
         """Note that the file has no rows."""
@@ -259,7 +335,9 @@ class Rows(Faults):
             self.fault(place, f"must be a mapping of fields, not {_kind(fields)}", "defaults")
             return
         prefix = "" if place else "defaults: "
-        self.check_keys(fields, FIELDS, place, prefix)
+        if not self.check_keys(fields, FIELDS, place, prefix):
+            # The chain of all rows may be under that key.
+            self._faulty_defaults.add("")
         for name in NOT_DEFAULTS:
             if name in fields:
                 self.fault(fields.lines[name], f"{prefix}{name}: is of one address only: give it in the row")
@@ -271,21 +349,26 @@ class Rows(Faults):
                 self.fault(fields.lines.get(base) or place, text, f"{prefix}{name}")
                 self._faulty_defaults.add(base)
 
-    def _add(self, fields: Any, place: int) -> None:
-        """Take a row, or note all of its faults."""
+    def add(self, fields: Any, place: int) -> None:
+        """
+        Take a row, or note all of its faults.
+
+        :param fields: its fields.
+        :param place: its line or row.
+        """
         if not isinstance(fields, Fields):
             self.fault(place, f"a row must be a mapping of fields, not {_kind(fields)}")
             return
-        self.check_keys(fields, FIELDS, place)
+        all_known = self.check_keys(fields, FIELDS, place)
         values = {**self._defaults, **{name: value for name, value in fields.items() if name in FIELDS}}
         request, faults = _check_fields(values)
         for name, text in faults:
             base = name.partition("[")[0]
             # The faults of a default have been noted already.
-            if base in fields or base not in self._faulty_defaults:
+            if base in fields or (base not in self._faulty_defaults and all_known):
                 self.fault(fields.lines.get(base) or place, text, name)
         faulty = {name.partition("[")[0] for name, _ in faults}
-        if faulty.isdisjoint(("", *_ASCII)):
+        if all_known and faulty.isdisjoint(("", *_ASCII)):
             self._check_destination(fields.lines["address"] or place, values, is_whole="memo" not in faulty)
         if request is not None:
             self.rows.append(FileRow(request, f"{self._unit} {place}"))

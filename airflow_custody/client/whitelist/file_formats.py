@@ -100,7 +100,7 @@ class Faults:
         """Note a fault in the text of the file by its line, whatever the unit of the places is."""
         self._faults.append((line if self._unit == "line" else 0, f"line {line}, column {column}: {text}"))
 
-    def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> None:
+    def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> bool:
         """
         Note the keys of a mapping that are unknown or repeated.
 
@@ -108,6 +108,7 @@ class Faults:
         :param known: the keys that are known.
         :param place: its line or row.
         :param prefix: beginning of its faults.
+        :return: whether all keys are known. Where one is not, what seems to be missing may be under it.
         """
         for key, line in fields.lines.items():
             if key not in known:
@@ -116,12 +117,18 @@ class Faults:
             first = fields.lines[key]
             text = f"is given twice, first in line {first}" if first != line else "is given twice"
             self.fault(line or place, text, f"{prefix}{sanitize(key, MAX_VALUE)}")
+        return all(key in known for key in fields)
+
+
+# What others call a field.
+_OTHER_NAMES = {"coin": "blockchain", "name": "label", "tag": "memo", "destination_tag": "memo"}
 
 
 @lru_cache(maxsize=1024)
 def _unknown_name(name: str, known: tuple[str, ...]) -> str:
     """Describe an unknown name, with a suggestion of the one that may be meant."""
-    near = get_close_matches(_folded(name[:MAX_VALUE]), known, n=1)
+    folded = _folded(name[:MAX_VALUE])
+    near = get_close_matches(_OTHER_NAMES.get(folded, folded), known, n=1)
     hint = f"do you mean {near[0]}?" if near else f"known are {', '.join(known)}"
     return f"{sanitize(repr(name[:MAX_VALUE]), MAX_VALUE)} is unknown; {hint}"
 

@@ -295,7 +295,7 @@ def test_what_cannot_be_seen_is_said(row: str, fault: str) -> None:
 def test_everything_is_said_at_once_and_in_order() -> None:
     bad = ROW.replace("ETH", "1")
     found = faults_of(f"version: 2\nfoo: 1\naddresses:\n{bad}{ROW}{ROW}{bad.replace('label', 'lable')}- x\n")
-    assert [each.partition(":")[0] for each in found] == [f"line {n}" for n in (1, 2, 6, 11, 13, 13, 15, 16)]
+    assert [each.partition(":")[0] for each in found] == [f"line {n}" for n in (1, 2, 6, 11, 13, 15, 16)]
 
 
 def test_the_text_of_an_error_is_bounded_and_its_faults_are_not() -> None:

@@ -21,7 +21,7 @@ from airflow_custody.client import (
     CustodyOutcomeUnknownError,
     CustodyRequestError,
 )
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
+from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist import models
 from airflow_custody.sandbox import Sandbox

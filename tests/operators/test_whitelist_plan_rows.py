@@ -1,0 +1,232 @@
+"""Planning and applying a whitelist that comes as rows, or from an object storage."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from airflow.providers.common.compat.sdk import DAG, task
+from airflow_runs import AIRFLOW, Run, execute, failing_at_once, new_dag, run_dag
+from apply_tries import address, check_exactly, write_rows
+from fsspec.implementations.memory import MemoryFileSystem  # type: ignore[import-untyped]
+from task_log import TaskLog
+
+from airflow_custody.client.errors import WhitelistFileError
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
+from airflow_custody.sandbox import Sandbox
+
+pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
+
+ROWS: list[dict[str, Any]] = [
+    {"label": f"Label {each}", "address": address(each), "blockchain": "ETH"} for each in (1, 2, 3)
+]
+_numbers = itertools.count()
+
+
+def plan(**arguments: Any) -> dict[str, Any]:
+    result: dict[str, Any] = execute(lambda: CustodyPlanWhitelistOperator(task_id="plan", **arguments))
+    return result
+
+
+def plan_and_apply(dag: DAG, after: Any = (), **arguments: Any) -> Run:
+    """Run two tasks that plan and apply the same, after another."""
+    with dag:
+        planned = CustodyPlanWhitelistOperator(task_id="plan", **arguments)
+        planned.set_upstream(after)
+        plan_hash: Any = planned.output["plan_hash"]  # type: ignore[index]
+        CustodyApplyWhitelistPlanOperator(task_id="apply", plan_hash=plan_hash, lookup_wait=0.2, **arguments)
+    return run_dag(dag)
+
+
+def upstream(dag: DAG, rows: Any) -> Any:
+    @task
+    def fetch_rows() -> Any:
+        return rows
+
+    with dag:
+        return fetch_rows()
+
+
+# --- rows ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("form", ["output", "template", "mapped"])
+def test_rows_of_an_upstream_task_are_planned_and_applied(
+    sandbox: Sandbox, tmp_path: Path, task_log: TaskLog, form: str, native: bool
+) -> None:
+    # A file with the same rows is the same plan.
+    same = plan(path=write_rows(tmp_path / "rows.yaml", (1, 2, 3)))["plan_hash"]
+    dag = new_dag()
+    dag.render_template_as_native_obj = native
+    rows = first = upstream(dag, ROWS)
+    if form == "template":
+        rows = "{{ ti.xcom_pull('fetch_rows') }}" if native else "{{ ti.xcom_pull('fetch_rows') | tojson }}"
+    elif form == "mapped":
+
+        @task
+        def keep(row: Any) -> Any:
+            return row
+
+        with dag:
+            rows = keep.expand(row=rows)
+    run = plan_and_apply(dag, first, rows=rows)
+    assert run.state == "success"
+    check_exactly(sandbox, [1, 2, 3])
+    assert run.xcom("plan")["plan_hash"] == run.xcom("apply")["plan_hash"] == same
+    assert "Read 3 rows from rows (SHA-256 " in task_log.text
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        ([], "there are no rows; an empty list is refused"),
+        ([ROWS[0], None], "was given, and resolved to None"),
+        ([ROWS[0], {**ROWS[1], "memo": None}], "row 2: memo: is None: leave it out, or write omit_if_none=('memo',)"),
+        ([ROWS[0], {**ROWS[1], "chain": "ETH"}], "row 2: 'chain' is unknown; do you mean blockchain?"),
+        (None, "rows was given, and resolved to None"),
+    ],
+)
+def test_a_fault_of_a_row_is_not_retried_and_nothing_is_sent(
+    sandbox: Sandbox, task_log: TaskLog, rows: Any, fault: str
+) -> None:
+    dag = new_dag()
+    given = upstream(dag, rows)
+    with dag:
+        CustodyPlanWhitelistOperator(task_id="plan", rows=given, retries=2)
+        CustodyApplyWhitelistPlanOperator(task_id="apply", rows=given, plan_hash="00" * 32, retries=2)
+    run = run_dag(dag)
+    assert [(run.state_of(each), run.tries[each, -1]) for each in ("plan", "apply")] == [("failed", 1)] * 2
+    assert fault in task_log.text
+    assert sandbox.control.request_log() == []
+
+
+def test_a_none_in_a_row_may_be_left_out(sandbox: Sandbox) -> None:
+    dag = new_dag()
+    rows = upstream(dag, [{**each, "memo": None} for each in ROWS])
+    run = plan_and_apply(dag, rows=rows, omit_if_none="memo")
+    assert run.state == "success"
+    assert [each.get("memo") for each in sandbox.control.whitelist_requests()] == [None] * 3
+
+
+def test_a_template_that_renders_rows_as_python_says_what_to_write(sandbox: Sandbox) -> None:
+    with failing_at_once(r"not JSON.* write rows=upstream.output, or end the template with '\| tojson'"):
+        plan(rows=str(ROWS))
+
+
+@pytest.mark.parametrize("operator", [CustodyPlanWhitelistOperator, CustodyApplyWhitelistPlanOperator])
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({}, "give either path or rows"),
+        ({"path": "a.yaml", "rows": ROWS}, "give either path or rows"),
+        ({"path": "a.yaml", "omit_if_none": "memo"}, "omit_if_none is about rows"),
+        ({"rows": ROWS, "omit_if_none": "address"}, "omit_if_none names 'address', which cannot be left out"),
+        ({"rows": ROWS, "omit_if_none": "rows"}, "omit_if_none names 'rows', which cannot be left out"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_when_the_dag_file_is_parsed(
+    operator: Any, arguments: dict[str, Any], fault: str
+) -> None:
+    more = {"plan_hash": "00" * 32} if operator is CustodyApplyWhitelistPlanOperator else {}
+    with pytest.raises(ValueError, match=fault):
+        operator(task_id="task", **arguments, **more)
+
+
+# --- an object storage -----------------------------------------------------------------------------------------
+
+
+def attach(name: str, storage: MemoryFileSystem) -> str:
+    """Put a file system behind a connection's id, and return the beginning of a URL that leads there."""
+    module = importlib.import_module("airflow.sdk.io" if AIRFLOW >= (3, 0) else "airflow.io.store")
+    conn_id = f"{name}_{next(_numbers)}"
+    module.attach("s3", conn_id, fs=storage)
+    return f"s3://{conn_id}@bucket"
+
+
+class Storage(MemoryFileSystem):  # type: ignore[misc]
+    """A storage in which reading fails as the next error says."""
+
+    store: ClassVar[dict[str, Any]] = {}
+    error: Exception | None = None
+
+    def _open(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        return super()._open(path, *args, **kwargs)
+
+
+@pytest.fixture
+def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
+    monkeypatch.setattr(Storage, "store", {})
+    return Storage(skip_instance_cache=True)
+
+
+def object_path(url: str) -> Any:
+    return importlib.import_module("airflow.providers.common.compat.sdk").ObjectStoragePath(url)
+
+
+@pytest.mark.parametrize("form", [str, object_path])
+def test_a_file_in_an_object_storage_is_planned_and_applied(
+    sandbox: Sandbox, tmp_path: Path, storage: Storage, task_log: TaskLog, form: Any
+) -> None:
+    storage.pipe("bucket/rows.yaml", Path(write_rows(tmp_path / "rows.yaml", (1, 2, 3))).read_bytes())
+    url = f"{attach('rows', storage)}/rows.yaml"
+    run = plan_and_apply(new_dag(), path=form(url))
+    assert run.state == "success"
+    check_exactly(sandbox, [1, 2, 3])
+    assert f"Read 3 rows from {url} (SHA-256 " in task_log.text
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "retryable"),
+    [
+        (None, "there is no such file", False),
+        (PermissionError("Access Denied"), "PermissionError: Access Denied", False),
+        (ImportError("install s3fs"), "ImportError: install s3fs", False),
+        (ConnectionResetError("reset"), "ConnectionResetError: reset", True),
+        (RuntimeError("HTTP 503"), "RuntimeError: HTTP 503", True),
+    ],
+)
+def test_what_cannot_be_read_is_named_and_retried_if_that_may_help(
+    sandbox: Sandbox, storage: Storage, error: Exception | None, reason: str, retryable: bool
+) -> None:
+    storage.error = error
+    url = f"{attach('rows', storage)}/rows.yaml"
+    with pytest.raises(Exception, match=reason) as caught:
+        plan(path=url)
+    found = getattr(caught.value, "error", caught.value)
+    assert isinstance(found, WhitelistFileError)
+    assert found.retryable == retryable
+    assert str(found).startswith(f"{url}: 1 fault; nothing was sent: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("path", "fault"),
+    [
+        ("nowhere://bucket/rows.yaml", "^nowhere://bucket/rows.yaml: 1 fault; .*"),
+        (
+            "s3://key:hunter2@bucket/rows.yaml",
+            "^s3://bucket/rows.yaml: .*the id of an Airflow connection, never a pass",
+        ),
+        ("s3://bucket/rows.txt", "the file's name must end in .yaml"),
+        ("file:///nowhere/rows.yaml", "^/nowhere/rows.yaml: 1 fault; .*there is no such file"),
+    ],
+)
+def test_a_url_that_cannot_be_read_fails_at_once(sandbox: Sandbox, path: str, fault: str) -> None:
+    with failing_at_once(fault) as caught:
+        plan(path=path)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_that_is_too_large_is_refused(
+    sandbox: Sandbox, storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_custody.client.whitelist.file.MAX_FILE_BYTES", 100)
+    storage.pipe("bucket/rows.json", json.dumps({"version": 1, "addresses": ROWS}).encode())
+    with failing_at_once("larger than 100 bytes"):
+        plan(path=f"{attach('rows', storage)}/rows.json")
