@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Callable
 
-from airflow_custody.sandbox import SandboxControl
+from airflow_custody.sandbox import Sandbox, SandboxControl
 
 #: Texts that other people may have put into a label, and that must stay text.
 HOSTILE_LABELS = (
@@ -54,6 +54,8 @@ def troubled(control: SandboxControl) -> None:
     control.set_whitelist_age("3711", 5 * 3600)
     row = {"blockchain": "ETH", "network": "mainnet", "label": "Unknown", "address": address(99)}
     control.add_whitelist_requests([row])
+    again = {"blockchain": "ETH", "network": "mainnet", "label": "Varna, again", "address": address(3)}
+    control.add_whitelist_requests([again], signed=True)
     control.add_webhook(status="disabled")
 
 
@@ -93,6 +95,23 @@ SERVICES: dict[str, Callable[[SandboxControl], None]] = {
     "custody_unsigned": unsigned,
     "custody_unresponsive": silent,
 }
+
+
+def colleagues(sandbox: Sandbox) -> dict[str, str]:
+    """Return the variables of other connections to a service: of a signer, an auditor, and one with a wrong token."""
+    base, control = json.loads(sandbox.connection(pins=True)), sandbox.control
+    roles = ["TPUser", "WhitelistedAddressApprover"]
+    signer = control.add_user("alice", roles, groups=["operations"], external_id="alice@example.test")
+    auditor = control.add_user("carol", ["TPUser"], external_id="carol@example.test")
+    tokens = {
+        "SIGNER": control.add_token(roles, user_id=signer),
+        "AUDITOR": control.add_token(["TPUser"], user_id=auditor),
+        "EXPIRED": "not-a-token",
+    }
+    return {
+        f"AIRFLOW_CONN_CUSTODY_TREASURY_{name}": json.dumps({**base, "password": token})
+        for name, token in tokens.items()
+    }
 
 
 def away() -> dict[str, str]:

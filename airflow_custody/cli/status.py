@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
 
 _TITLES = {
+    "user": "USER",
     "health": "HEALTH",
     "pending": "PENDING",
     "unknown": "STATUS NOT KNOWN",
@@ -41,8 +42,8 @@ def show_status(args: Namespace, output: Output) -> int:
     that fail are shown first.
 
     A part that cannot be read hides no other. Webhooks, their calls and what the user may approve
-    may be missing: that the service does not offer them, or not to this user, is no error. Health
-    and requests may not.
+    may be missing: that the service does not offer them, or not to this user, is no error, and they
+    are left out. Health and requests may not.
 
     All requests are read, in a call for each hundred. A call takes 10 s at most and is not repeated,
     whatever --timeout and --max-retries say.
@@ -51,11 +52,12 @@ def show_status(args: Namespace, output: Output) -> int:
     not healthy, a request does not verify, cannot be read or is in a state that the service does not
     say, or a webhook is cooling down; 1 error, also if nothing is wrong and a part could not be read.
 
-    JSON: {"ok", "wrong", "unread", "read_at", "base_url", the parts "health", "pending", "recent",
-    "unknown", "approvals", "webhooks", "journal", and the numbers "rejected", "more_webhooks" and
-    "more_faulty_webhooks": those above 200, and what is wrong among them}. Each part is {"value",
-    "problem", "not_offered", "not_permitted"}; the value is null if it could not be read. Times are
-    ISO 8601 text, null where there is none. Texts in it are the service's, and may be anything.
+    JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified),
+    the parts "user", "health", "pending", "recent", "unknown", "approvals", "webhooks", "journal",
+    and "in_effect_twice": groups of ids of requests that are in effect for the same destination}.
+    Each part is {"value", "problem", "not_offered"}; the value is null if it could not be read.
+    Times are ISO 8601 text, null where there is none. Texts in it are the service's, and may be
+    anything.
     """
     from airflow_custody.client import CustodyClient
     from airflow_custody.overview import for_people, read_overview
@@ -72,8 +74,7 @@ def show_status(args: Namespace, output: Output) -> int:
         *(f"NOT READ: {each}" for each in unread),
         where if verdict.ok else f"not {where}",
         *(f"NOTE: {each}" for each in verdict.texts("note")),
-        {title: _part(name, data[name]) for name, title in _TITLES.items()},
-        {name: data[name] for name in ("rejected", "more_webhooks") if data[name]},
+        {title: _part(name, data[name]) for name, title in _TITLES.items() if not data[name]["not_offered"]},
     ]
     output.data(data, view)
     return CHANGES if wrong else NOTHING_TO_DO if verdict.ok else ERROR
@@ -83,9 +84,10 @@ def _part(name: str, section: Mapping[str, Any]) -> Any:
     """Return what people see of a part; of its requests and checks the columns that they need."""
     value = section["value"]
     if value is None:
-        why = "not permitted" if section["not_permitted"] else "not offered" if section["not_offered"] else "not read"
         # The problem of a part that must be there stands above.
-        return why if why == "not read" else f"{why}: {section['problem']}"
+        return "not read"
+    if name == "user":
+        return {**value, "roles": ", ".join(value["roles"]) or "none"}
     if name == "health":
         faulty = [{column: each[column] for column in _CHECK} for each in value["checks"] if each["problem"]]
         oldest = value["oldest_at"] or "not known, as not all checks say readably when they last ran"

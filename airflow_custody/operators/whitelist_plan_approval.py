@@ -41,7 +41,8 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
     :param plan_hash: the hash of the plan, ``plan.output["plan_hash"]``. (templated)
     :param body: the text to show, in Markdown, with the hash in it: the plan's report, ``plan.output["report"]``.
         (templated)
-    :param subject: the headline. Default: the question, with the beginning of the hash. (templated)
+    :param subject: the headline. Default: the question, with the counts of the report: ``Apply the whitelist plan:
+        create 4, delete 0?`` (templated)
     :param defaults: meaning of no response in time, ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
     :param ignore_downstream_trigger_rules: whether a rejection skips all that follows, whatever its trigger rule is.
         Default True.
@@ -76,6 +77,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         """Show the question, and wait for the response."""
         from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+        from airflow_custody.client.whitelist.plan_report import subject_of
 
         with failing_task(self, context):
             plan_hash = check_hash(self.plan_hash)
@@ -99,7 +101,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalOperator):
                     advice="Start a new run of the DAG.",
                     code="plan-changed",
                 )
-        self.subject = self.subject or f"Apply whitelist plan {plan_hash[:12]}?"
+        self.subject = self.subject or subject_of(str(self.body))
         # By the time of the response, something else may be planned.
         context["ti"].xcom_push(key=_ASKED, value=plan_hash)
         return super().execute(context)

@@ -22,13 +22,26 @@ class Section(Generic[T]):
     :param problem: why it cannot be read, and what to do; empty if it was.
     :param not_offered: whether the service itself says that it does not offer it, or not to this user.
         :func:`~airflow_custody.overview.verdict.judge_overview` tells for which sections that is no error.
-    :param not_permitted: whether it is not offered to this user: a role is missing.
     """
 
     value: T | None = None
     problem: str = ""
     not_offered: bool = False
-    not_permitted: bool = False
+
+
+@dataclass(frozen=True)
+class UserView:
+    """
+    The client's user, as the service shows it.
+
+    :param name: the external id, or else the id; empty: not shown.
+    :param tenant_id: the id of the tenant; empty: not shown.
+    :param roles: the roles.
+    """
+
+    name: str
+    tenant_id: str
+    roles: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -63,8 +76,6 @@ class HealthView:
     :param summary: one line that says so.
     :param checks: the checks, unhealthy ones first.
     :param problems: problems of the listing as a whole, such as that it is empty.
-    :param total: number of checks.
-    :param unhealthy: number of checks that are not healthy.
     :param oldest_at: time of the oldest last run of a check; None: not given.
     """
 
@@ -72,8 +83,6 @@ class HealthView:
     summary: str
     checks: tuple[CheckRow, ...]
     problems: tuple[str, ...] = ()
-    total: int = 0
-    unhealthy: int = 0
     oldest_at: datetime | None = None
 
 
@@ -147,19 +156,14 @@ class RequestsView:
 
     :param rows: the requests.
     :param total: number of all of them.
-    :param more_faulty: number of the faulty ones outside the rows.
+    :param faulty: number of the faulty ones among all of them.
     :param oldest_at: when the oldest of all was created; None: not known, as one of them does not say, or none.
     """
 
     rows: tuple[RequestRow, ...]
     total: int
-    more_faulty: int = 0
+    faulty: int = 0
     oldest_at: datetime | None = None
-
-    @property
-    def faulty(self) -> int:
-        """Number of the faulty ones, shown or not."""
-        return sum(row.is_faulty for row in self.rows) + self.more_faulty
 
 
 @dataclass(frozen=True)
@@ -231,7 +235,6 @@ class WebhookRow:
     type: str
     url: str
     status: str
-    timeout_until: datetime | None = None
     problem: str = ""
     disabled: bool = False
 
@@ -261,29 +264,29 @@ class Overview:
 
     :param read_at: time of reading, by this machine's clock.
     :param base_url: URL of the service.
+    :param pinned: whether keys are pinned, so that requests are verified.
+    :param user: the client's user.
     :param health: its health.
     :param pending: the whitelisting requests that are pending approval, those that cannot be verified or read first,
         then the oldest; of many, the first 200.
     :param recent: those that took effect last, at most 20, in the same order but the newest first. All are verified if
         keys are pinned, not only those that are shown.
     :param unknown: those that are not pending, and whose status does not say whether they are in effect, likewise.
-    :param rejected: number of rejected ones, as the service reports it; None: not known.
+    :param in_effect_twice: the ids of requests that are in effect for the same destination, in groups.
     :param approvals: counts of everything that is pending approval by the client's user.
-    :param webhooks: the webhooks, faulty ones first, then those that are disabled; of many, the first 200.
+    :param webhooks: the webhooks, faulty ones first, then those that are disabled.
     :param journal: the newest entry of the journal of webhook calls.
-    :param more_webhooks: number of webhooks that are not among ``webhooks``.
-    :param more_faulty_webhooks: number of these that get no calls although nobody disabled them.
     """
 
     read_at: datetime
     base_url: str
+    pinned: bool = False
+    user: Section[UserView] = field(default_factory=Section)
     health: Section[HealthView] = field(default_factory=Section)
     pending: Section[RequestsView] = field(default_factory=Section)
     recent: Section[RequestsView] = field(default_factory=Section)
     unknown: Section[RequestsView] = field(default_factory=Section)
-    rejected: int | None = None
+    in_effect_twice: tuple[tuple[str, ...], ...] = ()
     approvals: Section[PendingApprovals] = field(default_factory=Section)
     webhooks: Section[tuple[WebhookRow, ...]] = field(default_factory=Section)
     journal: Section[JournalView] = field(default_factory=Section)
-    more_webhooks: int = 0
-    more_faulty_webhooks: int = 0

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_custody.client.arguments import MAX_ID
-from airflow_custody.client.errors import CustodyError, CustodyPermissionError
+from airflow_custody.client.errors import CustodyError, CustodyResponseError
 from airflow_custody.client.health.verdict import HealthCriteria, judge
 from airflow_custody.client.text import read_number, sanitize
-from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, RequestState
 from airflow_custody.client.webhooks.models import cooling_until, has_status, without_secrets
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing
+from airflow_custody.client.whitelist.matching import Destination, find_duplicates, read_destination
 from airflow_custody.overview.models import (
     CheckRow,
     HealthView,
@@ -24,6 +25,7 @@ from airflow_custody.overview.models import (
     RequestRow,
     RequestsView,
     Section,
+    UserView,
     WebhookRow,
 )
 from airflow_custody.overview.request import bound, make_row, paths_of
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Maximum numbers of rows in an overview.
-MAX_WEBHOOKS = 200
 _MAX_ROWS: dict[RequestState, int] = {"pending": 200, "effective": 20, "unknown": 50}
 _OF_REQUESTS = ("pending", "recent", "unknown")
 #: The longest time-out of one call, in seconds: a person does not wait as a task can.
@@ -89,7 +90,6 @@ def read_overview(
             return Section(
                 problem=describe(error),
                 not_offered=error.not_offered and error.from_service,
-                not_permitted=isinstance(error, CustodyPermissionError) and error.from_service,
             )
 
     def read_requests() -> dict[str, Any]:
@@ -101,23 +101,32 @@ def read_overview(
         return _requests(fetch_listing(client))
 
     now = datetime.now(timezone.utc)
+    user = section(lambda: _user(client))
     health = section(lambda: _health(client.list_health_checks(), now))
     requests = section(read_requests)
     approvals = section(client.get_pending_approvals)
     webhooks = section(lambda: _webhooks(client.list_webhooks(), now))
     journal = section(lambda: _journal(client))
-    left_out = (webhooks.value or ())[MAX_WEBHOOKS:]
     return Overview(
         read_at=now,
         base_url=client.settings.base_url,
+        pinned=client.verifier is not None,
+        user=user,
         health=health,
         approvals=approvals,
-        webhooks=replace(webhooks, value=webhooks.value[:MAX_WEBHOOKS]) if webhooks.value else webhooks,
-        more_webhooks=len(left_out),
-        more_faulty_webhooks=sum(each.is_faulty for each in left_out),
+        webhooks=webhooks,
         journal=journal,
         # They are of one listing.
         **(requests.value or dict.fromkeys(_OF_REQUESTS, requests)),
+    )
+
+
+def _user(client: CustodyClient) -> UserView:
+    user = client.get_current_user()
+    return UserView(
+        name=bound(user.get("externalUserId") or user.get("id")),
+        tenant_id=bound(user.get("tenantId")),
+        roles=tuple(map(bound, user.get("roles") or ())),
     )
 
 
@@ -142,8 +151,6 @@ def _health(checks: list[HealthCheck], now: datetime) -> HealthView:
         summary=verdict.summary(),
         checks=tuple(rows),
         problems=tuple(each.reason for each in verdict.problems if each.check is None),
-        total=verdict.total,
-        unhealthy=verdict.unhealthy,
         oldest_at=verdict.oldest_update,
     )
 
@@ -157,8 +164,15 @@ def _requests(listing: Listing) -> dict[str, Any]:
         "pending": Section(_view([*found["pending"], *listing.deletions], "pending", listing)),
         "recent": Section(_view(found["effective"], "effective", listing)),
         "unknown": Section(_view(found["unknown"], "unknown", listing)),
-        "rejected": len(found["rejected"]),
+        "in_effect_twice": tuple(find_duplicates(_destinations(found["effective"]))),
     }
+
+
+def _destinations(envelopes: Iterable[WhitelistEnvelope]) -> Iterator[tuple[str, Destination]]:
+    """Yield the ids and destinations of requests, in the order of their ids, without those that cannot be read."""
+    for each in sorted(envelopes, key=lambda each: read_number(each.id, MAX_ID) or 0):
+        with suppress(CustodyResponseError):
+            yield bound(each.id), read_destination(each, each.payload())
 
 
 def _view(envelopes: Iterable[WhitelistEnvelope], state: RequestState, listing: Listing) -> RequestsView:
@@ -174,16 +188,15 @@ def _view(envelopes: Iterable[WhitelistEnvelope], state: RequestState, listing: 
 
     rows = [(make_row(each, state, listing.verifier, deletion_pending=each.id in deleted), each) for each in envelopes]
     rows.sort(key=order)
-    shown, others = rows[: _MAX_ROWS[state]], rows[_MAX_ROWS[state] :]
     # The service does not say when a deletion was requested.
     dates = [row.created_at for row, _ in rows if not row.deletion_pending]
     return RequestsView(
         tuple(
             replace(row, paths=paths_of(each, listing.verifier)) if state == "pending" and row.address else row
-            for row, each in shown
+            for row, each in rows[: _MAX_ROWS[state]]
         ),
         total=len(rows),
-        more_faulty=sum(row.is_faulty for row, _ in others),
+        faulty=sum(row.is_faulty for row, _ in rows),
         oldest_at=None if None in dates else min(filter(None, dates), default=None),
     )
 
@@ -196,7 +209,6 @@ def _webhooks(webhooks: Iterable[WireWebhook], now: datetime) -> tuple[WebhookRo
             type=bound(each.get("type")),
             url=bound(without_secrets(each.get("url"))),
             status=bound(each.get("status")),
-            timeout_until=parse_timestamp(each.get("timeoutUntil")),
             problem=_webhook_problem(each, now),
             disabled=has_status(each, "disabled"),
         )

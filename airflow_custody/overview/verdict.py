@@ -14,6 +14,7 @@ Level = Literal["bad", "unknown", "warning", "good"]
 _MAX_NAMED = 20
 #: The sections of an overview, by their attributes, with their titles. Those of requests come from one listing.
 SECTIONS = {
+    "user": "user",
     "health": "health",
     "pending": "whitelisting requests",
     "recent": "whitelisting requests",
@@ -23,7 +24,7 @@ SECTIONS = {
     "journal": "journal of webhook calls",
 }
 #: The optional sections: it is no error if the service says that it does not offer them.
-_OPTIONAL = ("approvals", "webhooks", "journal")
+_OPTIONAL = ("user", "approvals", "webhooks", "journal")
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,20 @@ def _findings(overview: Overview) -> Iterator[Finding]:
         if row.deletion_pending:
             text = f"the deletion of {_name(row)} is pending approval: it is in effect until then"
             yield Finding("note", "warning", "pending", text, (row.id,))
+    for ids in overview.in_effect_twice[:_MAX_NAMED]:
+        named = [sanitize(each, 40) for each in ids]
+        text = f"whitelisting requests {', '.join(named[:-1])} and {named[-1]} are in effect for the same address"
+        yield Finding("note", "warning", "recent", text, ids)
+    if others := len(overview.in_effect_twice[_MAX_NAMED:]):
+        yield Finding(
+            "note", "warning", "recent", f"and requests for {count(others, 'other address', 'other addresses')}"
+        )
     webhooks = overview.webhooks.value or ()
     # Somebody may have disabled one.
     for each in filter(lambda each: each.problem, webhooks[:_MAX_NAMED]):
         text = f"webhook {sanitize(each.id, 60)}: {each.problem}"
         yield Finding("wrong" if each.is_faulty else "note", "warning", "webhooks", text)
-    others = sum(each.is_faulty for each in webhooks[_MAX_NAMED:]) + overview.more_faulty_webhooks
-    if others:
+    if others := sum(each.is_faulty for each in webhooks[_MAX_NAMED:]):
         yield Finding("wrong", "warning", "webhooks", f"and {count(others, 'other webhook')} with such a problem")
 
 

@@ -1,8 +1,8 @@
-"""The cards of connections, each with the state of the service in one line. No I/O."""
+"""The cards of services, each with the state of the service in one line. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -19,30 +19,71 @@ WORDS: dict[Level, str] = {"bad": "Trouble", "unknown": "No response", "warning"
 _WORST_FIRST = list(WORDS)
 #: Seconds after which a service that is being read again counts as not responding.
 SLOW_AFTER = 10.0
+#: The sections that are the same for all users who may see them; those of requests come from one reading.
+_SHARED = ("health", "pending", "recent", "unknown", "webhooks", "journal")
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 @dataclass(frozen=True)
-class Card:
+class ConnectionRow:
     """
-    A connection as the page shows it.
+    A connection to a service.
 
-    :param conn_id: id of the connection.
-    :param overview: the overview; None if none was read.
-    :param findings: the findings about it, the worst first. Never empty.
-    :param is_being_read: whether a new overview is awaited.
+    :param conn_id: its id.
+    :param reading: the latest reading of the service with it.
+    :param level: the level of reading the service with it: ``good`` if that works.
+    :param problem: why that does not work; empty if it does.
     """
 
     conn_id: str
+    reading: Reading[Overview]
+    level: Level
+    problem: str
+
+    @property
+    def overview(self) -> Overview | None:
+        """The overview; None if none was read."""
+        return self.reading.value
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, str]:
+        """The sort key: first what was read well, with pinned keys, and the user who may see most."""
+        seen = [] if self.overview is None else [getattr(self.overview, name).value is not None for name in _SHARED]
+        return bool(self.problem), not (self.overview and self.overview.pinned), -sum(seen), self.conn_id
+
+
+@dataclass(frozen=True)
+class Card:
+    """
+    A service as the page shows it.
+
+    :param connections: its connections, those that see most first. Never empty.
+    :param overview: the overview, each section by the first connection that can read it; None if nothing was read.
+    :param sources: the id of the connection that a section comes from, by the section's name.
+    :param findings: the findings about it, the worst first, each with the id of its connection. Never empty.
+    """
+
+    connections: tuple[ConnectionRow, ...]
     overview: Overview | None
-    findings: tuple[Finding, ...]
-    is_being_read: bool = False
+    sources: Mapping[str, str]
+    findings: tuple[tuple[str, Finding], ...]
+
+    @property
+    def title(self) -> str:
+        """The base URL of the service; where it is not known, the id of the connection."""
+        return self.connections[0].reading.service or self.connections[0].conn_id
+
+    @property
+    def tenant(self) -> str:
+        """The id of the tenant; empty if it is not known."""
+        user = self.overview.user.value if self.overview else None
+        return user.tenant_id if user else ""
 
     @property
     def level(self) -> Level:
         """The level of the worst finding."""
-        return self.findings[0].level
+        return self.findings[0][1].level
 
     @property
     def word(self) -> str:
@@ -50,18 +91,13 @@ class Card:
         return WORDS[self.level]
 
     @property
-    def verdict(self) -> str:
-        """The state of the service in one line."""
-        return self.findings[0].text
-
-    @property
     def order(self) -> tuple[int, str]:
         """The sort key of the card on the page: trouble first."""
-        return _WORST_FIRST.index(self.level), self.conn_id
+        return _WORST_FIRST.index(self.level), self.connections[0].conn_id
 
     def level_of(self, part: str) -> Level | None:
         """Return the level of a section of the overview; None if it has none."""
-        found = next((each.level for each in self.findings if each.part == part), None)
+        found = next((each.level for _, each in self.findings if each.part == part), None)
         if found or self.overview is None:
             return found
         recent = self.overview.recent.value
@@ -72,26 +108,73 @@ class Card:
         return "good" if is_right.get(part) else None
 
 
-def make_card(conn_id: str, reading: Reading[Overview], now: datetime) -> Card:
+def make_cards(readings: Iterable[tuple[str, Reading[Overview]]], now: datetime) -> list[Card]:
     """
-    Return the card of a connection.
+    Return the cards of services, trouble first.
 
-    :param conn_id: id of the connection.
-    :param reading: the latest reading of its service.
+    :param readings: ids of connections, each with the latest reading of its service.
     :param now: the time.
     """
-    found = sorted(_findings(reading, now), key=lambda each: _WORST_FIRST.index(each.level))
-    sentences = tuple(replace(each, text=each.text[:1].upper() + each.text[1:]) for each in found)
-    return Card(conn_id, reading.value, sentences, reading.awaited_for is not None)
+    groups: dict[tuple[str, str], list[ConnectionRow]] = {}
+    # Those of which nothing is known but the base URL come last.
+    for conn_id, reading in sorted(readings, key=lambda each: each[1].value is None):
+        key = _service_of(conn_id, reading, groups)
+        groups.setdefault(key, []).append(ConnectionRow(conn_id, reading, *_state_of(reading, now)))
+    cards = [_make_card(sorted(each, key=lambda row: row.rank)) for each in groups.values()]
+    return sorted(cards, key=lambda card: card.order)
 
 
-def _findings(reading: Reading[Overview], now: datetime) -> Iterator[Finding]:
+def _service_of(conn_id: str, reading: Reading[Overview], known: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    """Return the base URL and the tenant of a service. A tenant that is not known may be any, and shares no card."""
+    if reading.value is None and reading.service:
+        tenants = [each for url, each in known if url == reading.service]
+        return reading.service, tenants[0] if len(tenants) == 1 else ""
+    if reading.value is None:
+        return "", conn_id
+    user = reading.value.user.value
+    return reading.service, f"tenant {user.tenant_id}" if user and user.tenant_id else conn_id
+
+
+def _state_of(reading: Reading[Overview], now: datetime) -> tuple[Level, str]:
     if reading.problem:
-        yield Finding("unread", "bad", "", describe_problem(reading, now))
-    elif reading.value is None or (reading.awaited_for or 0) > SLOW_AFTER:
-        yield Finding("unread", "unknown", "", describe_awaited(reading, now))
-    if reading.value is not None:
-        yield from judge_overview(reading.value).findings
+        return "bad", describe_problem(reading, now)
+    if reading.value is None or (reading.awaited_for or 0) > SLOW_AFTER:
+        return "unknown", describe_awaited(reading, now)
+    return "good", ""
+
+
+def _make_card(connections: Sequence[ConnectionRow]) -> Card:
+    overviews = {each.conn_id: each.overview for each in connections if each.overview}
+    sources = {}
+    for name in _SHARED:
+        seeing = [conn_id for conn_id, each in overviews.items() if getattr(each, name).value is not None]
+        sources[name] = next(iter([*seeing, connections[0].conn_id]))
+    sources["in_effect_twice"] = sources["recent"]
+    overview = None
+    if overviews:
+        parts = {name: getattr(overviews[conn_id], name) for name, conn_id in sources.items() if conn_id in overviews}
+        overview = replace(next(iter(overviews.values())), **parts)
+    found = sorted(_findings(connections, overview), key=lambda each: _WORST_FIRST.index(each[1].level))
+    return Card(tuple(connections), overview, sources, tuple(found))
+
+
+def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -> Iterator[tuple[str, Finding]]:
+    """Yield the findings by each connection: what is wrong is said, whichever user sees it."""
+    is_one = len(connections) == 1
+    works = any(not each.problem for each in connections)
+    said = set()
+    for each in connections:
+        if each.problem:
+            text = each.problem if is_one else f"{each.conn_id}: {each.problem}"
+            yield each.conn_id, Finding("unread", "warning" if works else each.level, "", text)
+        for finding in judge_overview(each.overview).findings if each.overview else ():
+            text = finding.text[:1].upper() + finding.text[1:]
+            # What another connection can read is not missing, and health is what it was last.
+            is_shown = finding.part in _SHARED and overview and getattr(overview, finding.part).value is not None
+            is_old = finding.part == "health" and each.problem and works
+            if text not in said and not is_old and not (finding.kind == "unread" and is_shown):
+                said.add(text)
+                yield each.conn_id, replace(finding, text=text)
 
 
 def duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from airflow.providers.common.compat.sdk import BaseOperatorLink, conf
 from airflow.version import version
@@ -12,8 +13,11 @@ from airflow_custody.plugin.paths import requests_path
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import TaskInstanceKey
 
+_VERSION = tuple(int(part) for part in version.split(".")[:2])
 # From this version on, Airflow has pages of plugins, and takes links from XCom.
-_HAS_PAGES = tuple(int(part) for part in version.split(".")[:2]) >= (3, 1)
+_HAS_PAGES = _VERSION >= (3, 1)
+# From this version on, its frame shows the page whose path follows.
+_FRAME = "/plugin/custody" if _VERSION >= (3, 3) else ""
 
 
 class CustodyRequestLink(BaseOperatorLink):
@@ -51,7 +55,10 @@ class CustodyRequestLink(BaseOperatorLink):
             # It was not rendered.
             return ""
         path = requests_path(conn_id, request_ids)
-        return f"{(conf.get('api', 'base_url', fallback='') or '').rstrip('/')}{path}" if path else ""
+        base_url = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
+        # The frame takes a number sign in a path for the end of the path.
+        frame = f"{_FRAME}{urlsplit(base_url).path}" if _FRAME and "#" not in conn_id else ""
+        return f"{base_url}{frame}{path}" if path else ""
 
 
 #: The links of the operators and sensors that are about whitelisting requests; none where there is no page.

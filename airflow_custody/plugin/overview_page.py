@@ -1,4 +1,4 @@
-"""The page of all connections, and the page of one."""
+"""The page of all services, and the page of one connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_custody.overview.verdict import SECTIONS
 from airflow_custody.plugin.access import GetUserDep, find_connection, list_connections
-from airflow_custody.plugin.cards import Card, make_card
+from airflow_custody.plugin.cards import Card, make_cards
 from airflow_custody.plugin.failures import NothingReadError, describe_failure
 from airflow_custody.plugin.readings import ConnectionKey, Question
 from airflow_custody.plugin.rendering import page
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Maximum rows of a table on the page of several connections; the page of one shows all.
 MAX_ROWS = 5
-ALL_ROWS = 10_000
+ALL_ROWS = 1_000
 #: Maximum number of requests to read for a page.
 MAX_LISTED = 5_000
 
@@ -31,8 +31,8 @@ router = APIRouter()
 # Plain functions run in threads, so waiting and rendering do not block Airflow's event loop.
 @router.get("/")
 def show_connections(request: Request, user: GetUserDep) -> HTMLResponse:
-    """Return the page of all connections that the user may read."""
-    cards = sorted(_cards(request, list_connections(user)), key=lambda card: card.order)
+    """Return the page of all services, by the connections that the user may read."""
+    cards = _cards(request, list_connections(user))
     is_one = len(cards) == 1
     return page(request, "overview.html", cards=cards, full=is_one, max_rows=ALL_ROWS if is_one else MAX_ROWS)
 
@@ -41,13 +41,13 @@ def show_connections(request: Request, user: GetUserDep) -> HTMLResponse:
 def show_connection(request: Request, conn_id: str, user: GetUserDep) -> HTMLResponse:
     """Return the page of one connection."""
     (card,) = _cards(request, [find_connection(user, conn_id)])
-    return page(request, "connection.html", card=card, full=True, max_rows=ALL_ROWS)
+    return page(request, "connection.html", conn_id=conn_id, card=card, full=True, max_rows=ALL_ROWS)
 
 
 def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:
     readings = request.app.state.readings.get(*(Question(each, "overview", _read) for each in connections))
-    now = datetime.now(timezone.utc)
-    return [make_card(each.conn_id, reading, now) for each, reading in zip(connections, readings, strict=True)]
+    conn_ids = [each.conn_id for each in connections]
+    return make_cards(zip(conn_ids, readings, strict=True), datetime.now(timezone.utc))
 
 
 def _read(client: CustodyClient) -> Overview:

@@ -34,8 +34,9 @@ LIFETIME = 30.0
 #: Seconds that a route waits for new readings.
 WAIT = 1.0
 MAX_READS = 4
-#: Seconds after which a read has hung, and its slot is given to another: twice what the time-outs of an overview allow.
-HUNG_AFTER = 60.0
+#: Seconds after which a read has hung, and its slot is given to another: more than the time-outs of an overview, which
+#: makes six calls to a service that responds to none.
+HUNG_AFTER = 90.0
 #: Maximum number of threads in reads of one connection, hung ones included; and of its queued reads.
 MAX_THREADS_OF_ONE = 2
 MAX_QUEUED_OF_ONE = 20
@@ -74,12 +75,14 @@ class Reading(Generic[T]):
     :param value: the value; None if nothing was read.
     :param problem: why the last read failed, with advice; the value is an earlier one then. Empty: it succeeded, or
         there was none yet.
+    :param service: the base URL of the service; empty if it is not known.
     :param read_at: when the value was read; None: nothing was read yet.
     :param awaited_for: for how many seconds a new reading has been awaited; None: this one is current.
     """
 
     value: T | None = None
     problem: str = ""
+    service: str = ""
     read_at: datetime | None = None
     awaited_for: float | None = None
 
@@ -179,17 +182,20 @@ def _age(reading: Reading[Any]) -> timedelta:
 def _read(question: Question[T]) -> Reading[T]:
     """Look up the connection, and read its service; a failure becomes a reading, too."""
     conn_id = question.connection.conn_id
+    service = ""
     try:
         with _PageHook(question.connection) as hook:
-            return Reading(question.read(hook.get_conn()))
+            client = hook.get_conn()
+            service = client.settings.base_url
+            return Reading(question.read(client), service=service)
     except NothingReadError as error:
-        return Reading(problem=str(error))
+        return Reading(problem=str(error), service=service)
     except CustodyError as error:
-        return Reading(problem=describe_failure(error))
+        return Reading(problem=describe_failure(error), service=service)
     except BaseException:
         # BaseException, as a crash in a library written in another language may raise one.
         log.exception("The custody service of the connection %r could not be read", conn_id)
-        return Reading(problem=BROKEN)
+        return Reading(problem=BROKEN, service=service)
 
 
 class _PageHook(CustodyHook):

@@ -153,7 +153,8 @@ class TestApproval:
         assert [each["name"] for each in office.question["assigned_users"]] == ["carol", "dave"]
         assert "Settlement, Bitcoin" in office.question["body"]
         assert run.xcom("plan")["plan_hash"] in office.question["body"]
-        assert run.xcom("plan")["plan_hash"][:12] in office.question["subject"]
+        creates = run.xcom("plan")["counts"]["create"]
+        assert office.question["subject"] == f"Apply the whitelist plan: create {creates}, delete 0?"
 
     def test_what_was_shown_is_what_was_approved(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
         from airflow.models.xcom import XComModel

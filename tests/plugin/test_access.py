@@ -61,7 +61,8 @@ def test_one_connection_has_one_id(pages: Pages, sandbox: Sandbox, monkeypatch: 
             assert pages.get(f"/custody/connections/{quote(typed)}{path}").status_code == 404
         assert sandbox.control.request_log() == []
         page = pages.get("/custody/").text
-        assert ('id="card-bank_pw"' in page, page.lower().count('id="card-bank_pw')) == (True, 1)
+        link = 'href="/custody/connections/bank_pw"'
+        assert (link in page, page.lower().count(link)) == (True, 1)
         assert pages.get("/custody/connections/bank_pw").status_code == 200
     finally:
         with create_session() as session:

@@ -28,7 +28,9 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner
 
 KEY = "_link_CustodyRequestLink"
-PAGE = "https://airflow.example.com/prod/custody/connections/custody_default/requests"
+# From Airflow 3.3 on, in the frame that the navigation leads to.
+FRAME = "/plugin/custody" if AIRFLOW >= (3, 3) else ""
+PAGE = f"https://airflow.example.com/prod{FRAME and f'{FRAME}/prod'}/custody/connections/custody_default/requests"
 OPERATORS = [
     CustodyCreateWhitelistRequestOperator,
     CustodyDeleteWhitelistRequestOperator,
@@ -137,15 +139,21 @@ def link(operator: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("base_url", "expected"),
+    ("base_url", "conn_id", "expected"),
     [
-        ("https://a.example/air flow/", "https://a.example/air flow/custody/connections/a%2Fb%23c/requests/1"),
-        ("", "/custody/connections/a%2Fb%23c/requests/1"),
+        (
+            "https://a.example/airflow/",
+            "a/b",
+            f"https://a.example/airflow{FRAME and f'{FRAME}/airflow'}/custody/connections/a%2Fb",
+        ),
+        ("", "a/b", f"{FRAME}/custody/connections/a%2Fb"),
+        # The frame would take what follows for something else than a path.
+        ("https://a.example/airflow/", "a#b", "https://a.example/airflow/custody/connections/a%23b"),
     ],
 )
-def test_where_airflow_is(base_url: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_airflow_is(base_url: str, conn_id: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", base_url)
-    assert link(Ended("a/b#c")) == expected
+    assert link(Ended(conn_id)) == f"{expected}/requests/1"
 
 
 @with_pages

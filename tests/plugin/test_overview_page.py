@@ -205,12 +205,26 @@ def test_a_service_that_hangs(pages: Pages, connection: str, sandbox: Sandbox, m
         assert "9 of 9 healthy" in text_of(pages.get("/custody/connections/custody_other"))
     assert pages.get("/api/v2/version").status_code == 200
     # When its time-outs are over.
-    clock.now += 60
+    clock.now += 90
     sandbox.control.clear_faults()
     sandbox.control.add_fault("drop", times=None)
     text = text_of(pages.get("/custody/connections/custody_default"))
     assert re.search(r"Trouble Nothing of the service can be read: .+ What is shown is \d+ .+ old\.", text)
     assert "9 of 9 healthy" in text
+
+
+def test_a_reading_of_a_service_that_responds_to_nothing_ends_before_its_slot_is_given_away(
+    pages: Pages, connection: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_custody.overview.read import MAX_TIMEOUT
+    from airflow_custody.plugin.readings import HUNG_AFTER
+
+    monkeypatch.setattr("airflow_custody.overview.read.MAX_TIMEOUT", 0.2)
+    sandbox.control.add_fault(delay=3600, times=None)
+    assert "there was no complete response in time" in text_of(pages.get("/custody/"))
+    # Each call once: another test's reading may still be under way.
+    calls = {(call["path"], call["raw_query"]) for call in sandbox.control.request_log()}
+    assert len(calls) * MAX_TIMEOUT < HUNG_AFTER
 
 
 _WORD = "foreign-word"

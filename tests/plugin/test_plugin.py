@@ -22,6 +22,7 @@ from airflow_custody.plugin.lazy import LazyApp
 from airflow_custody.plugin.plugin import CustodyPlugin
 
 ROOT = Path(__file__).parent.parent.parent
+FRAME = "/plugin/custody" if AIRFLOW >= (3, 3) else ""
 
 IMPORT = """
 import json, sys, warnings
@@ -87,7 +88,7 @@ print(json.dumps([len(CustodyPlugin.fastapi_apps), len(CustodyPlugin.external_vi
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("True", [1, 1, "/custody/connections/custody_default/requests/3711"]), ("False", [0, 0, ""])],
+    [("True", [1, 1, f"{FRAME}/custody/connections/custody_default/requests/3711"]), ("False", [0, 0, ""])],
 )
 def test_the_page_can_be_switched_off(value: str, shown: list[Any]) -> None:
     """Then there is no route, no entry in the navigation, and no link to it."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow_server import AirflowServer, run_airflow
-from page_services import SERVICES, away
+from page_services import SERVICES, away, colleagues
 from page_visitor import CreatedRequests, Visitor
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
@@ -56,6 +56,7 @@ def airflow(services: dict[str, Sandbox], tmp_path_factory: pytest.TempPathFacto
     connections = {
         f"AIRFLOW_CONN_{conn_id.upper()}": sandbox.connection(pins=True) for conn_id, sandbox in services.items()
     }
+    connections |= colleagues(services["custody_treasury"])
     home = tmp_path_factory.mktemp("airflow")
     with run_airflow(home, {**connections, **away()}) as server:
         (server.dags / "whitelist_suppliers.py").write_text(_DAG)

@@ -20,6 +20,7 @@ _ROW = "table tbody tr"
 class TestInAirflow:
     def test_the_navigation_leads_to_the_page(self, visit: Visit) -> None:
         visitor = visit(viewport=SMALL)
+        settled(visitor, "/")
         visitor.page.goto(visitor.url)
         visitor.page.get_by_role("link", name="Custody").click()
         frame = visitor.page.frame_locator("iframe")
@@ -45,13 +46,39 @@ class TestInAirflow:
         expect(page.get_by_role("heading", name="Not signed in")).to_be_visible()
 
 
+class TestOneService:
+    def test_has_one_card_with_its_connections(self, visit: Visit) -> None:
+        page = settled(visit(), "/")
+        link = page.get_by_role("link", name="custody_treasury", exact=True)
+        card = page.locator("article").filter(has=link)
+        rows = [" ".join(each.split()) for each in card.locator(".connections tbody tr").all_inner_texts()]
+        assert [each.split()[:3] for each in rows] == [
+            ["custody_treasury", "Signed", "in"],
+            ["custody_treasury_auditor", "Signed", "in"],
+            ["custody_treasury_signer", "Signed", "in"],
+            ["custody_treasury_expired", "Not", "read"],
+        ]
+        assert "alice@example.test TPUser, WhitelistedAddressApprover 3 requests" in rows[2]
+        assert card.get_by_text("1 of 2 delivering").count() == 1
+
+    def test_what_is_in_effect_twice_leads_to_both_requests(self, visit: Visit) -> None:
+        page = settled(visit(), "/connections/custody_treasury")
+        finding = page.locator(".findings li").filter(has_text="are in effect for the same address")
+        assert len({each.get_attribute("href") for each in finding.get_by_role("link").all()}) == 2
+
+    def test_a_table_fits_in_a_window_of_1280_pixels(self, visit: Visit) -> None:
+        page = settled(visit(), "/")
+        wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+        assert page.evaluate(wide) == 0
+
+
 class TestWhatIsWrong:
     @pytest.mark.parametrize(
         ("conn_id", "words"),
         [
             ("custody_default", "9 of 9 checks are healthy"),
             ("custody_treasury", r"\(1 of 9 checks unhealthy\): hsm / hsm-1 / vault"),
-            ("custody_unsigned", r"whitelisting request \d+ \(in effect\): is not verified"),
+            ("custody_unsigned", r"whitelisting request \d+ \(in effect\): not verified"),
             ("custody_unreachable", "cannot be reached"),
             ("custody_unresponsive", "no complete response|has not responded"),
         ],

@@ -26,10 +26,17 @@ class TestFromTheTask:
         link = visitor.page.get_by_role("link", name="Custody request")
         expect(link).to_be_visible(timeout=120_000)
         target = link.get_attribute("href") or ""
-        assert target == f"{visitor.url}/custody{ROOT}/{created.signed}"
+        assert target == f"{visitor.url}/plugin/custody/custody{ROOT}/{created.signed}"
         link.click()
-        heading = visitor.page.get_by_role("heading", level=1)
-        expect(heading).to_have_text(f"Whitelisting request {created.signed}")
+        frame = visitor.page.frame_locator("iframe")
+        heading = frame.get_by_role("heading", level=1)
+        expect(heading).to_have_text(f"Whitelisting request {created.signed}", timeout=120_000)
+        # From there on, too.
+        frame.get_by_role("link", name="custody_default", exact=True).click()
+        expect(heading).to_have_text("custody_default", timeout=120_000)
+        frame.get_by_role("link", name=created.signed, exact=True).first.click()
+        expect(heading).to_have_text(f"Whitelisting request {created.signed}", timeout=120_000)
+        expect(visitor.page.get_by_role("link", name="Custody")).to_be_visible()
 
 
 class TestWhatItShows:

@@ -61,9 +61,9 @@ class PendingApprovals:
 
     @property
     def texts(self) -> list[str]:
-        """The counts in words: ``1 whitelisted address``, ``at least 100 requests``."""
+        """The counts in words: ``1 request``, ``at least 100 settlements``."""
         return [
-            f"{'at least ' if name in self.at_least else ''}{count(number, _singular(name), name.replace('_', ' '))}"
+            f"{'at least ' if name in self.at_least else ''}{count(number, _NOUNS.get(name) or _singular(name))}"
             for name, number in self.counts.items()
             if number
         ]
@@ -71,6 +71,10 @@ class PendingApprovals:
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain JSON data: the attributes, and ``at_least``."""
         return {**asdict(self), "at_least": list(self.at_least)}
+
+
+# A whitelisting request is what a page of whitelisting requests calls a request.
+_NOUNS = {"whitelisted_addresses": "request", "requests": "transfer or other request"}
 
 
 def _singular(name: str) -> str:

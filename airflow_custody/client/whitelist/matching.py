@@ -237,15 +237,18 @@ class RequestsByDestination:
 
 def find_duplicates(requests: Iterable[tuple[str, Destination]]) -> list[tuple[str, ...]]:
     """
-    Return the ids of the requests for one destination, for each destination with more than one.
+    Return the ids of the requests for one destination, in groups. A network that one does not name matches any.
 
     :param requests: the ids of requests in effect, each with what :func:`read_destination` returns.
-    :return: the ids, in the order of the requests.
+    :return: the groups of more than one, each in the order of the requests.
     """
-    found: dict[Destination, list[str]] = {}
-    for identifier, where in requests:
-        found.setdefault(where, []).append(identifier)
-    return [tuple(ids) for ids in found.values() if len(ids) > 1]
+    found = [*requests]
+    index: Destinations[str] = Destinations()
+    for identifier, where in found:
+        index.add(where, identifier)
+    groups = {group: frozenset(group) for _, where in found if len(group := tuple(index.same(where))) > 1}
+    # Of a group that is part of another one, the other one tells.
+    return [group for group, ids in groups.items() if not any(ids < other for other in groups.values())]
 
 
 # --- the other fields --------------------------------------------------------------------------------------

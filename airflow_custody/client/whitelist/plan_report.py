@@ -45,7 +45,10 @@ _MEANINGS = {
 }
 _IGNORED = "Ignored, although each may be a row's"
 _ABOUT = "This plan is only about"
-_COLUMNS = ("State", "Chain", "Address", "Memo", "Label", "Other fields", "Request", "Details")
+_COLUMNS = ("State", "Destination", "Label", "Details")
+# Maximum number of characters in one piece of a cell, so that the columns fit in the form of Airflow's UI.
+_ADDRESS_PIECE = 44
+_PIECE = 22
 
 
 # --- JSON --------------------------------------------------------------------------------------------------
@@ -253,16 +256,25 @@ def plan_to_markdown(plan: WhitelistPlan, *, limit: int = 100) -> str:
 
 
 def _sentence(plan: WhitelistPlan) -> str:
-    creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
-    if creates or deletes:
-        noun = "whitelisting request" if creates == 1 else "whitelisting requests"
-        created = f"Creates {creates:,} {noun}" if creates else "Creates no whitelisting request"
-        return f"{created} and deletes {f'{deletes:,}' if deletes else 'none'}."
+    if plan.operations:
+        creates, deletes = Counter(each.state for each in plan.with_action("create")), len(plan.with_action("delete"))
+        replaced = f", replace {creates['replace']:,}" if creates["replace"] else ""
+        return f"Create {creates['create']:,}{replaced}, delete {deletes:,}."
     if not plan.has_changes:
         return "There is nothing to do."
     rows = sum(plan.counts[state] for state in CHANGES)
     verb = "differs" if rows == 1 else "differ"
-    return f"Creates and deletes nothing; {count(rows, 'row')} {verb} from the service all the same."
+    return f"Create 0, delete 0; {count(rows, 'row')} {verb} from the service all the same."
+
+
+def subject_of(report: str) -> str:
+    """
+    Return the question whether a plan may be applied: ``Apply the whitelist plan: create 4, delete 0?``
+
+    :param report: the plan as Markdown. Without its line of counts, the question has none.
+    """
+    counts = re.search(r"^\*\*Create ([^.]+)\.(.*)\*\*$", report, re.MULTILINE)
+    return f"Apply the whitelist plan: create {counts[1]}?{counts[2]}" if counts else "Apply the whitelist plan?"
 
 
 def _warning(plan: WhitelistPlan) -> str:
@@ -280,13 +292,13 @@ def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
 
 def _cells(row: PlanRow) -> Iterator[str]:
     yield f"**{row.state}: {row.action}**" if row.action == "delete" else f"**{row.state}**"
-    yield _code(_chain(row), _MAX_VALUE, exact=True)
-    yield _code(_value(row, "address"), _MAX_EXACT, exact=True)
-    yield _code(_value(row, "memo"), _MAX_EXACT, exact=True)
-    yield _code(_value(row, "label"), _MAX_VALUE)
-    yield ", ".join(f"{name}: {_code(value, _MAX_VALUE)}" for name, value in _other_fields(row.request))
-    yield _code(row.request_id, _MAX_VALUE, exact=True)
-    details = [
+    where = (_chain(row), _value(row, "address"), _value(row, "memo"))
+    chain, address, memo = (_code(each, _MAX_EXACT, _ADDRESS_PIECE, exact=True) for each in where)
+    yield f"{chain} {address}{memo and f' memo: {memo}'}"
+    yield _code(_value(row, "label"), _MAX_VALUE, _PIECE)
+    details = [f"{name}: {_code(value, _MAX_VALUE, _PIECE)}" for name, value in _other_fields(row.request)]
+    details += [f"request {_code(row.request_id, _MAX_VALUE, _PIECE, exact=True)}"] if row.request_id else []
+    details += [
         name if file is None else f"{name}: file {_value_or_none(file)}, service {_value_or_none(shown)}"
         for name, file, shown in ((_name(name), file, shown) for name, file, shown in _differences(row))
     ]
@@ -295,7 +307,7 @@ def _cells(row: PlanRow) -> Iterator[str]:
 
 
 def _value_or_none(value: str) -> str:
-    return _code(value, _MAX_EXACT) if value else "none"
+    return _code(value, _MAX_EXACT, _PIECE) if value else "none"
 
 
 def _name(name: str) -> str:
@@ -315,12 +327,13 @@ def _prose(text: str) -> str:
 _SPECIAL = re.compile(r"[|`{}<>$]")
 
 
-def _code(text: str, limit: int, *, exact: bool = False) -> str:
+def _code(text: str, limit: int, piece: int = _MAX_EXACT, *, exact: bool = False) -> str:
     """
     Return any text as code spans that nothing in it can end.
 
     :param text: the text.
     :param limit: maximum length in characters; a cut is marked.
+    :param piece: maximum length of a word in one code span: a browser breaks lines only between two of them.
     :param exact: whether every character but those of ASCII is written as ``\\uXXXX``: people compare it.
     """
     shown = _visible(text[:limit], exact=exact)
@@ -330,7 +343,13 @@ def _code(text: str, limit: int, *, exact: bool = False) -> str:
         parts += [shown[start : match.start()], f"&#{ord(match[0])};"]
         start = match.end()
     parts.append(shown[start:])
-    found = "".join(_span(part) if index % 2 == 0 else part for index, part in enumerate(parts) if part)
+    words = re.compile(rf"(\S{{{piece}}})(?=\S)")
+    # No text has a NUL: it is escaped.
+    found = "".join(
+        " ".join(map(_span, words.sub("\\g<1>\0", part).split("\0"))) if index % 2 == 0 else part
+        for index, part in enumerate(parts)
+        if part
+    )
     return found if len(text) <= limit else f"{found} (cut: it has {len(text):,} characters)"
 
 

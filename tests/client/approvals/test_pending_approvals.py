@@ -94,15 +94,15 @@ def test_counts(counts: dict[str, int]) -> None:
 def test_the_counts_in_words() -> None:
     one = dict.fromkeys(PendingApprovals().counts, 1)
     assert PendingApprovals(**one).texts == [
-        "1 whitelisted address",
-        "1 whitelisted contract",
         "1 request",
+        "1 whitelisted contract",
+        "1 transfer or other request",
         "1 account change",
         "1 contract call",
         "1 settlement",
         "1 pledge",
     ]
     many = PendingApprovals(whitelisted_addresses=100, requests=2)
-    assert many.texts == ["at least 100 whitelisted addresses", "2 requests"]
-    assert PendingApprovals(requests=1, limit=1).texts == ["at least 1 request"]
+    assert many.texts == ["at least 100 requests", "2 transfer or other requests"]
+    assert PendingApprovals(requests=1, limit=1).texts == ["at least 1 transfer or other request"]
     assert PendingApprovals().texts == []

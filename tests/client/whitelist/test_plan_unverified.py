@@ -209,7 +209,7 @@ def test_a_report_names_them_before_anything_that_is_created() -> None:
     rows = [ask(address=f"0x{number:040x}", label=f"L{number}") for number in range(1, 200)]
     found = plan(rows, [listed(1, label="a"), listed(2, address=OTHER)], TellingVerifier([1, 2]))
     report = plan_to_markdown(found)
-    assert "**Creates 199 whitelisting requests and deletes none. 2 rows are not verified.**" in report
+    assert "**Create 199, delete 0. 2 rows are not verified.**" in report
     lines = [line for line in report.splitlines() if line.startswith("| **")]
     assert [line.split(" | ")[0] for line in lines[:3]] == ["| **unverified**", "| **unverified**", "| **create**"]
     assert WHY.format(1) in lines[0]
@@ -222,7 +222,7 @@ def test_a_report_names_them_before_anything_that_is_created() -> None:
         ("2", None, WHY.format(2)),
     ]
     one = plan_to_markdown(plan(ask(), listed(1), TellingVerifier([1])))
-    assert "Creates and deletes nothing; 1 row differs from the service all the same. 1 row is not verified." in one
+    assert "Create 0, delete 0; 1 row differs from the service all the same. 1 row is not verified." in one
 
 
 def test_a_plan_says_whose_word_it_is() -> None:

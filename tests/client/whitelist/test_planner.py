@@ -11,7 +11,6 @@ from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, lis
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
 from airflow_custody.client.whitelist.listing import Listing
-from airflow_custody.client.whitelist.matching import find_duplicates
 from airflow_custody.client.whitelist.plan import CHANGES, STATES, PlanLimits, check_only
 from airflow_custody.client.whitelist.plan_report import plan_to_json, plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.planner import make_plan
@@ -330,7 +329,6 @@ def test_what_is_about_to_be_deleted_is_not_what_is_kept() -> None:
 def test_what_is_in_effect_twice_and_in_no_file_is_named() -> None:
     found = plan([], [listed(9), listed(10), listed(11, address=OTHER)])
     assert ["9, 10" in row.note for row in found.rows] == [True, True, False]
-    assert find_duplicates([]) == []
 
 
 # --- what a plan is about ----------------------------------------------------------------------------------
