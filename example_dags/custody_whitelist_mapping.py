@@ -1,24 +1,31 @@
 """
-Create whitelisting requests for a list of addresses that is known only when the DAG runs.
+Whitelist a list of addresses that is known only when the DAG runs, each night if you like.
 
-Each address is a mapped task instance, with its own log, its own retries and its own id. If one is refused, the others
-are still created. The report at the end requires all of them.
+Each address is a mapped task instance, with its own log, its own retries and its own id. An address that is pending or
+in effect already with the same content is not asked for again: its request is used, whoever asked for it, and what is
+signed is not signed twice. So the same list, run again, creates nothing. If one is refused, the others are still
+created, and nothing is signed.
 
-There is no schedule: every run creates all requests, also for addresses that were requested before. Start it from the
-DAG or the person that knows the addresses. ``custody_whitelist_as_code`` suits a list that is kept, and any number.
+There is no schedule, as the addresses are samples from public specifications. With your own, set one, such as
+``"0 2 * * *"``. ``custody_whitelist_from_rows`` plans the whole list first, and also finds what is not in it any more.
 
-What to change: read the addresses from your own source in ``addresses`` (these are samples from public
-specifications), and pass the report to your signing step.
+What to change: read the addresses from your own source in ``addresses``. Connections to create: the two signers' users
+(``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type with the
+extra ``private_key`` (``custody_first_key``, ``custody_second_key``). The sandbox prints all of them:
+``python -m airflow_custody.sandbox --with-signers``.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.common.compat.sdk import DAG, task
+from airflow.providers.common.compat.sdk import DAG, chain, task
 
 from airflow_custody.operators.health import CustodyHealthCheckOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.operators.whitelist_signing import CustodySignWhitelistRequestsOperator
+from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.signers import ConnectionSigner
 
 with DAG(
     dag_id="custody_whitelist_mapping",
@@ -55,18 +62,32 @@ with DAG(
             },
         ]
 
-    asked = addresses()
     create_requests = CustodyCreateWhitelistRequestOperator.partial(
         task_id="create_requests",
         map_index_template="{{ task.address_label }}",
         max_active_tis_per_dagrun=4,
-    ).expand_kwargs(asked)
+    ).expand_kwargs(addresses())
+
+    signatures = [
+        CustodySignWhitelistRequestsOperator(
+            task_id=f"sign_{name}",
+            custody_conn_id=f"custody_{name}_signer",
+            signer=ConnectionSigner(f"custody_{name}_key"),
+            request_ids=create_requests.output,
+            # What was asked for: a request that differs from it is not signed.
+            expected=create_requests.output["request"],
+        )
+        for name in ("first", "second")
+    ]
     # [END howto_custody_whitelist_mapping]
 
-    @task
-    def report(rows: list[dict], request_ids: list[str]) -> dict[str, str]:
-        """Return the request's id for each label, in the order of the addresses."""
-        return {row["label"]: request_id for row, request_id in zip(rows, request_ids, strict=True)}
+    wait_until_effective = CustodyWhitelistRequestSensor(
+        task_id="wait_until_effective",
+        request_id=create_requests.output,
+        expected=create_requests.output["request"],
+        deferrable=True,
+        poke_interval=5,
+        timeout=24 * 60 * 60,
+    )
 
-    check_health >> create_requests
-    report(asked, create_requests.output)
+    chain(check_health, create_requests, *signatures, wait_until_effective)

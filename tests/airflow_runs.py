@@ -40,9 +40,9 @@ class Run:
     def pushed(self, task_id: str, key: str) -> Any:
         return self._instances[task_id, -1].xcom_pull(task_ids=task_id, key=key)
 
-    def xcom(self, task_id: str, map_index: int = -1) -> Any:
+    def xcom(self, task_id: str, map_index: int = -1, key: str = "return_value") -> Any:
         instance = self._instances[task_id, map_index]
-        return instance.xcom_pull(task_ids=task_id, map_indexes=None if map_index < 0 else map_index)
+        return instance.xcom_pull(task_ids=task_id, map_indexes=None if map_index < 0 else map_index, key=key)
 
 
 def redacted(text: str) -> str:

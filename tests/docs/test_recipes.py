@@ -99,3 +99,16 @@ def test_the_names_that_a_gate_can_have_are_listed_as_shown(capsys: pytest.Captu
     capsys.readouterr()
     assert main(["health"]) == 0
     assert shown in capsys.readouterr().out
+
+
+def test_a_corrected_row_is_planned_as_one_that_replaces(sandbox: Sandbox, tmp_path: Path) -> None:
+    row = {"label": "Supplier Bremen", "address": "0xde709f2102306220921060314715629080e2fb77", "blockchain": "ETH"}
+    (number,) = sandbox.control.add_whitelist_requests([{**row, "label": "Suplier Bremen"}])
+    sandbox.control.sign_whitelist_requests([number])
+    file = tmp_path / "custody_whitelist.json"
+    file.write_text(json.dumps({"version": 1, "addresses": [row]}))
+    dag = load(RECIPES.parent / "replace_row.py").dag.partial_subset(["plan"])
+    dag.get_task("plan").path = str(file)
+    run = run_dag(dag)
+    assert run.xcom("plan")["counts"]["replace"] == 1
+    assert f"request `{number}`" in run.xcom("plan")["report"]

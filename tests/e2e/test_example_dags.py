@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -141,15 +143,35 @@ def test_health_gate(sandbox: Sandbox, example: Example) -> None:
     assert "6 healthy checks" in run.xcom("work")
 
 
-def test_mapping(sandbox: Sandbox, example: Example) -> None:
-    run = run_dag(example("custody_whitelist_mapping").dag)
-    assert run.state == "success"
-    report = run.xcom("report")
-    requests = {request["id"]: request for request in sandbox.control.whitelist_requests()}
-    assert {label: requests[request_id]["label"] for label, request_id in report.items()} == {
-        label: label for label in report
-    }
-    assert len(requests) == 3
+def test_mapping_each_night(sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox.control.set_approvers([{"sequential": connect_approvers(sandbox, monkeypatch)}])
+    dag = example("custody_whitelist_mapping").dag
+    for created in (True, False, False):
+        run = run_dag(dag)
+        assert run.state == "success", run.states
+        assert [run.xcom("create_requests", index, "created") for index in range(3)] == [created] * 3
+    requests = sandbox.control.whitelist_requests()
+    assert [each["status"] for each in requests] == [EFFECTIVE] * 3
+    assert len(sandbox.control.request_log(method="POST", path="/whitelists/addresses/approve")) == 2
+
+
+def test_from_rows_each_night(sandbox: Sandbox, example: Example) -> None:
+    control = sandbox.control
+
+    def sign() -> None:
+        while len(found := control.whitelist_requests()) < 2:
+            time.sleep(0.1)
+        control.sign_whitelist_requests([each["id"] for each in found])
+
+    dag = example("custody_whitelist_from_rows").dag
+    people = threading.Thread(target=sign)
+    people.start()
+    run = run_dag(dag)
+    people.join()
+    assert run.state == "success", run.states
+    assert run.xcom("apply")["counts"]["created"] == 2
+    assert run_dag(dag).states["plan", -1] == "skipped"
+    assert [each["status"] for each in control.whitelist_requests()] == [EFFECTIVE] * 2
 
 
 def test_first_dag(sandbox: Sandbox, example: Example, monkeypatch: pytest.MonkeyPatch) -> None:

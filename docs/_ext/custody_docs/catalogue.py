@@ -34,6 +34,7 @@ TITLES = {
     "custody_whitelist_approval": "Have a person approve before it is signed",
     "custody_whitelist_as_code": "Keep a whitelist as a file",
     "custody_whitelist_complete": "Whitelist an address with a decision",
+    "custody_whitelist_from_rows": "Keep a whitelist as another system has it",
     "custody_whitelist_mapping": "Whitelist a list that the run brings",
     "custody_whitelist_reconciliation": "Prove each morning that the whitelist is right",
 }
