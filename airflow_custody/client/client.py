@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -27,7 +26,6 @@ from airflow_custody.client.webhooks.operations import WebhookOperations
 from airflow_custody.client.whitelist.operations import WhitelistOperations
 
 if TYPE_CHECKING:
-    from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.verification.verifier import Verifier
 
 
@@ -157,17 +155,6 @@ class CustodyClient(
         :param observer: called when the exchange has ended, in the thread of the call; its exceptions are logged.
         """
         self._transport.observe(observer)
-
-    @contextmanager
-    def check_calls(self, check: Callable[[Operation], None]) -> Iterator[None]:
-        """
-        Ask ``check`` before each call in the block, including each page of a listing, and before each sign-in.
-
-        :param check: called with the operation, in the thread of the call; it raises a :class:`CustodyError` to refuse
-            the call: nothing is sent then.
-        """
-        with self._transport.check_calls(check):
-            yield
 
     def close(self) -> None:
         """Close the pooled connections."""

@@ -10,8 +10,8 @@ import ssl
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -228,7 +228,6 @@ class Transport:
             for secret in filter(None, (proxy.url, password, unquote(password), pair)):
                 auth.hide(secret)
         self._observers: list[Observer] = []
-        self._checks: list[Callable[[Operation], None]] = []
         self._own_session: tuple[int, _Session] | None = None
 
     def _session(self) -> _Session:
@@ -261,15 +260,6 @@ class Transport:
         """Call ``observer`` with what can be seen of each exchange when it has ended."""
         self._observers.append(observer)
 
-    @contextmanager
-    def check_calls(self, check: Callable[[Operation], None]) -> Iterator[None]:
-        """Call ``check`` with each operation in the block before anything is sent; what it raises comes out of here."""
-        self._checks.append(check)
-        try:
-            yield
-        finally:
-            self._checks.remove(check)
-
     def call(
         self,
         operation: Operation,
@@ -300,8 +290,6 @@ class Transport:
             operation may not be repeated, a :class:`CustodyOutcomeUnknownError`; but for the service's own refusal
             (``from_service``), and a redirect.
         """
-        for check in self._checks:
-            check(operation)
         request = requests.Request(
             operation.method,
             self.settings.base_url + API_ROOT + operation.path,

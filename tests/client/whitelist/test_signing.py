@@ -34,6 +34,7 @@ from airflow_custody.client import (
     CustodyResponseError,
     CustodyServerError,
 )
+from airflow_custody.client.http.responses import Observation
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.whitelist import models
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
@@ -368,21 +369,22 @@ def test_a_later_try_leaves_alone_what_takes_effect_while_it_runs(
             inner = RequestSigner(client, PemSigner(lambda: approver.person.pem, name="earlier"), log=LOG)
             assert inner.sign([number], None, "earlier try") == 1
 
-    def check(operation: Any) -> None:
-        if operation.name == "find whitelisting requests for approval" and when == "before it is read again":
-            calls.append(operation.name)
-            if len(calls) == 2:
+    def arrive_after_the_first(observed: Observation) -> None:
+        if observed.operation == "find whitelisting requests for approval":
+            calls.append(observed.operation)
+            if len(calls) == 1:
                 arrive()
 
-    if when != "before it is read again":
+    if when == "before it is read again":
+        approver.client.observe(arrive_after_the_first)
+    else:
         approver.signer = ChangingSigner(approver, arrive, slow=waits if "slow" in when else None)
-    with approver.client.check_calls(check):
-        if earlier_try:
-            assert approver.approve(number, earlier_try=True) == 1
-        else:
-            # In a first try, it is somebody else's.
-            with pytest.raises(CustodyConflictError):
-                approver.approve(number, expected=None)
+    if earlier_try:
+        assert approver.approve(number, earlier_try=True) == 1
+    else:
+        # In a first try, it is somebody else's.
+        with pytest.raises(CustodyConflictError):
+            approver.approve(number, expected=None)
     comments = [call["body"]["comment"] for call in approver.sandbox.control.request_log(**APPROVE)]
     assert comments == ["earlier try", "checked"][: 1 + (when == "while the key signs")]
     assert len(approver.client.get_whitelist_request(number).signings) == 1
