@@ -54,7 +54,7 @@ NEXT = {
 }
 # Rows of the plan that are printed, of each state.
 PLAN_ROWS = 3
-COLUMNS = ("State", "Chain", "Address", "Label", "Details")
+COLUMNS = ("State", "Destination", "Label", "Details")
 
 # What is in the file, what was typed at first, and what the service has.
 ADDRESS, MISTYPED = "bc1qjqy7acnyvuem5vy8uv7cm4jsl5x433rqr2tvs4", "bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4"
@@ -367,7 +367,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 def _plan_rows(report: str) -> list[tuple[str, ...]]:
     """Return some rows of a plan's report, which is Markdown, as plain text."""
     tables = [line.strip("| ").split(" | ") for line in report.splitlines() if line.startswith("| ")]
-    header = next(row for row in tables if "Address" in row)
+    header = next(row for row in tables if "Destination" in row)
     rows = [dict(zip(header, row, strict=False)) for row in tables if len(row) == len(header) and row != header]
     shown: list[tuple[str, ...]] = []
     for state in dict.fromkeys(row["State"] for row in rows):
@@ -378,15 +378,18 @@ def _plan_rows(report: str) -> list[tuple[str, ...]]:
         ]
         shown += same[:PLAN_ROWS]
         if len(same) > PLAN_ROWS:
-            shown.append(("", "", f"({len(same) - PLAN_ROWS} more)", "", ""))
+            shown.append(("", f"({len(same) - PLAN_ROWS} more)", "", ""))
     return shown
 
 
 def _shorten(text: str, column: str) -> str:
-    """Return an address without its middle, if it is longer than one on Ethereum; other texts as whole words."""
-    if column == "Address":
-        return text if len(text) <= 42 else f"{text[:20]}…{text[-21:]}"
-    return textwrap.shorten(text, 60, placeholder=" …")
+    """Return a destination with its address in one piece, or without its middle; other texts as whole words."""
+    if column != "Destination":
+        return textwrap.shorten(text, 60, placeholder=" …")
+    chain, _, rest = text.partition(" ")
+    address, memo, number = rest.partition(" memo: ")
+    address = address.replace(" ", "")
+    return f"{chain} {address if len(address) <= 42 else f'{address[:20]}…{address[-21:]}'}{memo}{number}"
 
 
 if __name__ == "__main__":
