@@ -55,7 +55,8 @@ starts its most recent scheduled run.) Where a DAG asks for an address, you may 
   id as webhook_id.
 - Trigger custody_pending_approvals, and leave it: it tells somebody if nobody has signed within four hours.
 - Trigger custody_first_dag. It creates a request and signs it without a question: whoever starts it has decided.
-- Trigger custody_whitelist_mapping, custody_webhook_maintenance or custody_health_gate.
+- Trigger custody_whitelist_mapping, and once more: the second run creates and signs nothing.
+- Trigger custody_whitelist_from_rows, custody_webhook_maintenance or custody_health_gate.
 - Make the service unhealthy. Health gates wait, and custody_unhealthy_watcher, which is already switched on, starts
   within 10 seconds.
     curl {sandbox}/sandbox/update_health \\
