@@ -29,7 +29,7 @@ def test_the_main_job_end_to_end() -> None:
         "plan      fails: the file: 1 fault; nothing was sent",
         "line 28: address: 'bc1qjqy7acnyvuem5vy8uv7cm4js15x433rqr2tvs4' is not a valid BTC address",
         "plan      37 create, 1 pending, 11 unchanged, 1 differs",
-        "approve   Airflow asks carol or dave: Apply whitelist plan",
+        "approve   Airflow asks carol or dave: Apply the whitelist plan: create 37, delete 0?",
         "approve   mallory tries to approve it: refused, HTTP status 403",
         "approve   carol approves it",
         "apply     37 created, each once",
