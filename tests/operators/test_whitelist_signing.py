@@ -340,7 +340,7 @@ def test_in_a_run_created_and_approved_by_two_people(
     bob_signer = PemSigner.from_file(tmp_path / "bob.pem")
     with new_dag() as dag:
         one = CustodyCreateWhitelistRequestOperator(
-            task_id="one", label="L {{ run_id }}", address=ADDRESS, blockchain="ETH"
+            task_id="one", label="L {{ run_id }}", address=ADDRESS, blockchain="ETH", if_exists="create"
         )
         many = CustodyCreateWhitelistRequestOperator.partial(
             task_id="many", blockchain="ETH", address=ADDRESS, if_exists="create"
