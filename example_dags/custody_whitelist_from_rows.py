@@ -3,8 +3,8 @@ Keep the whitelist as another system has it: plan from its rows, apply, and prov
 
 ``addresses`` returns all addresses that should be whitelisted. The plan finds what the service lacks, and fails if that
 is more than a few rows: so a faulty query asks for nothing. Applying requests each row once. The people who sign do so
-at the service; when they have, the proof finds nothing to do. An address that the source does not have any more is
-reported, and never deleted here.
+at the service. The last task compares again, and fails the run if a row differs, or if the service has an address that
+the source does not have any more: nothing is deleted here.
 
 There is no schedule, as the addresses are samples from public specifications. With your own, set one, such as
 ``"0 2 * * *"``: rows that are pending or in effect are not asked for again.
@@ -75,4 +75,14 @@ with DAG(
         timeout=24 * 60 * 60,
     )
 
-    chain(plan, apply, wait_until_effective)
+    prove = CustodyPlanWhitelistOperator(
+        task_id="prove",
+        rows=rows,
+        omit_if_none=("customer_id",),
+        # Fails over rows that differ, and requests that the source does not have: a person decides about these.
+        fail_on_changes=True,
+        # If there was nothing to apply, what is in between is skipped, and this runs.
+        trigger_rule="none_failed",
+    )
+
+    chain(plan, apply, wait_until_effective, prove)

@@ -41,9 +41,12 @@ def delete(args: Namespace, output: Output) -> int:
             return NOTHING_TO_DO
         row = read_request(client, request_id).row
         data |= {"state": row.state, "chain": row.chain, "address": row.address, "label": row.label}
-        state, what = _IN_WORDS.get(row.state, row.state), f"{row.label[:100]} {row.chain[:80]} {row.address[:200]}"
-        question = escape(f"Delete request {request_id}, {what}, {state}, at {client.settings.base_url}?")
         if not args.yes:
+            for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
+                message(f"{name}: {escape(value[:300])}")
+            question = (
+                f"Delete request {request_id}, {_IN_WORDS.get(row.state, row.state)}, at {client.settings.base_url}?"
+            )
             print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
                 message("nothing was deleted")

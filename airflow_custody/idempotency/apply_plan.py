@@ -62,7 +62,7 @@ _STILL_LISTED = (
 _CHANGED = "it is not any more what the approved plan deletes: plan again in a new run"
 _NOT_REPLACED = (
     "{why}; it was to replace {ids}: nothing is deleted. If the service takes no second request for a destination, two "
-    "ways are left: change the file to what the service has, or change the request at the service"
+    "ways are left: change the file to what the service has, or delete the request at the service"
 )
 
 
@@ -452,9 +452,13 @@ class ApplyPlan:
                 done=self._log_deletion,
             )
         )
-        if creates.stopped is None:
+        # What is to be deleted may be what a row that was not created should stand in for.
+        is_held = bool(creates.stopped or creates.refused or creates.unknown or creates.left)
+        if is_held and keys:
+            self._log.warning("Nothing is deleted, as not all rows were created: %s stay.", _names(keys))
+        else:
             sender.send(keys)
-        outcome = Outcome.of(self._store, keys if creates.stopped is None else (), plan_hash)
+        outcome = Outcome.of(self._store, () if is_held else keys, plan_hash)
 
         def by_id(rows: Mapping[str, str]) -> dict[str, str]:
             return {key.removeprefix(DELETE): value for key, value in rows.items()}
@@ -463,8 +467,8 @@ class ApplyPlan:
             done=by_id({**outcome.done, **dict.fromkeys(over, "")}),
             refused=by_id(outcome.refused),
             unknown=by_id({key: sender.errors[key].reason for key in outcome.unknown}),
-            left=outcome.left if creates.stopped is None else keys,
-            stopped=sender.stopped if creates.stopped is None else None,
+            left=keys if is_held else outcome.left,
+            stopped=None if is_held else sender.stopped,
         )
 
     def _deletions_now(

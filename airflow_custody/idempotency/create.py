@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownError, CustodyResponseError
+from airflow_custody.client.errors import (
+    CustodyConflictError,
+    CustodyError,
+    CustodyOutcomeUnknownError,
+    CustodyResponseError,
+)
 from airflow_custody.idempotency.records import Row, State, digest
 from airflow_custody.idempotency.search import Creation, Search, lookup_intervals
 from airflow_custody.idempotency.send import Sender
@@ -316,6 +321,12 @@ class CreateOnce:
                 raise
             self._log.warning("Whether %s still exists cannot be checked: %s", identifier, error)
             return True
+        if found.is_rejected and self._existing:
+            raise CustodyConflictError(
+                f"{self._creation.what} {identifier}, which this task created, was rejected; nothing was sent",
+                code="request-rejected",
+                advice="If it is still wanted, if_exists='create' in a new run asks for it once more.",
+            )
         if found.difference:
             # The service said that it is this task's. It may have changed or filled in a field.
             self._log.warning("%s is not quite what this task asked for: %s.", identifier, found.difference)
@@ -333,7 +344,9 @@ class CreateOnce:
                 self._log.info("Nothing is sent: %s asks for the same, and is %s. It is used again.", what, state)
                 return {}
         except CustodyError as error:
-            if known is not None or not error.not_offered:
+            # What a gateway says is no evidence that the service cannot tell what exists.
+            is_not_offered = error.not_offered and (error.from_service or not self._existing)
+            if known is not None or not is_not_offered:
                 hint = "Nothing was created."
                 if isinstance(error, CustodyResponseError) and not error.retryable and not self._existing:
                     hint += (

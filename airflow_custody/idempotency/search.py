@@ -33,6 +33,7 @@ class Candidate:
     :param by_other: whether the service says that another user created it. Default False.
     :param filtered: whether the service's own filter finds it. Only then does it prove something that the search
         before the send, which used the filter, did not find it. Default True.
+    :param is_rejected: whether somebody has rejected it. Default False.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Candidate:
     created_at: datetime | None = None
     by_other: bool = False
     filtered: bool = True
+    is_rejected: bool = False
 
     @property
     def difference(self) -> str:

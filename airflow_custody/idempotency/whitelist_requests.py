@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from airflow_custody.client.error_codes import known_code
 from airflow_custody.client.errors import (
@@ -19,6 +19,7 @@ from airflow_custody.client.verification.trust import (
     EFFECTIVE_STATUSES,
     REJECTED_STATUSES,
     decide_trust,
+    has_status,
     state_of,
     what_to_do,
 )
@@ -219,8 +220,12 @@ class WhitelistCreation:
         """
         asked = _Asked(self._requests[ONE])
         found = {each.id: each for each in RequestsByDestination(self._filtered).candidates(asked.request)}
-        listing = listing_of(self._client, [*found.values()])
-        while (row := make_plan([asked], listing).rows[0]).state == "rejected" and row.fields:
+        words: dict[str, Any] = {
+            "effective_statuses": self._trust.effective_statuses or (),
+            "rejected_statuses": self._trust.rejected_statuses,
+        }
+        listing = listing_of(self._client, [*found.values()], **words)
+        while (row := make_plan([asked], listing, **words).rows[0]).state == "rejected" and row.fields:
             # It asked for something else, and hides nothing.
             listing = listing.without([row.request_id])
         if row.state == "create":
@@ -292,6 +297,7 @@ class WhitelistCreation:
             envelope.created_at,
             by_other=bool(by and self._own_ids and not by & self._own_ids),
             filtered=is_filtered,
+            is_rejected=has_status(envelope.status, self._trust.rejected_statuses),
         )
 
 
@@ -308,8 +314,11 @@ def _unusable(row: PlanRow) -> CustodyConflictError:
         fields = [f"{each} (shown {sanitize(row.shown.get(each, ''), 80)!r})" for each in row.fields]
         text = f"{name} is for the same destination, and differs in {', '.join(fields)}"
         text += f": {row.note}" if row.note else ""
-        advice = (
-            "Correct what the task asks for, or have that request deleted or rejected. if_exists='create' asks for "
-            "another one beside it."
-        )
+        if row.fields == ("status",):
+            advice = "Name the status word in effective_statuses or rejected_statuses."
+        else:
+            advice = (
+                "Correct what the task asks for; or have a plan with replace=True (CustodyPlanWhitelistOperator) "
+                "replace that request, which stays in effect until the new one is; or delete it at the service."
+            )
     return CustodyConflictError(f"{text}; nothing was sent", code=known_code(code), advice=advice)

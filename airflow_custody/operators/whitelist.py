@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from airflow_custody._base import LOOKUP_WAIT, NOT_GIVEN
+from airflow_custody._base import EFFECTIVE_STATUSES, LOOKUP_WAIT, NOT_GIVEN, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperator, delete_if_exists
 from airflow_custody.plugin.links import REQUEST_LINKS
@@ -55,6 +55,10 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         another one is created. With ``reuse`` and ``fail``, the task also fails without retries if a request for the
         same destination has other content, cannot be read or verified, or was rejected with the same content. One that
         was rejected with other content does not count. It is a look before the send, not a lock.
+    :param effective_statuses: status words, compared without case, of requests in effect. Default ``approved``.
+        (templated)
+    :param rejected_statuses: status words, compared without case, of rejected requests. Default ``rejected``,
+        ``declined``, ``expired``, ``canceled`` and ``cancelled``. (templated)
     :param on_clear: behaviour when a person clears the task after it has created its request. ``reuse``
         (default): the same request is used again if it still exists. ``create``: another one is created, which goes
         with ``if_exists="create"`` only. If the outcome of the earlier try is unknown, it is determined first in both
@@ -90,6 +94,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         "customer_id",
         "exchange_account_id",
         "visibility_group_id",
+        "effective_statuses",
+        "rejected_statuses",
     )
     field_names: ClassVar[Mapping[str, str]] = {"label": "address_label"}
     operator_extra_links = REQUEST_LINKS
@@ -112,6 +118,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         exchange_account_id: str | None = NOT_GIVEN,
         visibility_group_id: str | None = NOT_GIVEN,
         if_exists: IfExists = "reuse",
+        effective_statuses: Iterable[str] = EFFECTIVE_STATUSES,
+        rejected_statuses: Iterable[str] = REJECTED_STATUSES,
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
         lookup_wait: float = LOOKUP_WAIT,
@@ -143,6 +151,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self.exchange_account_id = exchange_account_id
         self.visibility_group_id = visibility_group_id
         self.if_exists = if_exists
+        self.effective_statuses = effective_statuses
+        self.rejected_statuses = rejected_statuses
         self.on_clear = on_clear
         self.look_before_create = look_before_create
         self.lookup_wait = lookup_wait
@@ -150,13 +160,17 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         self._note_given()
 
     def _run(self, context: Context, hook: CustodyHook) -> str:
+        from airflow_custody.client.arguments import check_names
         from airflow_custody.idempotency.create import ONE
-        from airflow_custody.idempotency.whitelist_requests import WhitelistCreation
+        from airflow_custody.idempotency.whitelist_requests import TrustChecker, WhitelistCreation
 
         request = self._request()
         if self.check_address:
             _check_address(request)
-        creation = WhitelistCreation(hook.get_conn(), {ONE: request})
+        lists = ("effective_statuses", "rejected_statuses")
+        words = {name: check_names(name, getattr(self, name), may_be_empty=True) or [] for name in lists}
+        client = hook.get_conn()
+        creation = WhitelistCreation(client, {ONE: request}, TrustChecker(client, **words))
         request_id = self._create_once(
             context,
             creation,

@@ -156,7 +156,7 @@ def test_a_service_that_takes_no_second_request_keeps_the_first(sandbox: Sandbox
     error = task.fails()
     assert error.code == "plan-incomplete"
     assert f"it was to replace {old}: nothing is deleted" in str(error)
-    assert "two ways are left: change the file to what the service has, or change the request at the serv" in str(error)
+    assert "two ways are left: change the file to what the service has, or delete the request at the serv" in str(error)
     assert there(sandbox) == {old: "Old"}
     # The other row is done.
     assert list(there(sandbox, 2).values()) == ["(Label 2)"]
@@ -164,7 +164,7 @@ def test_a_service_that_takes_no_second_request_keeps_the_first(sandbox: Sandbox
 
 def test_without_replace_the_three_ways_are_named(sandbox: Sandbox, path: str, task_log: TaskLog) -> None:
     applied(path).attempt()
-    for way in ("Change the file", "or have replace=True (--replace)", "or change the request at the service"):
+    for way in ("Change the file", "or have replace=True (--replace)", "or delete the request at the service"):
         # The plan says so, and what was applied.
         assert task_log.text.count(way) >= 2
     with pytest.raises(Exception, match="1 differs") as caught:

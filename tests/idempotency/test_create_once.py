@@ -224,9 +224,8 @@ def test_a_gateway_that_blocks_the_lookup_does_not_block_the_way_out(
     sandbox: Sandbox, task: Task, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox.control.add_fault("drop", **CREATE, work=True)
-    sandbox.control.add_fault("status", **LISTING, times=None, **PAGE)
+    sandbox.control.add_fault("status", **LISTING, skip=1, times=None, **PAGE)
     message = task.refused("cannot be searched")
-    assert "cannot find out what became of it" in task_log.text
     monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", "3711")
     assert task.attempt() == "3711"
     assert made(sandbox) == ["3711"]
@@ -440,6 +439,15 @@ def test_a_clear_reuses_the_request_while_it_exists(sandbox: Sandbox, stored: Ta
     assert stored.attempt() == "3713"
     assert "no longer exists: creating another" in task_log.text
     assert stored.attempt() == "3713"
+
+
+@needs_store
+def test_a_clear_does_not_use_what_was_rejected_meanwhile(sandbox: Sandbox, stored: Task) -> None:
+    stored.attempt()
+    sandbox.control.set_whitelist_status("3711", "rejected")
+    stored.clear()
+    assert "3711, which this task created, was rejected" in stored.refused("was rejected")
+    assert made(sandbox) == ["3711"]
 
 
 @needs_store

@@ -169,18 +169,24 @@ def unreadable(sandbox: Sandbox, number: str) -> None:
     sandbox.control.set_whitelist_metadata(number, hash="0" * 64)
 
 
-STOPS: list[tuple[dict[str, Any], Callable[[Sandbox, str], object], str, str]] = [
-    ({"label": "Other"}, status("pending"), r"3711 is for .* label \(shown 'Other'\)", "request-differs"),
-    ({"label": "Other"}, status("APPROVED"), r"3711 .* differs in label", "request-differs"),
-    ({"linked_wallet_ids": ["7"]}, status("APPROVED"), "3711 .* linked_wallet_ids", "request-differs"),
-    ({}, status("frozen"), r"3711 .* status \(shown 'frozen'\)", "request-differs"),
-    ({}, status("rejected"), "3711 asked for the same, and was rejected", "request-rejected"),
-    ({}, unreadable, "request 3711 cannot be read, and may be this one", "request-differs"),
+STOPS: list[tuple[dict[str, Any], Callable[[Sandbox, str], object], str, str, str]] = [
+    (
+        {"label": "Other"},
+        status("pending"),
+        r"3711 is for .* label \(shown 'Other'\)",
+        "request-differs",
+        "replace=True",
+    ),
+    ({"label": "Other"}, status("APPROVED"), r"3711 .* differs in label", "request-differs", "replace=True"),
+    ({"linked_wallet_ids": ["7"]}, status("APPROVED"), "3711 .* linked_wallet_ids", "request-differs", "replace=True"),
+    ({}, status("frozen"), r"3711 .* status \(shown 'frozen'\)", "request-differs", "effective_statuses"),
+    ({}, status("rejected"), "3711 asked for the same, and was rejected", "request-rejected", "if_exists='create'"),
+    ({}, unreadable, "request 3711 cannot be read, and may be this one", "request-differs", "if_exists='create'"),
 ]
 
 
 @pytest.mark.parametrize("if_exists", ["reuse", "fail"])
-@pytest.mark.parametrize(("changes", "happens", "why", "code"), STOPS, ids=range(len(STOPS)))
+@pytest.mark.parametrize(("changes", "happens", "why", "code", "advice"), STOPS, ids=range(len(STOPS)))
 def test_what_cannot_be_used_stops_the_task_and_is_named(
     sandbox: Sandbox,
     if_exists: str,
@@ -188,6 +194,7 @@ def test_what_cannot_be_used_stops_the_task_and_is_named(
     happens: Callable[[Sandbox, str], object],
     why: str,
     code: str,
+    advice: str,
 ) -> None:
     happens(sandbox, somebody_creates(sandbox, **changes))
     sandbox.control.clear_request_log()
@@ -196,8 +203,18 @@ def test_what_cannot_be_used_stops_the_task_and_is_named(
     error = caught.value.error
     assert isinstance(error, CustodyConflictError)
     assert (error.code, error.retryable) == (code, False)
-    assert "if_exists='create'" in str(error)
+    assert advice in str(error)
     assert sent(sandbox) == 0
+
+
+def test_a_services_own_status_words_are_taken(sandbox: Sandbox) -> None:
+    number = somebody_creates(sandbox)
+    sandbox.control.set_whitelist_status(number, "live")
+    assert create(effective_statuses=["LIVE"]) == number
+    sandbox.control.set_whitelist_status(number, "void")
+    with failing_at_once("was rejected"):
+        create(rejected_statuses=["void"])
+    assert sent(sandbox) == 1
 
 
 def test_what_exists_fails_the_task_that_says_so(sandbox: Sandbox) -> None:
@@ -257,6 +274,8 @@ INCOMPLETE: list[dict[str, Any]] = [
     {"kind": "status", **LISTING, "status": 500},
     {"kind": "status", **LISTING, "status": 401},
     {"kind": "html", **LISTING},
+    # Not the service says that it offers none.
+    *({"kind": "html", **LISTING, "status": status} for status in (403, 404, 405, 501)),
     {"kind": "truncate_body", **LISTING},
     {"kind": "status", **LISTING, "status": 200, "body": {"result": [], "totalItems": "1"}},
     # What it has is listed, and not whether that is pending.

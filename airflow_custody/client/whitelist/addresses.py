@@ -279,7 +279,7 @@ def spellings(address: str, chain: str) -> list[str]:
     """
     chain = chain_name(chain)
     canonical = canonical_address(address, chain)[0]
-    found = [address, canonical, canonical.lower(), canonical.upper()]
+    found = [address, canonical, canonical.lower(), canonical.upper(), canonical.upper().replace("0X", "0x", 1)]
     if FORMS.get(chain) is _EVM and len(canonical) == 42 and is_installed():
         found.append(decoders.in_eip55(canonical))
     return list(dict.fromkeys(found))

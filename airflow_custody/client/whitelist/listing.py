@@ -166,7 +166,12 @@ def fetch_listing(
     return _with_verifier(_fetch(client, by_status, effective_statuses, rejected_statuses), client)
 
 
-def listing_of(client: CustodyClient, envelopes: Sequence[WhitelistEnvelope]) -> Listing:
+def listing_of(
+    client: CustodyClient,
+    envelopes: Sequence[WhitelistEnvelope],
+    effective_statuses: Collection[str] = EFFECTIVE_STATUSES,
+    rejected_statuses: Collection[str] = REJECTED_STATUSES,
+) -> Listing:
     """
     Return some requests as a listing of all has them: how far each has come, and what verifies it.
 
@@ -174,9 +179,11 @@ def listing_of(client: CustodyClient, envelopes: Sequence[WhitelistEnvelope]) ->
 
     :param client: the client.
     :param envelopes: the requests, as they were listed.
+    :param effective_statuses: status words, compared without case, of requests in effect.
+    :param rejected_statuses: status words, compared without case, of rejected requests.
     :raises CustodyError: if that could not be read.
     """
-    return _with_verifier(_fetch(client, True, EFFECTIVE_STATUSES, REJECTED_STATUSES, envelopes), client)
+    return _with_verifier(_fetch(client, True, effective_statuses, rejected_statuses, envelopes), client)
 
 
 def _with_verifier(listing: Listing, client: CustodyClient) -> Listing:

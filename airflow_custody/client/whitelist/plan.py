@@ -264,14 +264,20 @@ def describe_only(only: Mapping[str, Iterable[str]]) -> str:
 
 
 def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
-    """Return what to do about rows that differ, with ``replace`` or without; empty if there are none."""
-    way = "or have replace=True (--replace) create a new request, and keep the old one until that is in effect; "
-    return (
-        f"Nothing is done about rows that differ ({plan.counts['differs']}). Change the file to what the service has; "
-        f"{'' if replace else way}or change the request at the service (custody whitelist delete)."
-        if plan.counts["differs"]
-        else ""
-    )
+    """Return what to do about rows that differ, with ``replace`` or without, and about duplicates."""
+    found = []
+    if plan.counts["differs"]:
+        way = "or have replace=True (--replace) create a new request, and keep the old one until that is in effect; "
+        found.append(
+            f"Nothing is done about rows that differ ({plan.counts['differs']}). Change the file to what the service "
+            f"has; {'' if replace else way}or delete the request at the service (custody whitelist delete), which "
+            "leaves the address without effect until a new one is signed."
+        )
+    if any(row.state == "duplicate" and not row.action for row in plan.rows):
+        found.append("Duplicates are deleted by a plan with prune=True, and those that were replaced by replace=True.")
+    elif plan.counts["duplicate"]:
+        found.append("Applying this plan deletes the duplicates: what replaced them is in effect.")
+    return " ".join(found)
 
 
 def hash_operations(operations: Iterable[str], service: str) -> str:

@@ -51,7 +51,7 @@ _PREFERENCE: tuple[State, ...] = ("unchanged", "pending", "differs", "rejected")
 _MAX_NAMED = 100
 # The fields that a new request can have otherwise, for the same destination.
 _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
-    Destination._fields, ("blockchain", "currency", "visibility_group_id")
+    Destination._fields, ("blockchain", "currency", "customer_id", "visibility_group_id")
 )
 # So many requests for a destination are replaced by one. More mean that the service makes of each what differs again.
 _MAX_REPLACED = 2

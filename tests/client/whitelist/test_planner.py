@@ -208,9 +208,9 @@ OLD: dict[str, Any] = {"label": "Old"}
     [
         ({}, [listed(1, **OLD)], ("label",)),
         ({"linked_wallet_ids": ["7"]}, [listed(1)], ("linked_wallet_ids",)),
-        ({"customer_id": "c", "exchange_account_id": "9"}, [listed(1)], ("customer_id", "exchange_account_id")),
+        ({"exchange_account_id": "9"}, [listed(1)], ("exchange_account_id",)),
         # What the file does not say any more.
-        ({}, [listed(1, customerId="c")], ("customer_id",)),
+        ({}, [listed(1, exchangeAccountId="9")], ("exchange_account_id",)),
         ({}, [listed(1, network="mainnet", **OLD)], ("label",)),
         ({"network": "testnet"}, [listed(1, network="testnet", **OLD)], ("label",)),
         # What was rejected does not count.
@@ -265,7 +265,8 @@ def test_the_hash_covers_which_requests_are_replaced() -> None:
         ({}, [listed(1, **OLD, wire={"visibilityGroupID": "g"})], {}),
         # Neither did what was created before become what the file says.
         ({}, [listed(number, **OLD) for number in (1, 2, 3)], {}),
-        # Another team's.
+        # Another customer's.
+        ({"customer_id": "a"}, [listed(1, customerId="b")], {}),
         ({"customer_id": "a"}, [listed(1, customerId="b")], {"only": {"customer_id": ["a"]}}),
     ],
 )
