@@ -96,11 +96,17 @@ _SHOWN = _Shown()
 
 
 def escape(text: str) -> str:
-    """Return all of the text on one line, its unprintable characters written as ``\\uXXXX``."""
+    """Return all of the text on one line, its unprintable characters written as :func:`escaped` does."""
     # Fast path for nearly every text.
     if text.isascii() and text.isprintable():
         return text
-    return "".join(f"\\u{ord(each):04x}" if _is_unprintable(each) else each for each in text)
+    return "".join(escaped(each) if _is_unprintable(each) else each for each in text)
+
+
+def escaped(character: str) -> str:
+    """Return a character as ``\\uXXXX``, or ``\\UXXXXXXXX``: four digits and a letter would look like five digits."""
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def sentences(*texts: str | None) -> str:

@@ -121,10 +121,17 @@ class WhitelistFileTask(CustodyOperator):
         if not is_url or scheme in ("file", "local"):
             file = self._resolve_path(rest if is_url else name, context)
             return read_whitelist_file(file, check_addresses=self.check_address)
-        user, at, _ = rest.partition("/")[0].rpartition("@")
+        host, slash, key = rest.partition("?")[0].partition("/")
+        user, _, host = host.rpartition("@")
+        # Without a slash before it, a ? may be one of a password.
+        shown = f"{scheme}://{host}/{key}" if slash else f"{scheme}://"
         if ":" in user:
-            shown = f"{scheme}://{rest.removeprefix(user + at)}"
             raise file_error(shown, ["before the @ stands the id of an Airflow connection, never a password"])
+        if "?" in rest:
+            # What follows may be a signature, with which anybody can read the file.
+            raise file_error(
+                shown, ["give the object's plain URL, without a ?: its Airflow connection signs the request"]
+            )
         format = format_of(name)
         return parse_whitelist(_read_object(self.path, name), format, name=name, check_addresses=self.check_address)
 

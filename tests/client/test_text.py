@@ -12,6 +12,7 @@ from airflow_custody.client.text import (
     count,
     count_of,
     escape,
+    escaped,
     has_unprintable,
     sanitize,
     sentences,
@@ -60,6 +61,7 @@ def test_letters_that_cannot_be_seen_are_found(letter: str) -> None:
     assert has_unprintable(f"a{letter}b")
     assert sanitize(f"a{letter}b") == "a b"
     assert escape(f"a{letter}b") == f"a\\u{ord(letter):04x}b"
+    assert escape("\ue0041\U000e0041") == "\\ue0041\\U000e0041"
     assert not has_unprintable("Zürich é 漢字 한글 ❤")
 
 
@@ -102,7 +104,7 @@ BLANK = [
 def test_what_unicode_says_is_ignored_is_never_shown(letter: str, before: str, after: str) -> None:
     assert has_unprintable(before + letter + after)
     assert letter not in sanitize(before + letter + after)
-    assert f"\\u{ord(letter):04x}" in escape(before + letter + after)
+    assert escaped(letter) in escape(before + letter + after)
     assert letter not in escape(before + letter + after)
 
 
@@ -110,7 +112,7 @@ def test_all_that_is_ignored_and_nothing_that_is_seen() -> None:
     assert len(IGNORABLE) == 4174
     assert all(map(has_unprintable, [*IGNORABLE, *BLANK]))
     assert {*"\u2800\ufffc\U00016fe4\U0001d159"} <= {*BLANK}
-    assert all(escape(each) == f"\\u{ord(each):04x}" for each in IGNORABLE)
+    assert all(escape(each) == escaped(each) for each in IGNORABLE)
     # By what all can be told: letters, marks, numbers, punctuation, symbols and spaces, but for those above.
     hidden = {*IGNORABLE, *BLANK}
     seen = (chr(number) for number in range(0x110000) if unicodedata.category(chr(number))[0] in "LMNPS")

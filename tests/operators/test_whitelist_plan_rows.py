@@ -213,6 +213,11 @@ def test_what_cannot_be_read_is_named_and_retried_if_that_may_help(
             "s3://key:hunter2@bucket/rows.yaml",
             "^s3://bucket/rows.yaml: .*the id of an Airflow connection, never a pass",
         ),
+        (
+            "s3://conn@bucket/rows.yaml?X-Sig=hunter2@x",
+            "^s3://bucket/rows.yaml: 1 fault; .*give the object's plain URL, ",
+        ),
+        ("s3://key:a?hunter2@bucket/rows.yaml", "^s3://: 1 fault; .*give the object's plain URL, "),
         ("s3://bucket/rows.txt", "the file's name must end in .yaml"),
         ("file:///nowhere/rows.yaml", "^/nowhere/rows.yaml: 1 fault; .*there is no such file"),
     ],

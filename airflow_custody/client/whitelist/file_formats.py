@@ -326,9 +326,11 @@ def read_json(text: str, faults: Faults) -> Any:
 
 #: The separator of a list's members in its cell.
 SEPARATOR = ";"
-# Long numbers as spreadsheets write them.
+# What spreadsheets leave in place of a value: a long number rounded, an error's word, or a column that is too narrow.
 _ROUNDED = re.compile(r"[0-9]([.,][0-9]+)?E\+[0-9]+")
+_UNSHOWN = re.compile(r"#+|#[A-Z0-9/]+[!?]?")
 _COLUMN_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_CURE = "separate the columns with commas or tabs, or use YAML"
 
 
 def read_csv(text: str, faults: Faults) -> Any:
@@ -336,7 +338,8 @@ def read_csv(text: str, faults: Faults) -> Any:
     Return the contents of a CSV file: a header of field names, and a row for each address; None if it has no rows.
 
     It may be as spreadsheets save it: columns separated by what the header has, names in any case and with blanks,
-    rows and columns in which all cells are empty, a column of notes.
+    rows and columns in which all cells are empty, a column of notes. Each row has as many cells as the header: in one
+    that has more or fewer, a value may stand under the name of another.
 
     :param text: its text.
     :param faults: takes the faults.
@@ -360,15 +363,22 @@ def read_csv(text: str, faults: Faults) -> Any:
         faults.fault(line, "the header has no such column", name)
     if missing:
         return None
-    # Spreadsheets may leave out empty cells at the end of a row: of columns that are ignored, these may be missing.
-    width = 1 + max(index for name, index in columns.items() if name in FIELDS)
     items = []
     for place, cells in records:
-        unnamed = [index for index, name in enumerate(header[: len(cells)]) if cells[index] and not name.strip()]
-        if len(cells) < width or any(cells[len(header) :]):
+        if len(cells) != len(header):
             faults.fault(place, f"has {count(len(cells), 'cell')}, and the header has {len(header)}")
-        elif unnamed:
+            continue
+        unnamed = [index for index, name in enumerate(header) if cells[index] and not name.strip()]
+        lists = [name for name in LISTS if name in columns and cells[columns[name]]]
+        if unnamed:
             faults.fault(place, f"its cell {unnamed[0] + 1} is not empty, and the header has no name for it")
+        elif lists and separators[0] == SEPARATOR:
+            # 1;2 without quotes is two cells, and the second may look like the memo.
+            faults.fault(
+                place, f"lists are joined by '{SEPARATOR}', which separates the columns here: {_CURE}", lists[0]
+            )
+        elif NOTES in columns and "\n" in cells[columns[NOTES]]:
+            faults.fault(place, "has a line break in it: a quote that was left open hides the rows after it", NOTES)
         else:
             given = {name: cells[index] for name, index in columns.items() if name in FIELDS and cells[index]}
             items.append((Fields((name, _cell(name, cell), place) for name, cell in given.items()), place))
@@ -390,9 +400,17 @@ def _records(text: str, separator: str, faults: Faults) -> list[tuple[int, list[
 
 
 def _cell(name: str, cell: str) -> Any:
-    if name in LISTS:
-        return cell.split(SEPARATOR)
-    if _ROUNDED.fullmatch(cell):
-        shown = sanitize(cell, MAX_VALUE)
-        return Misread(f"{shown} is a number that a spreadsheet has rounded: format its column as text")
-    return cell
+    return [_text(name, each) for each in cell.split(SEPARATOR)] if name in LISTS else _text(name, cell)
+
+
+def _text(name: str, text: str) -> str | Misread:
+    """Return a cell's text, or a member of its list, unless a spreadsheet has put something else in its place."""
+    if _ROUNDED.fullmatch(text):
+        fault = "is a number that a spreadsheet has rounded: format its column as text"
+    elif _UNSHOWN.fullmatch(text):
+        fault = "is what a spreadsheet writes in place of a value: correct it, or use YAML if it is meant"
+    elif name in IDS and re.search("[.,]", text):
+        fault = "has a dot or a comma in it: it must be one id; format its column as text"
+    else:
+        return text
+    return Misread(f"{sanitize(text, MAX_VALUE)} {fault}")

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.text import count, escape
+from airflow_custody.client.text import count, escape, escaped
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.models import WhitelistRequest
 from airflow_custody.client.whitelist.plan import CHANGES, STATES, describe_only
@@ -365,13 +365,13 @@ _LOOK_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC", "LISU", "M
 def _visible(text: str, *, exact: bool) -> str:
     """Return a text without what cannot be seen, or is easily taken for something else."""
     # So that an escaped character and its escape are not written alike.
-    text = escape(text.replace("\\u", "\\u005cu"))
+    text = escape(re.sub(r"\\(?=[uU])", r"\\u005c", text))
     text = re.sub(r"^ | $|(?<= ) ", r"\\u0020", text)
     if text.isascii():
         return text
     has_latin = any(each.isascii() and each.isalpha() for each in text)
     return "".join(
-        f"\\u{ord(each):04x}"
+        escaped(each)
         if not each.isascii()
         and (exact or each.isspace() or (has_latin and unicodedata.name(each, "").startswith(_LOOK_ALIKE)))
         else each

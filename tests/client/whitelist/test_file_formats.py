@@ -138,15 +138,18 @@ def test_csv(end: str) -> None:
 
 
 SHEET_HEADER = "Label|ADDRESS |Blockchain|Address Type|linked-wallet-ids|linkedInternalAddressIds|Memo| Notes|"
-SHEET_ROW = "Zürich, HQ|x|ETH|exchange|1;02|3||asked for by A; B|"
+SHEET_ROW = "Zürich, HQ|x|ETH|exchange|{}|{}||asked for by A; B|"
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-def test_csv_as_spreadsheets_save_it(separator: str) -> None:
+@pytest.mark.parametrize(
+    ("separator", "wallets", "addresses"), [(",", ["1", "02"], ["3"]), (";", None, None), ("\t", ["1", "02"], ["3"])]
+)
+def test_csv_as_spreadsheets_save_it(separator: str, wallets: list[str] | None, addresses: list[str] | None) -> None:
     """A byte order mark, their separator, names as people write them, empty columns and rows, a column of notes."""
     empty = "|" * 8
     sheet = io.StringIO(newline="")
-    lines = (empty, SHEET_HEADER, SHEET_ROW, empty, "b|y|BTC||||0013", empty, "||")
+    row = SHEET_ROW.format(*(";".join(each or ()) for each in (wallets, addresses)))
+    lines = (empty, SHEET_HEADER, row, empty, "b|y|BTC||||0013||", empty, "||")
     csv.writer(sheet, delimiter=separator).writerows(line.split("|") for line in lines)
     rows = parse(b"\xef\xbb\xbf" + sheet.getvalue().encode(), "csv").rows
     assert [each.request for each in rows] == [
@@ -155,8 +158,8 @@ def test_csv_as_spreadsheets_save_it(separator: str) -> None:
             address="x",
             blockchain="ETH",
             address_type="exchange",
-            linked_wallet_ids=["1", "02"],
-            linked_internal_address_ids=["3"],
+            linked_wallet_ids=wallets,
+            linked_internal_address_ids=addresses,
         ),
         WhitelistRequest(label="b", address="y", blockchain="BTC", memo="0013"),
     ]
@@ -199,9 +202,19 @@ def test_csv_as_spreadsheets_save_it(separator: str) -> None:
             "line 5: label: is missing", "line 5: address: is missing",
         ]),
         # A row that ends before the memo may have been cut off.
-        ("label,address,blockchain,memo,notes,\na,b,ETH\nc,d,ETH,,,7\n", [
+        ("label,address,blockchain,memo,notes,\na,b,ETH\nc,d,ETH,,,7\ne,f,ETH,\n", [
             "line 2: has 3 cells, and the header has 6",
             "line 3: its cell 6 is not empty, and the header has no name for it",
+            "line 4: has 4 cells, and the header has 6",
+        ]),
+        # A list without quotes: its second id would be the memo.
+        (f"{COLUMNS}a,b,ETH,1,2,\n", ["line 2: has 6 cells, and the header has 5"]),
+        (f'{COLUMNS.replace(",", ";")}a;b;ETH;1;2\nc;d;ETH;"1;2";\ne;f;ETH;1;2;\ng;h;ETH;;7\n', [
+            "line 2: linked_wallet_ids: lists are joined by ';', which separates the columns here: separate",
+            "line 3: linked_wallet_ids: lists are joined by ';'", "line 4: has 6 cells, and the header has 5",
+        ]),
+        ('label,address,blockchain,notes\na,b,ETH,"x\nc,d,ETH,"\ne,f,ETH,"x,y"\n', [
+            "line 2: notes: has a line break in it: a quote that was left open hides",
         ]),
         (f"{COLUMNS},,,,\n", [NO_ADDRESSES]),
         (f'{COLUMNS}"mul\nti",x,ETH,,\na,y,,1;;2,\nb, z,ETH,1; 2,m \n', [
@@ -211,9 +224,21 @@ def test_csv_as_spreadsheets_save_it(separator: str) -> None:
             "line 5: linked_wallet_ids[1]: begins or ends with white space",
             "line 5: memo: begins or ends with white space",
         ]),
-        (f'{COLUMNS}a,b,ETH,"12,15",\na,c,ETH,1;2 3,\n', [
-            f"line {n}: {what} has a comma, a semicolon or white space in it: it must be one id"
-            for n, what in ((2, "linked_wallet_ids[0]: '12,15'"), (3, "linked_wallet_ids[1]: '2 3'"))
+        (f'{COLUMNS}a,b,ETH,"12,15",\na,c,ETH,1;2 3,\na,d,ETH,1;1.234,"1,234,567.0"\n', [
+            "line 2: linked_wallet_ids[0]: 12,15 has a dot or a comma in it: it must be one id",
+            "line 3: linked_wallet_ids[1]: '2 3' has a comma, a semicolon or white space in it: it must be one id",
+            "line 4: linked_wallet_ids[1]: 1.234 has a dot or a comma in it",
+        ]),
+        ("label,address,blockchain,exchange_account_id\na,b,ETH,1.234\n", [
+            "line 2: exchange_account_id: 1.234 has a dot or a comma in it",
+        ]),
+        *((f"{COLUMNS}a,b,ETH,1;{word},\nc,d,ETH,,{word}\n", [
+            f"line {n}: {name}: {word} is what a spreadsheet writes in place of a value"
+            for n, name in ((2, "linked_wallet_ids[1]"), (3, "memo"))
+        ]) for word in ("#N/A", "#NAME?", "#REF!", "#VALUE!", "#DIV/0!", "#NULL!", "#NUM!", "#", "######")),
+        (f"{COLUMNS}#REF!,#N/A,###,1;2E+17,see #7\n", [
+            "line 2: label: #REF! is", "line 2: address: #N/A is", "line 2: blockchain: ### is",
+            "line 2: linked_wallet_ids[1]: 2E+17 is a number that a spreadsheet has rounded",
         ]),
         (f"{COLUMNS}a,b,ETH,,1.23457E+11\na,c,ETH,,\"1,2E+17\"\n", [
             f"line {n}: memo: {number} is a number that a spreadsheet has rounded: format its column as text"

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_custody.client import CustodyRequestError, WhitelistFileError, WhitelistRequest
@@ -145,8 +145,17 @@ def test_what_is_written_is_read(loader: Any, monkeypatch: pytest.MonkeyPatch) -
     check()
 
 
+def fit_for_csv(request: WhitelistRequest | None) -> WhitelistRequest | None:
+    """Return a request unless it has what a spreadsheet writes in place of a value, or an id that may be a fraction."""
+    row = {} if request is None else request.model_dump(exclude_none=True)
+    ids = [*(each for name in LISTS for each in row.get(name, ())), row.get("exchange_account_id", "")]
+    others = [each for each in row.values() if isinstance(each, str)]
+    is_fit = not re.search("[.,]", "".join(ids)) and not any("E+" in each or each[:1] == "#" for each in ids + others)
+    return request if is_fit else None
+
+
 @settings(max_examples=100, deadline=None)
-@given(st.lists(requests(), min_size=1).map(each_once).filter(bool))
+@given(st.lists(requests().map(fit_for_csv), min_size=1).map(each_once).filter(bool))
 def test_rows_are_the_same_in_each_format(given: list[WhitelistRequest]) -> None:
     rows = [each.model_dump(exclude_none=True) for each in given]
     sheet = io.StringIO(newline="")
@@ -155,8 +164,6 @@ def test_rows_are_the_same_in_each_format(given: list[WhitelistRequest]) -> None
     writer.writerows(
         [";".join(v) if isinstance(v := row.get(name, ""), list) else v for name in FIELDS] for row in rows
     )
-    # What looks like a number that a spreadsheet has rounded.
-    assume("E+" not in sheet.getvalue())
     texts = {"json": json.dumps({"version": 1, "addresses": rows}), "csv": sheet.getvalue()}
     for format, text in texts.items():
         found = parse_whitelist(text.encode(), format, check_addresses=False)
