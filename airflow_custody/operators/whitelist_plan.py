@@ -57,8 +57,8 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
     :param prune: whether requests that the file does not have are to be deleted, and duplicates. Of the requests in
         effect for a row's destination, one that equals the row is kept, of several the one with the lowest id. Default
         False.
-    :param replace: whether a row gets a new request if the one in effect differs in its label, links, kinds, customer
-        or exchange account. Applying creates it and deletes nothing; a later plan deletes the old one when the new one
+    :param replace: whether a row gets a new request if the one in effect differs in its label, links, kinds or
+        exchange account. Applying creates it and deletes nothing; a later plan deletes the old one when the new one
         is in effect, and verified if keys are pinned. Default False. (templated)
     :param only: what the plan is about: a value, or a list of them, for some of ``blockchain``, ``customer_id`` and
         ``visibility_group_id``. A row of the file that is about something else is a fault. Other requests at the

@@ -122,7 +122,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
             accept_fields=check_names("accept_fields", self.accept_fields, may_be_empty=True) or [],
             earlier_try=context["ti"].try_number > 1,
         )
-        self.log.info("Signed, now or before, or in effect: %s.", name_some(ids))
+        self.log.info("Signed by this user, or in effect: %s.", name_some(ids))
         return number
 
 

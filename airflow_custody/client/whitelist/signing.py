@@ -377,7 +377,7 @@ class RequestSigner:
             with concluding("it is signed all the same"):
                 # The signature may be another task's, or a person's, for something else.
                 self._review.check(envelope)
-            return "this user has signed it"
+            return "signed by this user already"
         if self._expected is None or state != "effective":
             self._refuse_other(lacking if self._is_later_try else {})
             return ""

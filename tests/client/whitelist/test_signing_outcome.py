@@ -430,7 +430,7 @@ def test_only_what_needs_a_signature_is_signed(
         assert approver.approve(earlier_try=earlier_try) == 3
     sent = [call["body"]["ids"] for call in control.request_log(**APPROVE)]
     assert sent == [[signed], [pending]]
-    assert f"Nothing to sign for {signed}: this user has signed it" in caplog.text
+    assert f"Nothing to sign for {signed}: signed by this user already" in caplog.text
     assert f"Nothing to sign for {in_effect}: it is in effect (status APPROVED)" in caplog.text
     # In the next run there is nothing left.
     approver.signer = NoSigner()
