@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW, FakeTaskInstance, execute
-from task_tries import RowsStore
+from task_tries import RowsStore, somebody_creates
 
 from airflow_custody.client import CustodyError
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
@@ -23,6 +23,25 @@ ROWS = range(1, 13)
 
 def address(number: int) -> str:
     return f"0x{number:040x}"
+
+
+def before(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, work: Callable[[], object]) -> None:
+    """Do something once, right before a method is called."""
+    real, todo = getattr(owner, name), [work]
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        while todo:
+            todo.pop()()
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(owner, name, method)
+
+
+def effective(sandbox: Sandbox, number: int, **fields: Any) -> str:
+    """Return a request that the service shows as in effect, and nobody has signed."""
+    made = somebody_creates(sandbox, **{"label": f"Label {number}", "address": address(number), **fields})
+    sandbox.control.set_whitelist_status(made, "APPROVED")
+    return made
 
 
 def write_rows(path: Path, numbers: Iterable[int], **fields: str) -> str:

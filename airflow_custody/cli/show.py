@@ -21,7 +21,7 @@ def show(args: Namespace, output: Output) -> int:
     Exit codes: 0 shown; 1 there is no such request, its payload cannot be used (it is not shown
     then), or another error.
 
-    JSON: {"id", "state" (effective, pending, rejected, unknown), "status" (the service's word),
+    JSON: {"id", "state" (effective, pending, rejected, unknown), "status" (as the service sent it),
     "trust" (verified; unsigned: nobody has signed it; unverified; not checked: no keys are pinned,
     or it was rejected), "verification" (what is proved, or why nothing is), "problem", "legacy",
     "deletion_pending", "action", "created_at", "changed_at", "paths" (the ways to sign it:

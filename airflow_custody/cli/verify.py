@@ -62,7 +62,7 @@ def verify(args: Namespace, output: Output) -> int:
     "rules_in_force": those that pending rows without rules were verified with, "rows": [{"id",
     "listed", "envelope", "rules"}]} (null without --evidence), "duplicates": lists of the ids of
     verified requests for one destination}. States are verified, unverified, pending, rejected,
-    absent; "status" is the service's word. "fields" are those of the signed text and nothing
+    absent; "status" is as the service sent it. "fields" are those of the signed text and nothing
     else; what is not proved is null.
     """
     from airflow_custody.cli.evidence import Evidence, evidence_to_json, read_evidence

@@ -61,7 +61,7 @@ class TrustChecker:
     """
     Tells which requests do not verify, so that they are not taken for what a task asked for.
 
-    :param client: the client. Without pinned keys, all is the service's word.
+    :param client: the client. Without pinned keys, nothing is verified.
     :param effective_statuses: status words, compared without case, of requests in effect; None: being listed as not
         pending is enough. Default ``approved``.
     :param rejected_statuses: status words of rejected requests.

@@ -36,7 +36,7 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
     Enable or disable a webhook configuration.
 
     Needs the role ``Admin``. Setting the status that the webhook already has is allowed, so the call is repeated when
-    its response is lost. A response that is not the service's word for it is no success unless the listing shows the
+    its response is lost. A response that does not confirm it is no success unless the listing shows the
     new status; where the service offers no listing, the log says so. Can be used as setup and teardown.
 
     :param webhook_id: the configuration's UUID. (templated)
@@ -78,7 +78,7 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
     Delete a webhook configuration.
 
     Needs the role ``Admin``. It succeeds if the webhook does not exist, because a repeat after a lost response must
-    succeed; the log and the returned value say so. A response that is not the service's word for it, a gateway's 404
+    succeed; the log and the returned value say so. A response that does not confirm it, a gateway's 404
     above all, is no success unless the listing does not have the webhook.
 
     :param webhook_id: the configuration's UUID. (templated)

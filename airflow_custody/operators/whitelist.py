@@ -211,7 +211,7 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     Delete a whitelisting request.
 
     Needs the role ``WhitelistedAddressCreator``. It succeeds if the request does not exist, because a repeat after a
-    lost response must succeed; the log and the returned value say so. A response that is not the service's word for it,
+    lost response must succeed; the log and the returned value say so. A response that does not confirm it,
     a gateway's 404 above all, is no success unless the service itself says that there is no request with this id. The
     operation is undocumented.
 

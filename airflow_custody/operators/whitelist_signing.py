@@ -32,7 +32,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     If the connection pins super-administrators' keys, each request's rules and the signatures that it has already are
     verified each time that it is read: rules that are not signed as pinned, or one signature that is invalid, fail
     without retries, and nothing is signed. The log says whose verified signatures are there, and under which rules.
-    Without pins, these are the service's word.
+    Without pins, nothing is verified.
 
     The ids, in numeric order, make the same batches in each try. If one fails after others were signed, the error says
     which, and how many requests are signed. A later try, also after the task was killed or cleared, goes on with the
@@ -138,7 +138,7 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     :param request_ids: one id or several, each once; any number. (templated)
     :param comment: why; not empty. (templated)
     :param rejected_statuses: status words, compared without case, that say that a request is rejected. Default
-        ``rejected`` and four more, as for plans: the service's words are not published. (templated)
+        ``rejected`` and four more, as for plans: the words are not published. (templated)
     :param skip_if_empty: whether the task is skipped if ``request_ids`` is an empty list. Default False: it fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the ids.

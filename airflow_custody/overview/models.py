@@ -53,7 +53,7 @@ class CheckRow:
     :param component: the component that it is about.
     :param check: its name.
     :param healthy: whether it is healthy, by the criteria of the health gate.
-    :param status: its status, in the service's words.
+    :param status: its status, as the service sent it.
     :param problem: why it is not healthy; empty if it is.
     :param updated_at: when it last ran; None: not given.
     """
@@ -105,7 +105,7 @@ class RequestRow:
     A whitelisting request.
 
     :param id: its id.
-    :param status: its status, in the service's words.
+    :param status: its status, as the service sent it.
     :param chain: its chain, and its network if it has one. Where keys are pinned, a network that the signed text does
         not name is marked.
     :param address: the address.
@@ -119,7 +119,7 @@ class RequestRow:
         otherwise.
     :param state: its state.
     :param signatures: number of users who have signed it, as the service reports it.
-    :param action: effect of signing it, in the service's words; empty if it makes the address whitelisted, as almost
+    :param action: effect of signing it, as the service sent it; empty if it makes the address whitelisted, as almost
         always. A request that is pending may be about the deletion of the address.
     :param legacy: notice that its signatures cover only a legacy form of its text, with the keys that they leave out;
         empty: they do not.
@@ -169,7 +169,7 @@ class RequestsView:
 @dataclass(frozen=True)
 class TrailRow:
     """
-    An entry of a request's history, in the service's words.
+    An entry of a request's history, as the service sent it.
 
     :param at: its time; None: not given, or not readable.
     :param user: the external id of its user, or else the id.

@@ -44,7 +44,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     If the connection has pinned keys, "in effect" means verified: enough people, under rules that super-administrators
     signed, have signed the request. One that the service shows as in effect and whose signatures do not prove it is
     looked up once more after 5 seconds, as a listing may lag; then the sensor fails without retries, and says why.
-    Without pinned keys, what is in effect is the service's word. No signature covers a request's id: a service that
+    Without pinned keys, nothing verifies what is in effect. No signature covers a request's id: a service that
     lies may show under it another request that was signed. ``expected`` finds that out.
 
     :param request_id: the request's id, or a list of ids; one that is repeated is taken once. (templated)
@@ -69,11 +69,12 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         only in a worker.
     :param timeout: seconds after which the sensor gives up.
     :param mode: ``poke`` or ``reschedule``, if not deferrable.
-    :return: plain JSON: ``id``, ``state`` (``effective``), ``status`` (the service's word), ``signatures`` (how many
-        users have signed, in the service's word) and ``verified``. If it is verified also ``fields`` (what the signed
-        text says, by the names of the parameters), ``signed_by`` (the users whose signatures counted) and
-        ``rules_date``. For a list, also of one: ``state``, ``count``, ``statuses`` (the service's words, and how many
-        requests have each) and ``verified`` (how many are), which does not grow with the number of ids.
+    :return: plain JSON: ``id``, ``state`` (``effective``), ``status`` (as the service sent it), ``signatures`` (how
+        many users have signed, by what the service lists) and ``verified``. If it is verified also ``fields`` (what
+        the signed text says, by the names of the parameters), ``signed_by`` (the users whose signatures counted)
+        and ``rules_date``. For a list, also of one: ``state``, ``count``, ``statuses`` (as the service sent them,
+        and how many requests have each) and ``verified`` (how many are), which does not grow with the number of
+        ids.
     :raises AirflowSensorTimeout: if it is not in effect in time.
     :raises AirflowFailException: if it was rejected or is gone, does not verify, or is not what was expected.
     :raises AirflowSkipException: if there are no ids, and ``skip_if_empty``.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_runs import new_dag, run_dag
-from apply_tries import ApplyTask, address, plan, write_rows
+from apply_tries import ApplyTask, address, before, effective, plan, write_rows
 from task_log import TaskLog
-from task_tries import CREATE, RowsStore, needs_store, somebody_creates
+from task_tries import CREATE, RowsStore, needs_store
 
 from airflow_custody.idempotency.apply_plan import ApplyPlan
 from airflow_custody.idempotency.create import CreateRows
@@ -20,24 +19,6 @@ from airflow_custody.sandbox import Sandbox
 REPLACE = {"replace": True}
 PRUNE = {"prune": True}
 pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
-
-
-def before(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, work: Callable[[], object]) -> None:
-    """Do something once, right before a method is called."""
-    real, todo = getattr(owner, name), [work]
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        while todo:
-            todo.pop()()
-        return real(self, *args, **kwargs)
-
-    monkeypatch.setattr(owner, name, method)
-
-
-def effective(sandbox: Sandbox, number: int, **fields: str) -> str:
-    made = somebody_creates(sandbox, **{"label": f"Label {number}", "address": address(number), **fields})
-    sandbox.control.set_whitelist_status(made, "APPROVED")
-    return made
 
 
 def there(sandbox: Sandbox, number: int = 1) -> dict[str, str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from apply_tries import ROWS, ApplyTask, address
+from apply_tries import ROWS, ApplyTask, address, before, effective
 from task_tries import CREATE, Store, Task, needs_store, somebody_creates
 
 from airflow_custody.client import CustodyConflictError
@@ -31,21 +30,7 @@ def pinned(sandbox: Sandbox, airflow_db: None, monkeypatch: pytest.MonkeyPatch) 
 
 def forge(sandbox: Sandbox, **changes: Any) -> str:
     """Return a request that the service shows as in effect, and nobody has signed."""
-    made = somebody_creates(sandbox, **{"label": f"Label {NUMBER}", "address": address(NUMBER), **changes})
-    sandbox.control.set_whitelist_status(made, "APPROVED")
-    return made
-
-
-def before(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, work: Callable[[], object]) -> None:
-    """Do something once, right before a method is called."""
-    real, todo = getattr(owner, name), [work]
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        while todo:
-            todo.pop()()
-        return real(self, *args, **kwargs)
-
-    monkeypatch.setattr(owner, name, method)
+    return effective(sandbox, NUMBER, **changes)
 
 
 def rows_of(sandbox: Sandbox, number: int = NUMBER) -> list[str]:

@@ -66,7 +66,7 @@ class WebhookCall:
     :param webhook_id: id of the webhook that it goes to.
     :param event_id: id of the event that it tells of.
     :param payload_text: the text of what it tells, as it came; None if there is none.
-    :param status: status of its delivery, in the service's words.
+    :param status: status of its delivery, as the service sent it.
     :param status_message: the service's message on its status; empty if there is none.
     :param attempts: number of delivery attempts; None: not given.
     :param created_at: creation time by the service's clock; None: not given, or not readable.

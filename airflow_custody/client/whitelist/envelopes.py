@@ -58,7 +58,7 @@ class WireEnvelope(TypedDict, total=False):
     network: str | None
     metadata: WireMetadata | None
     signedAddress: WireSignedAddress | None
-    # The approvers, in the service's word. Of any type: nothing is decided by it.
+    # The approvers, as the service sent them. Of any type: nothing is decided by it.
     approvers: Any
     trails: list[WireTrail] | None
     visibilityGroupID: str | None
@@ -118,7 +118,7 @@ class WhitelistEnvelope:
     """
     One whitelisting request, as the service shows it.
 
-    Only :meth:`payload` is covered by the hash that signers sign; everything else is the service's word.
+    Only :meth:`payload` is covered by the hash that signers sign; nothing verifies the rest.
 
     :param wire: the envelope as it was sent, by the names on the wire; in a listing, with the rules that it names.
     """
@@ -161,7 +161,7 @@ class WhitelistEnvelope:
 
     @property
     def action(self) -> str | None:
-        """The effect of signing it, in the service's word. The service's makers publish no list of them."""
+        """The effect of signing it, as the service sent it. The service's makers publish no list of them."""
         return self.wire.get("action")
 
     @property

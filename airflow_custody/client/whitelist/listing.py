@@ -76,7 +76,7 @@ class Listing:
         rejected_statuses: Collection[str],
     ) -> RequestState:
         """
-        Return how far a request has come, in the service's word. What can still be signed is pending, whatever its
+        Return how far a request has come, by its status. What can still be signed is pending, whatever its
         status.
 
         :param envelope: one of the listing.

@@ -197,7 +197,7 @@ def _wrap(text: str, width: int | None, first: str = "", exact: bool = False) ->
 
 
 def signatures_text(plan: WhitelistPlan) -> str:
-    """Return in one or two sentences what signatures prove of a plan: whether it is the service's word, above all."""
+    """Return in one or two sentences what signatures prove of a plan, or that nothing is verified."""
     if plan.pins is None:
         return f"Signatures are not verified. {NOT_PINNED}"
     keys = count(len(plan.pins.fingerprints), "pinned key")

@@ -3,7 +3,7 @@ Where whitelisting requests are listed.
 
 Two things count: where a request is listed, as requests that are pending approval are hidden unless one asks for them,
 and its ``status``. The service's makers publish no list of the words of ``status``: one that is not known proves
-nothing. With pinned keys a third counts: both are the service's word, and only signatures prove that a request is in
+nothing. With pinned keys a third counts: neither is proof, and only signatures prove that a request is in
 effect.
 """
 
@@ -213,5 +213,5 @@ def _listed(verifier: Verifier | None, envelope: WhitelistEnvelope, settled: boo
 
 
 def status_word(status: str | None) -> str:
-    """Return the service's word for a status, of a length that is fit for a report; empty if there is none."""
+    """Return a status as the service sent it, of a length that is fit for a report; empty if there is none."""
     return sanitize(status or "", _MAX_STATUS)

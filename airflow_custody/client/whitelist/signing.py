@@ -388,7 +388,7 @@ class RequestSigner:
 
     def _resolve(self, hashes: Mapping[str, str], error: CustodyError) -> None:
         """
-        Find out what became of a signature whose response was lost, or is not the service's word that all were taken.
+        Find out what became of a signature whose response was lost, or does not confirm that all were taken.
 
         :raises CustodyError: the same error, whose advice then says what is known.
         """

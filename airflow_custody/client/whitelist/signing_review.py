@@ -69,7 +69,7 @@ class SigningReview:
     :param user: the user, as far as the service says.
     :param key: the signer's key. By its public key, this user's signatures are found; if that is not known, by the name
         that the service gives them.
-    :param verifier: verifies the signatures that the requests have; None: these are the service's word.
+    :param verifier: verifies the signatures that the requests have; None: they are not verified.
     """
 
     def __init__(

@@ -374,7 +374,7 @@ def _describe(request_id: str, state: str, listed: ListedRequest) -> str:
 
 
 def _turn(envelope: WhitelistEnvelope | None) -> str:
-    """Return the group whose turn it is, in the service's word; empty: it is not known, as with several ways."""
+    """Return the group whose turn it is to sign; empty: it is not known, as with several ways."""
     with suppress(AttributeError, KeyError, TypeError, ValueError):
         if envelope is not None:
             (way,) = envelope.wire["approvers"]["parallel"]
