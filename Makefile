@@ -36,7 +36,7 @@ help:
 	@echo "make test-lowest    run the tests with the oldest versions that the package allows"
 	@echo "make faults         kill and break things while requests are created and events arrive, and count"
 	@echo "make docs           build the documentation and check its links; open $(DOCS)/html/index.html"
-	@echo "make wheel          build the wheel and check it in a clean environment"
+	@echo "make wheel          build wheel, sdist and SBOM, and check them in a clean environment"
 	@echo "make test-ui        open Airflow and the Custody page in a browser; needs chromium and npm"
 	@echo "make test-guides    sign in SoftHSM2 and in a KMS, make a pod; needs softhsm2"
 	@echo "make faults-celery  the faults on Celery; needs redis-server and postgresql"

@@ -1,9 +1,15 @@
-"""Build the wheel, install it into a clean environment, and check there that Airflow finds the provider."""
+"""
+Build what is published, and check it: the wheel twice, the same bytes from the working tree and from the source
+distribution; its metadata; in a clean environment, that Airflow finds the provider; an SBOM of that environment.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,9 +17,11 @@ import zipfile
 from email import message_from_bytes
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
 from readme_renderer import markdown
 
 ROOT = Path(__file__).parent.parent
+DIST = ROOT / "dist"
 
 # Runs in the clean environment.
 CHECK = """
@@ -57,21 +65,50 @@ assert not [name for name in names if "custody" in name], names
 
 
 def main(airflow: str) -> None:
-    """Check one wheel against one version of Airflow."""
+    """Build, and check the wheel against one version of Airflow."""
+    shutil.rmtree(DIST, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(ROOT))
-        (wheel,) = out.glob("*.whl")
+        # The source distribution, and a wheel of it, in a folder and at a time of its own.
+        run(sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT))
+        (first,), (wheel,) = out.glob("*.whl"), DIST.glob("*.whl")
+        hashes = {hashlib.sha256(each.read_bytes()).hexdigest() for each in (first, wheel)}
+        assert len(hashes) == 1, f"two builds of the wheel differ: {hashes}"
+        print(f"{wheel.name}: two builds, one SHA-256: {hashes.pop()}")
+        run(sys.executable, "-m", "twine", "check", "--strict", *(str(each) for each in DIST.iterdir()))
         check_contents(wheel)
-        run(sys.executable, "-m", "venv", str(out / "venv"))
+        # pip itself is no requirement: what is in here is what the wheel brings.
+        run(sys.executable, "-m", "venv", "--without-pip", str(out / "venv"))
         python = str(out / "venv" / "bin" / "python")
-        run(python, "-m", "pip", "install", "--quiet", f"apache-airflow=={airflow}", str(wheel))
-        run(python, "-m", "pip", "check", "--quiet")
+        pip = (sys.executable, "-m", "pip", "--python", python)
+        run(*pip, "install", "--quiet", f"apache-airflow=={airflow}", str(wheel))
+        run(*pip, "check", "--quiet")
         home = {"AIRFLOW_HOME": str(out / "home"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
         print(run(python, "-c", CHECK, **home).strip().splitlines()[-1])
         custody = str(out / "venv" / "bin" / "custody")
         print("console script:", run(custody, "--version").strip())
+        write_sbom(python, wheel)
         check_examples(python, custody, out / "dags", home)
+
+
+def write_sbom(python: str, wheel: Path) -> None:
+    """Write the SBOM of an environment that has the wheel and what it requires, and nothing else."""
+    path = wheel.with_suffix(".cdx.json")
+    run(
+        sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--output-file", str(path), python
+    )
+    document = json.loads(path.read_text())
+    (ours,) = (each for each in document["components"] if each["name"] == "airflow-provider-custody")
+    document["components"].remove(ours)
+    # Names the file on this machine, and its hash.
+    (reference,) = ours.pop("externalReferences")
+    document["metadata"]["component"] = ours | {"hashes": reference["hashes"]}
+    path.write_text(json.dumps(document, indent=1))
+    found = {canonicalize_name(each["name"]) for each in document["components"]}
+    missing = {"apache-airflow", "requests", "pydantic", "pyyaml"} - found
+    assert not missing, f"the SBOM lacks {missing}"
+    print(f"SBOM: {path.relative_to(ROOT)}, {len(found)} components")
 
 
 def check_contents(wheel: Path) -> None:
