@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import platform
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from airflow_custody import __version__
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO, add_command
-from airflow_custody.cli.connection import add_connection_options, open_client
-from airflow_custody.cli.output import Output
+from airflow_custody.cli.connection import add_connection_options, open_client, usage_error
+from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.pins import (
     NOTHING_PINNED,
     describe_pins,
@@ -28,6 +31,7 @@ from airflow_custody.client.text import count, sanitize, sentences
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client import CustodyClient
+    from airflow_custody.client.assumptions import Assumption
     from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.http.responses import Observation
 
@@ -63,25 +67,41 @@ def check(args: Namespace, output: Output) -> int:
     service does not show. Unknown is what the service itself says that it does not offer. The
     button Test Connection judges the responses in the same way, but does not compare the clocks.
 
-    Exit codes: 0 nothing failed (something may be unknown), 1 something failed.
+    With --assumptions it also tries, by reads alone, what this package assumes about the service
+    because it is not published: at most 1,000 requests and 500 webhook calls. An assumption holds
+    only if something was seen that shows it. --report writes the result without any value, label,
+    address, id or host, fit to be sent to others.
 
-    JSON: {"ok", "checks": [{"check", "state", "detail", "advice", "code"}]}, always all of
-    settings, reachable, tls, credentials, user, roles, health listing, signatures, clock;
-    states are ok, failed, unknown, not checked. The code is an error code of the documentation, or
-    empty.
+    Exit codes: 0 nothing failed (something may be unknown), 1 something failed, or an assumption
+    does not hold.
+
+    JSON: {"ok", "checks": [{"check", "state", "detail", "advice", "code"}], "assumptions":
+    [{"assumption", "state", "seen", "advice", "error"}]}, always all of settings, reachable, tls,
+    credentials, user, roles, health listing, signatures, clock; states are ok, failed, unknown, not
+    checked. The code is an error code of the documentation, or empty. Assumptions are null without
+    --assumptions, and where the credentials are not accepted; their states are holds, does not
+    hold, cannot tell.
     """
+    if args.report and not args.assumptions:
+        raise usage_error("--report: only with --assumptions", "Give both.")
     for each in args.roles or ():
         _check_role(each)
+    assumptions: list[Assumption] = []
     found = {name: _row(name, Finding()) for name in CHECKS}
     try:
         with open_client(args) as client:
             for row in _rows(client, args):
                 found[row["check"]] = row
+            if args.assumptions and found["credentials"]["state"] == "ok":
+                from airflow_custody.client.assumptions import check_assumptions
+
+                assumptions = check_assumptions(client)
     except CustodyError as error:
         if found["settings"]["state"] != "not checked":
             raise
         found["settings"] = _row("settings", Finding("failed", error))
-    failed = any(row["state"] == "failed" for row in found.values())
+    states = {*(row["state"] for row in found.values()), *(each.state for each in assumptions)}
+    failed = bool(states & {"failed", "does not hold"})
     checked = [
         {
             "check": row["check"],
@@ -93,8 +113,66 @@ def check(args: Namespace, output: Output) -> int:
         if row["detail"]
     ]
     skipped = [name for name, row in found.items() if not row["detail"]]
-    output.data({"ok": not failed, "checks": [*found.values()]}, {"checks": checked, "not checked": ", ".join(skipped)})
+    rows = [_assumption_row(each) for each in assumptions]
+    output.data(
+        {"ok": not failed, "checks": [*found.values()], "assumptions": rows or None},
+        {
+            "checks": checked,
+            "not checked": ", ".join(skipped),
+            "assumptions": [
+                {name: row[name] for name in ("assumption", "state")}
+                | {"seen": sentences(_in_words(row["seen"]), row["error"], row["advice"])}
+                for row in rows
+            ],
+        },
+    )
+    if args.report:
+        _write_report(args.report, found, rows)
     return ERROR if failed else NOTHING_TO_DO
+
+
+def _assumption_row(each: Assumption) -> dict[str, Any]:
+    error = "" if each.error is None else sanitize(each.error.reason, 600)
+    return {
+        "assumption": each.name,
+        "state": each.state,
+        "seen": dict(each.seen),
+        "advice": each.advice if each.state != "holds" else "",
+        "error": error,
+    }
+
+
+def _in_words(seen: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name}: {_value_in_words(value)}" for name, value in seen.items())
+
+
+def _value_in_words(value: object) -> str:
+    if isinstance(value, dict):
+        value = [f"{number} {word}" for word, number in value.items()]
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return ("no", "yes")[value] if isinstance(value, bool) else str(value)
+
+
+def _write_report(path: str, found: dict[str, _Row], rows: list[dict[str, Any]]) -> None:
+    """Write what was found without a word that could tell whose service it is: no detail, advice or error text."""
+    report = {
+        "airflow-provider-custody": __version__,
+        "python": platform.python_version(),
+        "checks": {name: {"state": row["state"], "code": row["code"]} for name, row in found.items()},
+        "assumptions": [{name: row[name] for name in ("assumption", "state", "seen")} for row in rows],
+    }
+    try:
+        # A new file: another one under this name may be somebody's keys.
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(f"{json.dumps(report, indent=2)}\n")
+    except OSError as error:
+        raise CustodyConfigurationError(
+            f"--report: {sanitize(path, 200)} cannot be written: {error.strerror}",
+            advice="Give the path of a new file.",
+            code="parameter-wrong",
+        ) from None
+    message(f"{path} has states, words, counts and codes only: it can be sent along with an issue.")
 
 
 def _row(
@@ -242,4 +320,8 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, "check", "Try a connection step by step", check)
     text = f"role that the user must have, or 'A or B' if one of two is enough. Default: {DEFAULT_ROLE}"
     parser.add_argument("--role", dest="roles", metavar="ROLE", action="append", help=text)
+    text = "also try what is assumed about the service, by reads alone"
+    parser.add_argument("--assumptions", action="store_true", help=text)
+    text = "write the result to a new file, without any value; with --assumptions"
+    parser.add_argument("--report", metavar="FILE", help=text)
     add_connection_options(parser)

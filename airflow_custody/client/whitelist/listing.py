@@ -235,15 +235,15 @@ def _fetch(
         return _listing(envelopes, pending, settled, for_approval, creations)
     listed = [each for each in envelopes if each.id in for_approval]
     decided = _decided(listed, for_approval, effective_statuses, rejected_statuses)
-    creations = still_pending(client, for_approval, _settled(client, decided))
+    creations = still_pending(client, for_approval, settled_requests(client, decided))
     pending = set(creations)
     rejected = [each.id for each in envelopes if has_status(each.status, rejected_statuses)]
     others = [each for each in envelopes if each.id not in pending and not has_status(each.status, rejected_statuses)]
     effective = [each.id for each in others if has_status(each.status, effective_statuses)]
     # With the status that each has now: it may have taken effect since the listing.
-    now = _settled(client, [each.id for each in others if not has_status(each.status, effective_statuses)])
+    now = settled_requests(client, [each.id for each in others if not has_status(each.status, effective_statuses)])
     if some is not None or not _is_none_pending(client, effective, now, pending.union(rejected)):
-        pending |= set(effective).difference(_settled(client, effective))
+        pending |= set(effective).difference(settled_requests(client, effective))
     shown = [now.get(each.id, each) for each in envelopes]
     return _listing(shown, pending, now, for_approval, creations)
 
@@ -292,12 +292,18 @@ def _is_none_pending(
     """
     if not effective:
         return True
-    expected = len(effective) + len(settled) + len(_settled(client, sorted(others)))
+    expected = len(effective) + len(settled) + len(settled_requests(client, sorted(others)))
     return client.count_whitelist_requests(include_pending=False) == expected
 
 
-def _settled(client: CustodyClient, ids: Sequence[str]) -> dict[str, WhitelistEnvelope]:
-    """Find which requests are listed without asking for pending ones, in a call for each hundred."""
+def settled_requests(client: CustodyClient, ids: Sequence[str]) -> dict[str, WhitelistEnvelope]:
+    """
+    Find which requests are listed without asking for pending ones, in a call for each hundred.
+
+    :param client: the client.
+    :param ids: the requests' ids.
+    :return: those that are, by their ids.
+    """
     found: dict[str, WhitelistEnvelope] = {}
     for start in range(0, len(ids), MAX_PAGE_SIZE):
         batch = ids[start : start + MAX_PAGE_SIZE]

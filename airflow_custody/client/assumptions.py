@@ -1,0 +1,345 @@
+"""What this package assumes about the service, tried by reads alone."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from airflow_custody.client.connection_test import attempt
+from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
+from airflow_custody.client.verification.rules_in_force import verifier_for
+from airflow_custody.client.verification.signed_text import KNOWN_KEYS
+from airflow_custody.client.verification.trust import (
+    EFFECTIVE_STATUSES,
+    REJECTED_STATUSES,
+    RequestState,
+    decide_trust,
+    has_status,
+)
+from airflow_custody.client.whitelist.listing import settled_requests
+
+if TYPE_CHECKING:
+    from airflow_custody.client.client import CustodyClient
+    from airflow_custody.client.http.responses import Observation
+    from airflow_custody.client.rules.models import WireRules
+    from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.webhooks.models import WebhookCall
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+
+T = TypeVar("T")
+
+AssumptionState = Literal["holds", "does not hold", "cannot tell"]
+#: What was found: the state, what was seen, and advice.
+_Verdict = tuple[AssumptionState, dict[str, Any], str]
+
+#: Maximum numbers of requests and of webhook calls to read.
+MAX_REQUESTS, MAX_CALLS = 1000, 500
+# A page of three, of which one repeats the page before: the overlap is tried on ten pages.
+_PAGE_SIZE, _MAX_PAGED = 3, 20
+# An id that no service has given to anything.
+_NO_REQUEST = str(2**62)
+# The Date of a response has whole seconds.
+_MAX_BEHIND = 2.0
+_WORD = re.compile("[A-Za-z][A-Za-z_-]{0,29}")
+_MAX_WORDS = 20
+#: Stands for a text that is no word, so that no value is ever shown.
+OTHER_TEXT = "(other text)"
+_TRY_AGAIN = "If somebody worked in the service meanwhile, run this again."
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """
+    An assumption about the service, and what reads show of it.
+
+    :param name: its name.
+    :param state: ``holds``, only if it was seen; ``does not hold``; ``cannot tell``.
+    :param seen: what was seen: words of the service, counts and ages, error codes. No value, label, address, id or
+        host is in it.
+    :param advice: what to do about it. Default empty.
+    :param error: why it cannot be told, if a read failed. Default None.
+    """
+
+    name: str
+    state: AssumptionState
+    seen: Mapping[str, Any]
+    advice: str = ""
+    error: CustodyError | None = None
+
+
+@dataclass
+class _Found:
+    """What was read; of a read that failed, its error stands in ``errors`` by the operation's name."""
+
+    client: CustodyClient
+    errors: dict[str, CustodyError] = field(default_factory=dict)
+    offered: dict[str, None] = field(default_factory=dict)
+    observations: list[Observation] = field(default_factory=list)
+    user: WireUser | None = None
+    rules: WireRules | None = None
+    listed: list[WhitelistEnvelope] = field(default_factory=list)
+    settled: list[WhitelistEnvelope] = field(default_factory=list)
+    for_approval: list[WhitelistEnvelope] = field(default_factory=list)
+    calls: list[WebhookCall] = field(default_factory=list)
+
+    def read(self, name: str, call: Callable[[], T], default: T) -> T:
+        value, error = attempt(call)
+        if error is None:
+            self.offered[name] = None
+            return value  # type: ignore[return-value]
+        self.errors.setdefault(name, error)
+        return default
+
+    @property
+    def pending(self) -> list[WhitelistEnvelope]:
+        """The requests that are pending approval, by where they are listed."""
+        for_approval, settled = ({each.id for each in rows} for rows in (self.for_approval, self.settled))
+        return [each for each in self.listed if each.id in for_approval or each.id not in settled]
+
+
+def check_assumptions(client: CustodyClient) -> list[Assumption]:
+    """
+    Try what this package assumes about the service. Nothing is written.
+
+    It reads at most 1,000 requests and 500 webhook calls. An assumption holds only if something was seen
+    that shows it; where nothing was listed, nobody can tell.
+
+    :param client: the client; with pinned keys, signatures are verified.
+    :return: the assumptions, in the order of the documentation.
+    """
+    found = _Found(client)
+    client.observe(found.observations.append)
+    read = found.read
+    read("list health checks", client.list_health_checks, None)
+    found.user = read("get current user", client.get_current_user, None)
+    found.listed = read("find whitelisting requests", lambda: _some(client.find_whitelist_requests()), [])
+    ids = [each.id for each in found.listed]
+    found.settled = read("find whitelisting requests", lambda: [*settled_requests(client, ids).values()], [])
+    found.for_approval = read(
+        "find whitelisting requests for approval",
+        lambda: _some(client.find_whitelist_requests_for_approval(include_already_signed=True)),
+        [],
+    )
+    if ids:
+        read("get whitelisting request", lambda: client.get_whitelist_request(ids[0]), None)
+    read("get pending approvals", client.get_pending_approvals, None)
+    found.rules = read("get rules", client.get_rules, None)
+    read("list webhooks", lambda: next(client.list_webhooks(), None), None)
+    found.calls = read("list webhook calls", lambda: list(islice(client.list_webhook_calls(), MAX_CALLS)), [])
+    return [*_judge(found)]
+
+
+def _some(rows: Iterator[WhitelistEnvelope]) -> list[WhitelistEnvelope]:
+    return list(islice(rows, MAX_REQUESTS))
+
+
+def _judge(found: _Found) -> Iterator[Assumption]:
+    for name, (judge, *needed) in _ASSUMPTIONS.items():
+        error = next((found.errors[each] for each in needed if each in found.errors), None)
+        if error is None:
+            try:
+                yield Assumption(name, *judge(found))
+                continue
+            except CustodyError as failure:
+                error = failure
+        yield Assumption(name, "cannot tell", _failure(error), error=error)
+
+
+def _failure(error: CustodyError) -> dict[str, Any]:
+    return {"error": error.code, "status": error.status or "no response", "from the service": error.from_service}
+
+
+def _words(texts: Iterable[str | None]) -> dict[str, int]:
+    """Count words, the most frequent first; what is no word is counted, and not shown."""
+    counts = Counter("(none)" if not each else each if _WORD.fullmatch(each) else OTHER_TEXT for each in texts)
+    shown = dict(counts.most_common(_MAX_WORDS))
+    if rest := counts.total() - sum(shown.values()):
+        shown[OTHER_TEXT] = shown.get(OTHER_TEXT, 0) + rest
+    return shown
+
+
+# --- the assumptions ---------------------------------------------------------------------------------------
+
+
+def _operations(found: _Found) -> _Verdict:
+    seen: dict[str, Any] = {"offered": [name for name in found.offered if name not in found.errors]}
+    absent = "not offered"
+    for name, error in found.errors.items():
+        is_absent = error.not_offered and error.from_service and error.status != 403
+        seen.setdefault(absent if is_absent else error.code, []).append(name)
+    state: AssumptionState = "does not hold" if absent in seen else "cannot tell" if found.errors else "holds"
+    return state, seen, "What changes something was not tried."
+
+
+def _refusals(found: _Found) -> _Verdict:
+    _, error = attempt(lambda: found.client.get_whitelist_request(_NO_REQUEST))
+    if not isinstance(error, CustodyNotFoundError):
+        raise error or CustodyResponseError("a request is shown under an id that does not exist")
+    if error.from_service:
+        return "holds", {"status": 404, "body": "the service's own"}, ""
+    return "does not hold", {"status": 404, "body": "another"}, "Is it a gateway that refuses in place of the service?"
+
+
+def _statuses(found: _Found) -> _Verdict:
+    pending = found.pending
+    words = [each.status for each in found.settled]
+    seen = {
+        "status, not pending": _words(words),
+        "status, pending": _words(each.status for each in pending),
+        "action, not pending": _words(each.action for each in found.settled),
+        "action, pending": _words(each.action for each in pending),
+    }
+    if not all(has_status(each, (*EFFECTIVE_STATUSES, *REJECTED_STATUSES)) for each in words):
+        return (
+            "does not hold",
+            seen,
+            "Give the words of requests in effect as effective_statuses, those of rejected ones as rejected_statuses.",
+        )
+    if any(has_status(each, EFFECTIVE_STATUSES) for each in words):
+        return "holds", seen, ""
+    return "cannot tell", seen, "Nothing in effect is listed."
+
+
+def _own_pending(found: _Found) -> _Verdict:
+    own = [each for each in found.pending if each.created_by & _names_of(found.user)]
+    seen = {"pending": len(found.pending), "of these, made by this user": len(own)}
+    if own:
+        return "holds", seen, ""
+    return "cannot tell", seen, "Create a request with this user, and run this before anybody signs it."
+
+
+def _names_of(user: WireUser | None) -> set[str | None]:
+    return {(user or {}).get("id"), (user or {}).get("externalUserId")} - {None, ""}
+
+
+def _makers(found: _Found) -> _Verdict:
+    made = [bool(each.created_by) for each in found.listed]
+    names = {name: bool((found.user or {}).get(name)) for name in ("id", "externalUserId")}
+    seen = {"requests": len(made), "of these, with who made them": sum(made), "the user's": _given(names)}
+    if not any(names.values()) or not all(made):
+        return "does not hold", seen, "After a lost response nothing is sent again; a person decides."
+    return "holds" if made else "cannot tell", seen, ""
+
+
+def _given(names: Mapping[str, bool]) -> list[str]:
+    return [name for name, is_given in names.items() if is_given]
+
+
+def _pages(found: _Found) -> _Verdict:
+    client, error = found.client, found.errors.get("find whitelisting requests")
+    paged: list[WhitelistEnvelope] = []
+    total: int | None = None
+    if error is None:
+        try:
+            total = client.count_whitelist_requests()
+            paged += islice(client.find_whitelist_requests(page_size=_PAGE_SIZE), _MAX_PAGED)
+        except CustodyError as failure:
+            error = failure
+    if error is not None:
+        if error.code == "listing-changed":
+            return "does not hold", _failure(error), _TRY_AGAIN
+        raise error
+    ids, again = [each.id for each in found.listed], [each.id for each in paged]
+    seen = {"listed": len(ids), "total": "not given" if total is None else total, "read again by threes": len(again)}
+    is_whole = len(ids) < MAX_REQUESTS
+    if again != ids[:_MAX_PAGED] or (total is not None and (total != len(ids) if is_whole else total < len(ids))):
+        return "does not hold", seen, _TRY_AGAIN
+    return "holds" if total is not None and len(again) > _PAGE_SIZE else "cannot tell", seen, ""
+
+
+def _texts(found: _Found) -> _Verdict:
+    keys: Counter[str] = Counter()
+    unusable = 0
+    for each in found.listed:
+        payload, error = attempt(each.payload)
+        unusable += error is not None
+        keys.update([*dict.fromkeys(_keys(payload or {}))])
+    unknown = keys.keys() - KNOWN_KEYS
+    seen = {
+        "requests": len(found.listed),
+        "without a text that their hash covers": unusable,
+        "keys": _words(keys.elements()),
+        "unknown keys": len(unknown),
+    }
+    if unusable or unknown:
+        return "does not hold", seen, "A request whose text has unknown keys, or not its hash, is not signed."
+    return "holds" if keys else "cannot tell", seen, ""
+
+
+def _keys(payload: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in payload.items():
+        yield key
+        for link in value if isinstance(value, list) else ():
+            yield from link if isinstance(link, dict) else ()
+
+
+def _signatures(found: _Found) -> _Verdict:
+    verifier = verifier_for(found.client, [each.wire for each in found.pending])
+    if verifier is None:
+        return "cannot tell", {"pinned keys": 0}, "Pin the super-administrators' keys."
+    rules = found.rules
+    _, error = attempt(lambda: verifier.verify_rules(rules)) if rules else (None, None)
+    pending = {each.id for each in found.pending}
+    proved: dict[str, Counter[str]] = {"in effect": Counter(), "pending": Counter()}
+    for each in found.listed:
+        if has_status(each.status, REJECTED_STATUSES):
+            continue
+        state: RequestState = "pending" if each.id in pending else "effective"
+        name = "in effect" if state == "effective" else "pending"
+        proved[name][decide_trust(each.wire, state, verifier).state] += 1
+    in_force = found.errors.get("get rules") or error
+    seen = {"rules in force": in_force.code if in_force else "verified", **{k: dict(v) for k, v in proved.items()}}
+    if error is not None or any(each["unverified"] for each in proved.values()):
+        return "does not hold", seen, "'custody check' and 'custody whitelist verify' say what is not proved, and why."
+    return "holds" if proved["in effect"] else "cannot tell", seen, ""
+
+
+def _clock(found: _Found) -> _Verdict:
+    lags = [(each.received_at - each.date).total_seconds() for each in found.observations if each.date is not None]
+    if not lags:
+        return "cannot tell", {"responses with a date": 0}, ""
+    behind = round(min(lags))
+    seen = {"seconds that the service is behind": behind}
+    if behind > _MAX_BEHIND:
+        return "does not hold", seen, "Set both clocks by NTP."
+    return "holds", seen, ""
+
+
+def _journal(found: _Found) -> _Verdict:
+    newest, error = attempt(found.client.get_newest_webhook_call)
+    calls = [*found.calls, *([newest] if newest else [])]
+    dates = [each.created_at for each in calls if each.created_at is not None]
+    seen: dict[str, Any] = {"calls": len(found.calls), "without a time": len(calls) - len(dates)}
+    if error is not None and error.code != "response-unusable":
+        raise error
+    if not dates:
+        return "cannot tell", seen, "No call with a time is listed."
+    is_ordered = error is None and all(first <= second for first, second in pairwise(dates))
+    seen |= {"oldest, in hours": _hours(min(dates)), "newest, in hours": _hours(max(dates)), "by time": is_ordered}
+    if not is_ordered or len(dates) < len(calls):
+        return "does not hold", seen, "New calls cannot be read: they are found by their times."
+    return "holds" if len(set(dates)) > 1 else "cannot tell", seen, ""
+
+
+def _hours(date: datetime) -> float:
+    return round((datetime.now(timezone.utc) - date).total_seconds() / 3600, 1)
+
+
+_FIND, _USER = "find whitelisting requests", "get current user"
+_ASSUMPTIONS: dict[str, tuple[Any, ...]] = {
+    "operations": (_operations,),
+    "refusals": (_refusals,),
+    "status words": (_statuses, _FIND, "find whitelisting requests for approval"),
+    "own pending requests": (_own_pending, _FIND, _USER),
+    "who made requests": (_makers, _FIND, _USER),
+    "listing by offset": (_pages,),
+    "texts": (_texts, _FIND),
+    "signatures": (_signatures, _FIND),
+    "clock": (_clock,),
+    "webhook calls": (_journal, "list webhook calls"),
+}

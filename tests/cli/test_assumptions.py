@@ -1,0 +1,186 @@
+"""What the package assumes about the service, tried at services that read their interface in other ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runs import Create, Ran, Run, read
+
+from airflow_custody.client.http.responses import Observation
+from airflow_custody.sandbox import Sandbox
+
+ALL = (
+    "operations",
+    "refusals",
+    "status words",
+    "own pending requests",
+    "who made requests",
+    "listing by offset",
+    "texts",
+    "signatures",
+    "clock",
+    "webhook calls",
+)
+NOW = datetime(2026, 7, 1, 12, tzinfo=timezone.utc)
+LISTING = "/whitelists/addresses"
+
+
+@pytest.fixture
+def busy(sandbox: Sandbox, create: Create, signed: Create) -> list[str]:
+    """Fill the service: three requests that are really signed, five that are pending, and calls; return their ids."""
+    sandbox.control.add_webhook_calls(5, age=7200, spacing=60)
+    return [*map(signed, range(3)), *(create(number, status="pending") for number in range(3, 8))]
+
+
+def states(ran: Ran) -> dict[str, str]:
+    return {each["assumption"]: each["state"] for each in read(ran)["assumptions"]}
+
+
+def seen(ran: Ran, name: str) -> str:
+    (found,) = [each for each in read(ran)["assumptions"] if each["assumption"] == name]
+    return f"{json.dumps(found['seen'])} {found['error']} {found['advice']}"
+
+
+@pytest.mark.usefixtures("busy")
+def test_all_hold_at_a_service_as_it_is_published(custody: Run, pins: list[str], sandbox: Sandbox) -> None:
+    sandbox.control.clear_request_log()
+    ran = custody("check", "--assumptions", *pins, "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+    assert states(ran) == dict.fromkeys(ALL, "holds")
+    assert {each["method"] for each in sandbox.control.request_log()} == {"GET"}
+    text = custody("check", "--assumptions", *pins).out
+    assert "status, not pending: 3 APPROVED; status, pending: 5 pending; action, not pending: 3 create" in text
+    assert "rules in force: verified; in effect: 3 verified; pending: 5 unsigned" in text
+    assert custody("check", *pins).out == text.partition("assumptions:")[0]
+
+
+def test_where_nothing_is_listed_nothing_holds_by_its_absence(custody: Run, pins: list[str]) -> None:
+    ran = custody("check", "--assumptions", *pins, "-o", "json")
+    assert ran.code == 0
+    told = ("operations", "refusals", "clock")
+    assert states(ran) == {name: "holds" if name in told else "cannot tell" for name in ALL}
+
+
+def configured(**settings: Any) -> Callable[[Sandbox, list[str]], object]:
+    return lambda sandbox, ids: sandbox.control.configure(**settings)
+
+
+def fault(kind: str, path: str, **options: Any) -> Callable[[Sandbox, list[str]], object]:
+    return lambda sandbox, ids: sandbox.control.add_fault(kind, path=path, times=None, **options)
+
+
+def envelope(**fields: Any) -> Callable[[Sandbox, list[str]], object]:
+    return lambda sandbox, ids: sandbox.control.set_whitelist_envelope(ids[0], **fields)
+
+
+def respelled(sandbox: Sandbox, ids: list[str]) -> None:
+    sandbox.control.set_whitelist_metadata(ids[0], payloadAsString='{"currency":"ETH"}')
+
+
+def written_late(sandbox: Sandbox, ids: list[str]) -> None:
+    sandbox.control.configure(calls={"order": "written"})
+    sandbox.control.add_webhook_calls(1, age=9000)
+
+
+HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
+
+
+@pytest.mark.usefixtures("busy")
+@pytest.mark.parametrize(
+    ("reading", "name", "state", "excerpt"),
+    [
+        # What the interface leaves open.
+        (
+            configured(status_words={"APPROVED": "SIGNED"}),
+            "status words",
+            FAILS,
+            '"status, not pending": {"SIGNED": 3}',
+        ),
+        (configured(status_words={"pending": "NEW"}), "status words", HOLDS, '"status, pending": {"NEW": 5}'),
+        (configured(status_words={"APPROVED": "0xab12"}), "status words", FAILS, '{"(other text)": 3}'),
+        (configured(creator_sees_own=False), "own pending requests", UNKNOWN, '"of these, made by this user": 0'),
+        (envelope(trails=None), "who made requests", FAILS, '"requests": 8, "of these, with who made them": 7'),
+        (configured(listings={"whitelist": {"totals": [None]}}), "listing by offset", UNKNOWN, '"total": "not given"'),
+        (configured(listings={"whitelist": {"totals": ["9"]}}), "operations", UNKNOWN, "listing-changed"),
+        (configured(listings={"whitelist": {"totals": ["9"]}}), "listing by offset", FAILS, "run this again"),
+        (configured(listings={"whitelist": {"ignored": ["offset"]}}), "listing by offset", FAILS, "listing-changed"),
+        (configured(listings={"whitelist": {"ignored": ["limit"]}}), "listing by offset", HOLDS, '"listed": 8'),
+        (configured(listings={"whitelist": {"page_size": 2}}), "listing by offset", HOLDS, '"listed": 8'),
+        (configured(network_is_hashed=False), "texts", HOLDS, '"unknown keys": 0'),
+        (respelled, "texts", FAILS, '"without a text that their hash covers": 1'),
+        (configured(rules_on_pending=False), "signatures", HOLDS, '"pending": {"unsigned": 5}'),
+        (lambda sandbox, ids: sandbox.control.configure(forged=ids[:1]), "signatures", FAILS, '"unverified": 1'),
+        (written_late, "webhook calls", FAILS, '"by time": false'),
+        (configured(version="3.13"), "operations", FAILS, '"not offered": ["list health checks"]'),
+        # Bad days.
+        (fault("html", LISTING, status=200), "texts", UNKNOWN, "response-unusable"),
+        (fault("status", "/webhooks/calls", status=403), "webhook calls", UNKNOWN, '"status": 403'),
+        (
+            fault("status", "/webhooks/calls", status=403),
+            "operations",
+            UNKNOWN,
+            '"role-missing": ["list webhook calls"]',
+        ),
+        (fault("status", "/rules", status=404), "operations", FAILS, '"not offered": ["get rules"]'),
+        (fault("rate_limit", LISTING, retry_after=1), "status words", UNKNOWN, "rate-limited"),
+        (fault("truncate_body", "/users/me", keep=10), "own pending requests", UNKNOWN, "error"),
+        (fault("html", f"{LISTING}/{2**62}", status=404), "refusals", FAILS, '"body": "another"'),
+    ],
+)
+def test_each_reading_is_told(
+    custody: Run,
+    pins: list[str],
+    sandbox: Sandbox,
+    busy: list[str],
+    reading: Callable[[Sandbox, list[str]], object],
+    name: str,
+    state: str,
+    excerpt: str,
+) -> None:
+    reading(sandbox, busy)
+    ran = custody("check", "--assumptions", *pins, "-o", "json")
+    assert (states(ran)[name], excerpt in seen(ran, name)) == (state, True), ran.out
+    assert ran.code == (1 if FAILS in states(ran).values() or not read(ran)["ok"] else 0)
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(-1, HOLDS), (60, HOLDS), (-5, FAILS)])
+def test_clocks(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, state: str) -> None:
+    date = NOW + timedelta(seconds=seconds)
+    monkeypatch.setattr(Observation, "of", lambda response: Observation(200, NOW, date))
+    assert states(custody("check", "--assumptions", "-o", "json"))["clock"] == state
+
+
+def test_a_token_that_is_refused_ends_it(custody: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUSTODY_TOKEN", "of-nobody")
+    ran = custody("check", "--assumptions", "-o", "json")
+    assert (ran.code, read(ran)["assumptions"]) == (1, None)
+
+
+def test_a_report_tells_nothing_of_whose_service_it_is(
+    custody: Run, pins: list[str], sandbox: Sandbox, create: Create, tmp_path: Path
+) -> None:
+    """Each text that the service may write where a word is expected is a value of the request itself."""
+    secrets = {"label": "Treasury of Example", "memo": "Example-Bank", "customer_id": "customer-4711"}
+    identifier = create(1, status="pending", **secrets)
+    address = f"0x{1:040x}"
+    sandbox.control.set_whitelist_envelope(identifier, status=address, action=secrets["label"])
+    sandbox.control.set_whitelist_metadata(identifier, payloadAsString=json.dumps({address: 1, "currency": "ETH"}))
+    sandbox.control.send_event("requestStatus.updated", {"note": secrets["label"]})
+    file = tmp_path / "report.json"
+    ran = custody("check", "--assumptions", *pins, "--report", str(file))
+    assert "can be sent along with an issue" in ran.err
+    text = file.read_text()
+    host = sandbox.url.partition("//")[2]
+    user = "user-1@example.test"
+    for value in (*secrets.values(), address, f'"{identifier}"', host, host.partition(":")[2], user, sandbox.token):
+        assert value not in text
+    assert {each["assumption"] for each in json.loads(text)["assumptions"]} == {*ALL}
+    again = custody("check", "--assumptions", "--report", str(file))
+    assert again.code == 1
+    assert "report.json cannot be written: File exists. Give the path of a new file." in again.err
+    assert "only with --assumptions" in custody("check", "--report", str(file)).err
