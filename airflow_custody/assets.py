@@ -6,14 +6,14 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote
 
-from airflow.providers.common.compat.sdk import Asset
+from airflow.providers.common.compat.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
-__all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset"]
+__all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset", "whitelist_asset"]
 
 #: Numbers of an asset's last events to fetch, one try after the other, to find a task's last one.
 _EVENTS = (1, 25, 500)
@@ -29,12 +29,49 @@ def webhook_calls_asset(custody_conn_id: str = "custody_default") -> Asset:
     scheduled on it runs when that operator has found new calls.
 
     :param custody_conn_id: id of the Airflow connection; no template, since assets are known before any task runs.
-    :return: the asset ``custody://webhook-calls/<connection id>``.
+    :return: the asset ``custody://<connection id>/webhook-calls``.
     :raises ValueError: if the id is a template, or no text.
     """
+    return _asset(custody_conn_id, "webhook-calls")
+
+
+def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
+    """
+    Return the asset whose events say that a service's whitelist was changed, or proved.
+
+    :class:`~airflow_custody.operators.whitelist_plan.CustodyApplyWhitelistPlanOperator` emits one if it has created or
+    deleted something, :class:`~airflow_custody.operators.whitelist_plan.CustodyPlanWhitelistOperator` if pinned keys
+    prove that every row of the file is in effect. The event's ``extra`` is ``{"event", "plan_hash", ...}``:
+    ``event`` is ``applied`` or ``verified``, and the rest are the counts of the task's XCom.
+
+    :param custody_conn_id: id of the Airflow connection; no template, since assets are known before any task runs.
+    :return: the asset ``custody://<connection id>/whitelist``.
+    :raises ValueError: if the id is a template, or no text.
+    """
+    return _asset(custody_conn_id, "whitelist")
+
+
+#: The outlet of the tasks that emit events of a whitelist: an outlet that is an asset has an event at each success.
+WHITELIST_EVENTS = AssetAlias("custody whitelists")
+
+
+def _asset(custody_conn_id: str, name: str) -> Asset:
     if not is_plain_conn_id(custody_conn_id):
         raise ValueError("custody_conn_id must be the id of a connection, as text that is no template")
-    return Asset(uri=f"custody://webhook-calls/{quote(custody_conn_id, safe='')}")
+    return Asset(uri=f"custody://{quote(custody_conn_id, safe='')}/{name}")
+
+
+def normalize_uri(uri: SplitResult) -> SplitResult:
+    """
+    Return the URI of an asset with the scheme ``custody``. Airflow calls it for each.
+
+    :param uri: the URI.
+    :raises ValueError: if it is neither a whitelist nor webhook calls, nor below them, where a task's own asset may be:
+        a DAG that is scheduled on it would never run.
+    """
+    if not uri.netloc or uri.path.split("/")[1:2] not in (["webhook-calls"], ["whitelist"]):
+        raise ValueError("an asset of custody is custody://<connection id>/whitelist or .../webhook-calls")
+    return uri
 
 
 def is_plain_conn_id(custody_conn_id: object) -> bool:

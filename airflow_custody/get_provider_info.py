@@ -77,6 +77,7 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "asset-uris": [{"schemes": ["custody"], "handler": "airflow_custody.assets.normalize_uri"}],
         # For `airflow providers links`. Airflow 2 has no page, so no operator has the link there.
         "extra-links": ["airflow_custody.plugin.links.CustodyRequestLink"],
         # Airflow takes commands from version 3.2 on; before that there is the console script.

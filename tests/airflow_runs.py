@@ -102,7 +102,18 @@ class FakeTaskInstance:
         self.pushed[key] = value
 
 
+class FakeOutletEvents:
+    """Takes the events that a task emits; what Airflow makes of them takes a run."""
+
+    def __getitem__(self, outlet: object) -> FakeOutletEvents:
+        return self
+
+    def add(self, asset: object, extra: object) -> None:
+        pass
+
+
 def execute(make: Callable[[], Any], **context: Any) -> Any:
     """Call an operator's ``execute`` without a run, and return what it returns."""
     task = make()
-    return task.execute({"ti": FakeTaskInstance(), "task": task, "logical_date": datetime.now(timezone.utc), **context})
+    given = {"ti": FakeTaskInstance(), "task": task, "logical_date": datetime.now(timezone.utc)}
+    return task.execute({**given, "outlet_events": FakeOutletEvents(), **context})

@@ -22,7 +22,7 @@ _FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 def new_asset() -> Asset:
     """Return an asset that no other test uses."""
-    return Asset(uri=f"custody://test/{next(_numbers)}")
+    return Asset(uri=f"custody://test/webhook-calls/{next(_numbers)}")
 
 
 def register_assets(dag: DAG) -> None:
@@ -41,6 +41,25 @@ def register_assets(dag: DAG) -> None:
         with create_session() as session:
             for asset in session.query(AssetModel).filter(~AssetModel.active.has()):
                 session.add(AssetActive.for_asset(asset))
+
+
+def stored_events(asset: Asset) -> list[Any]:
+    """Return the extras of the asset's events in Airflow's database, the oldest first."""
+    from airflow.utils.session import create_session
+
+    if AIRFLOW >= (3, 0):
+        from airflow.models.asset import AssetEvent, AssetModel
+    else:
+        from airflow.models.dataset import DatasetEvent as AssetEvent  # type: ignore[import-not-found,no-redef]
+        from airflow.models.dataset import DatasetModel as AssetModel  # type: ignore[no-redef]
+    with create_session() as session:
+        events = session.query(AssetEvent).order_by(AssetEvent.id).all()
+        models = {each.id: each.uri for each in session.query(AssetModel).all()}
+        return [
+            each.extra
+            for each in events
+            if models[each.asset_id if AIRFLOW >= (3, 0) else each.dataset_id] == asset.uri
+        ]
 
 
 def write_calls(sandbox: Sandbox, webhook_id: str, *numbers: int, **fields: Any) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 
 from airflow_custody._base import EFFECTIVE_STATUSES, NOT_GIVEN, REJECTED_STATUSES
+from airflow_custody.assets import WHITELIST_EVENTS, whitelist_asset
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
@@ -57,6 +58,7 @@ class WhitelistFileTask(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
+        self.outlets = [*self.outlets, WHITELIST_EVENTS]
         self._check_flags(prune=prune, check_address=check_address)
         if (path is NOT_GIVEN) == (rows is NOT_GIVEN):
             self._refuse("give either path or rows: the whitelist is a file, or a list of rows")
@@ -86,6 +88,12 @@ class WhitelistFileTask(CustodyOperator):
         """Push to XCom what the task would return, before it fails or is skipped."""
         for key, value in {**result, "return_value": result}.items():
             context["ti"].xcom_push(key=key, value=value)
+
+    def _emit(self, context: Context, event: str, result: Mapping[str, Any]) -> None:
+        """Emit an event of the connection's whitelist, which Airflow stores together with the task's success."""
+        # Flat: Airflow 2 takes no other extra of an event of an alias.
+        extra = {"event": event, "plan_hash": result["plan_hash"], **result["counts"]}
+        context["outlet_events"][WHITELIST_EVENTS].add(whitelist_asset(self.custody_conn_id), extra=extra)
 
     def _read_file(self, context: Context) -> WhitelistFile:
         from airflow_custody.client.text import count

@@ -200,6 +200,9 @@ class CustodyPlanWhitelistOperator(WhitelistFileTask):
         if self.skip_if_nothing_to_do and not plan.operations:
             self._push(context, result)
             raise AirflowSkipException("there is nothing to do: applying the plan would change nothing")
+        # Unchanged is in effect, and with pinned keys verified.
+        if listing.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
+            self._emit(context, "verified", result)
         return result
 
 
@@ -309,6 +312,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistFileTask, CustodyCreateOperator
         ):
             raise failure
         self.log.info("Applied: %s.", _counts_text(result["counts"]))
+        if result["counts"]["created"] or result["counts"]["deleted"]:
+            self._emit(context, "applied", result)
         return result
 
     def on_kill(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow.providers.common.compat.sdk import DAG, AirflowFailException, task
 
+from airflow_custody.assets import latest_events, whitelist_asset
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.operators.whitelist_signing import (
     CustodyRejectWhitelistRequestsOperator,
@@ -79,3 +80,15 @@ with DAG(dag_id="custody_wait_for_ethereum", schedule=None) as wait_for_ethereum
         timeout=60 * 60,
     )
     # [END howto_one_chain]
+
+# [START howto_whitelist_changed]
+with DAG(dag_id="custody_whitelist_changed", schedule=[whitelist_asset("custody_default")]) as whitelist_changed:
+
+    @task(inlets=[whitelist_asset("custody_default")])
+    def tell(*, inlet_events=None) -> None:
+        """Say what was done; replace this with a message to people."""
+        for event in latest_events(inlet_events, whitelist_asset("custody_default"), 1):
+            print(event.extra["event"], event.extra["plan_hash"], event.extra.get("created"))
+
+    tell()
+    # [END howto_whitelist_changed]

@@ -8,16 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_runs import load, run_dag
+from airflow_runs import load, new_dag, run_dag
+from apply_tries import write_rows
 from people import connect_approvers
+from webhook_reads import register_assets
 
 from airflow_custody.cli.main import main
+from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
 RECIPES = Path(__file__).parent.parent.parent / "docs" / "snippets" / "recipes.py"
 CREATE = {"method": "POST", "path": "/whitelists/addresses"}
 
 pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
+
+
+def test_a_change_of_the_whitelist_is_told(
+    sandbox: Sandbox, recipes: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with new_dag() as dag:
+        path = write_rows(tmp_path / "whitelist.yaml", [1, 2])
+        plan = CustodyPlanWhitelistOperator(task_id="plan", path=path)
+        CustodyApplyWhitelistPlanOperator(task_id="apply", path=path, plan_hash=plan.output["plan_hash"])  # type: ignore[index]
+    register_assets(dag)
+    plan_hash = run_dag(dag).xcom("plan")["plan_hash"]
+    assert run_dag(recipes.whitelist_changed).state == "success"
+    assert f"applied {plan_hash} 2" in "".join(capsys.readouterr())
 
 
 @pytest.fixture

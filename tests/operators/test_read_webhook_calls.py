@@ -227,8 +227,8 @@ def test_how_many_calls_are_new(
 
 
 def test_the_asset_of_a_connection() -> None:
-    assert webhook_calls_asset() == Asset(uri="custody://webhook-calls/custody_default")
-    assert webhook_calls_asset("A/b c").uri == "custody://webhook-calls/A%2Fb%20c"
+    assert webhook_calls_asset() == Asset(uri="custody://custody_default/webhook-calls")
+    assert webhook_calls_asset("A/b c").uri == "custody://A%2Fb%20c/webhook-calls"
     for odd in ("", " ", "{{ x }}", "{% x %}", None, 5):
         with pytest.raises(ValueError, match="custody_conn_id"):
             webhook_calls_asset(odd)  # type: ignore[arg-type]

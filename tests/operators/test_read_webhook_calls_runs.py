@@ -14,7 +14,7 @@ from airflow.configuration import AIRFLOW_HOME
 from airflow.providers.common.compat.sdk import DAG, Asset, task
 from airflow_runs import AIRFLOW, Run, new_dag, run_dag
 from task_log import TaskLog
-from webhook_reads import TYPE, new_asset, register_assets, write_calls
+from webhook_reads import TYPE, new_asset, register_assets, stored_events, write_calls
 
 from airflow_custody.assets import latest_events
 from airflow_custody.client.webhooks.calls import CallCursor
@@ -30,25 +30,6 @@ KILLED = Path(__file__).parent.parent / "killed_read.py"
 def webhook(sandbox: Sandbox) -> str:
     """Return the id of a webhook."""
     return str(sandbox.control.add_webhook(type=TYPE)["id"])
-
-
-def stored_events(asset: Asset) -> list[Any]:
-    """Return the extras of the asset's events in Airflow's database, the oldest first."""
-    from airflow.utils.session import create_session
-
-    if AIRFLOW >= (3, 0):
-        from airflow.models.asset import AssetEvent, AssetModel
-    else:
-        from airflow.models.dataset import DatasetEvent as AssetEvent  # type: ignore[import-not-found,no-redef]
-        from airflow.models.dataset import DatasetModel as AssetModel  # type: ignore[no-redef]
-    with create_session() as session:
-        events = session.query(AssetEvent).order_by(AssetEvent.id).all()
-        models = {each.id: each.uri for each in session.query(AssetModel).all()}
-        return [
-            each.extra
-            for each in events
-            if models[each.asset_id if AIRFLOW >= (3, 0) else each.dataset_id] == asset.uri
-        ]
 
 
 def ids_of(extra: Any) -> list[str]:
