@@ -36,6 +36,8 @@ from connections import connection_json  # noqa: E402
 
 from airflow_custody.sandbox import Sandbox  # noqa: E402
 
+pytest_plugins = ["airflow_custody.sandbox.pytest_plugin"]
+
 # No test fails because a machine is slow.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -66,17 +68,11 @@ def waits() -> Iterator[SkippingTime]:
         yield skipping
 
 
-@pytest.fixture(scope="session")
-def sandbox_server() -> Iterator[Sandbox]:
-    with Sandbox() as server:
-        yield server
-
-
 @pytest.fixture
-def sandbox(sandbox_server: Sandbox) -> Sandbox:
-    """Return the sandbox, reset as if it had just been started."""
-    sandbox_server.control.reset()
-    return sandbox_server
+def sandbox(custody_sandbox_server: Sandbox) -> Sandbox:
+    """Return the sandbox, reset as if it had just been started, without signers and connections."""
+    custody_sandbox_server.control.reset()
+    return custody_sandbox_server
 
 
 @pytest.fixture

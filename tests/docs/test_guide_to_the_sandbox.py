@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import airflow_runs
 import pytest
 from airflow.providers.common.compat.sdk import DAG
+from airflow_runs import load, run_dag
 
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import Sandbox
+
+EXAMPLES = Path(__file__).parent.parent.parent / "example_dags"
 
 with DAG("whitelist_one", schedule=None) as dag:
     CustodyCreateWhitelistRequestOperator(
@@ -28,19 +31,22 @@ def _dag_is_found(airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # [START howto_sandbox_in_a_test]
-@pytest.fixture
-def sandbox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    with Sandbox() as sandbox:
-        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection())
-        yield sandbox
-
-
-def test_a_lost_response_makes_no_second_request(sandbox: Sandbox) -> None:
+def test_a_lost_response_makes_no_second_request(custody_sandbox: Sandbox) -> None:
     # The request is created, and the response is lost.
-    sandbox.control.add_fault("drop", method="POST", path="/whitelists/addresses", work=True)
+    custody_sandbox.control.add_fault("drop", method="POST", path="/whitelists/addresses", work=True)
     # The DAG of your file.
     assert dag.test().state == "success"
-    assert len(sandbox.control.whitelist_requests()) == 1
+    assert len(custody_sandbox.control.whitelist_requests()) == 1
 
 
 # [END howto_sandbox_in_a_test]
+
+
+def test_the_connections_of_the_examples_are_there(custody_sandbox: Sandbox) -> None:
+    example = load(EXAMPLES / "custody_whitelist_mapping.py").dag
+    run = run_dag(example)
+    assert run.state == "success", run.states
+    assert {each["status"] for each in custody_sandbox.control.whitelist_requests()} == {"APPROVED"}
+    # The next test has a sandbox of its own.
+    custody_sandbox.control.reset()
+    assert custody_sandbox.control.whitelist_requests() == []

@@ -178,9 +178,9 @@ def test_a_process_that_was_stopped_asks_whether_it_still_may(sandbox: Sandbox, 
 @settings(max_examples=8)
 @given(data=st.data())
 def test_whatever_happens_nothing_is_created_twice_and_nothing_is_lost(
-    sandbox_server: Sandbox, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    custody_sandbox_server: Sandbox, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    sandbox = sandbox_server
+    sandbox = custody_sandbox_server
     sandbox.control.reset()
     somebody_creates(sandbox, label="Earlier", address=address(0))
     path = write_rows(tmp_path_factory.mktemp("rows") / "whitelist.yaml", ROWS)
