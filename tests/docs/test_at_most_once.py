@@ -1,0 +1,143 @@
+"""The code on the page about creating at most once, as it stands there, on bad days."""
+
+from __future__ import annotations
+
+import copy
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from airflow_custody.client.whitelist.models import WhitelistRequest
+from airflow_custody.sandbox import Sandbox
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "explanation" / "at-most-once.md"
+ROOT = "/api/rest/v1/whitelists/addresses"
+POST = {"method": "POST", "path": "/whitelists/addresses"}
+REQUEST = WhitelistRequest(label="Treasury", address=f"0x{7:040x}", blockchain="ETH").to_wire()
+
+
+def pattern() -> dict[str, Any]:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(code, str(PAGE), "exec"), names)
+    return names
+
+
+class Store(dict[str, Any]):
+    """A store that outlives a try, and keeps what it was given."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, copy.deepcopy(value))
+
+
+class KilledError(BaseException):
+    """The worker is gone."""
+
+
+class Task:
+    """A task instance over its tries, against the sandbox, on a clock of its own."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.names = pattern()
+        self.store = Store()
+        self.now = 0.0
+        self.killed_after_sending = False
+        self.held_up = 0.0
+        self.sandbox = sandbox
+        self.session = requests.Session()
+        self.session.headers["Authorization"] = f"Bearer {sandbox.token}"
+
+    def send(self, check_fence: Callable[[], None]) -> str:
+        self.now += self.held_up
+        check_fence()
+        try:
+            response = self.session.post(f"{self.sandbox.url}{ROOT}", json=REQUEST, timeout=5)
+        except requests.ConnectTimeout:
+            raise self.names["NotSent"] from None
+        if self.killed_after_sending:
+            raise KilledError
+        response.raise_for_status()
+        return str(response.json()["result"]["id"])
+
+    def find(self) -> set[str]:
+        query = {"includeForApproval": "true", "addresses": REQUEST["address"]}
+        response = self.session.get(f"{self.sandbox.url}{ROOT}", params=query, timeout=5)
+        response.raise_for_status()
+        return {each["id"] for each in response.json().get("result", ())}
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        # The service's lag is real.
+        threading.Event().wait(0.02)
+
+    def attempt(self, decision: str | None = None) -> str:
+        create = self.names["create_at_most_once"]
+        return str(create(self.store, self.send, self.find, decision, clock=lambda: self.now, sleep=self.sleep))
+
+
+@pytest.fixture
+def attempt_of(sandbox: Sandbox) -> Task:
+    return Task(sandbox)
+
+
+def ids(sandbox: Sandbox) -> list[str]:
+    return [each["id"] for each in sandbox.control.whitelist_requests()]
+
+
+@pytest.mark.parametrize("status", [None, 500, 502, 400])
+def test_whatever_the_response_one_is_created(sandbox: Sandbox, attempt_of: Task, status: int | None) -> None:
+    """One that is lost, and errors after the work was done."""
+    kind = {"kind": "drop"} if status is None else {"kind": "status", "status": status}
+    sandbox.control.add_fault(**POST, **kind, work=True)
+    assert [attempt_of.attempt()] == [attempt_of.attempt()] == ids(sandbox)
+
+
+def test_a_listing_that_lags_is_waited_for(sandbox: Sandbox, attempt_of: Task) -> None:
+    sandbox.control.configure(whitelist_lag=0.3)
+    sandbox.control.add_fault(**POST, kind="drop", work=True)
+    assert [attempt_of.attempt()] == ids(sandbox)
+    assert attempt_of.now > 1
+
+
+def test_a_killed_task_finds_what_it_created(sandbox: Sandbox, attempt_of: Task) -> None:
+    attempt_of.killed_after_sending = True
+    with pytest.raises(KilledError):
+        attempt_of.attempt()
+    attempt_of.killed_after_sending = False
+    assert [attempt_of.attempt()] == ids(sandbox)
+
+
+def test_what_was_refused_before_it_was_done_is_sent_by_a_retry(sandbox: Sandbox, attempt_of: Task) -> None:
+    sandbox.control.add_fault(**POST, kind="status", status=503, times=1)
+    with pytest.raises(attempt_of.names["NotSent"], match="nothing was created"):
+        attempt_of.attempt()
+    assert attempt_of.now > 65
+    assert [attempt_of.attempt()] == ids(sandbox)
+
+
+def test_a_task_that_was_held_up_sends_nothing(sandbox: Sandbox, attempt_of: Task) -> None:
+    attempt_of.held_up = 6
+    with pytest.raises(attempt_of.names["NotSent"], match="held up"):
+        attempt_of.attempt()
+    assert (ids(sandbox), attempt_of.store) == ([], {})
+
+
+def test_two_that_may_be_its_own_are_left_to_a_person(sandbox: Sandbox, attempt_of: Task) -> None:
+    sandbox.control.add_whitelist_requests([REQUEST])
+    # What a killed try has left.
+    attempt_of.store["record"] = {"id": None, "before": ids(sandbox)}
+    sandbox.control.add_whitelist_requests([REQUEST, REQUEST])
+    for _ in range(2):
+        with pytest.raises(attempt_of.names["OutcomeUnknown"], match=r"one of \['3712', '3713'\] may be this task's"):
+            attempt_of.attempt()
+    assert len(ids(sandbox)) == 3
+    assert attempt_of.attempt("3712") == "3712"
+
+
+def test_the_page_is_short() -> None:
+    assert len(PAGE.read_text().splitlines()) <= 80
