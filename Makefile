@@ -15,6 +15,8 @@ UI := .ui
 GUIDES := .guides
 # What the documentation needs beside the first environment, and where it is built.
 DOCS := .docs
+# What `make mutants` needs, beside the first environment.
+MUTANTS := .mutants
 # Where `make matrix` keeps its results and logs.
 MATRIX := .matrix
 # Where the pictures go that the tests take: `make test-ui PICTURES=docs/images` renews those of the docs.
@@ -24,7 +26,7 @@ PYTEST := -m pytest --numprocesses 3 --dist worksteal
 # Makes an environment with --new, installs into it, and shows progress.
 INSTALL := tests/install.py
 
-.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest test-guides test-ui faults faults-celery lint wheel matrix bench compare scale docs clean
+.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest test-guides test-ui faults faults-celery lint wheel matrix bench compare scale mutants model docs clean
 
 help:
 	@echo "make demo           run the main job end to end on an embedded Airflow"
@@ -44,6 +46,8 @@ help:
 	@echo "make matrix         try the wheel on each pair of Python and Airflow (an hour)"
 	@echo "make bench          compare speed and memory side by side"
 	@echo "make compare        what this package and the HTTP provider do under the same faults"
+	@echo "make model          plan and apply while files change, services drift, responses are lost, tasks are killed"
+	@echo "make mutants        change the code at random places, and see whether a test fails (half an hour)"
 	@echo "make clean          remove what the other targets made"
 
 demo: $(VENV)/.ready
@@ -133,6 +137,15 @@ matrix: $(VENV)/.ready $(MATRIX)/.ready
 bench: $(VENV)/.ready
 	@$(VENV)/bin/python benchmarks/bench.py
 
+# Which change of the code no test would notice: SAMPLE and SEED choose the changes, 100 and 1 unless given.
+mutants: $(VENV)/.ready $(MUTANTS)/.ready
+	@$(MUTANTS)/bin/python tests/mutants/run.py
+
+# SEQUENCES and SEED choose what happens, 100 and 1 unless given.
+model: $(VENV)/.ready
+	@MODEL_SEQUENCES=$${SEQUENCES:-100} $(VENV)/bin/python -m pytest -q --hypothesis-seed=$${SEED:-1} \
+		tests/idempotency/test_model.py
+
 # What a comparison finds is in docs/explanation/comparison.md; it fails if it is something else now.
 compare: $(VENV)/.ready
 	@log=$$(mktemp); $(VENV)/bin/python -m pytest -rP tests/e2e/test_comparison.py > $$log 2>&1 || failed=1; \
@@ -190,6 +203,11 @@ $(DOCS)/.ready: $(VENV)/.ready
 	@$(PYTHON) $(INSTALL) $(VENV) --group docs
 	@touch $@
 
+$(MUTANTS)/.ready: pyproject.toml
+	@echo "--- installing cosmic-ray"
+	@$(PYTHON) $(INSTALL) --new $(MUTANTS) --group mutants
+	@touch $@
+
 $(MATRIX)/.ready: $(VENV)/.ready
 	@echo "--- installing uv"
 	@mkdir -p $(MATRIX)
@@ -197,4 +215,4 @@ $(MATRIX)/.ready: $(VENV)/.ready
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) docs/reference docs/examples .demo build dist .coverage*
+	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) docs/reference docs/examples .demo build dist .coverage*

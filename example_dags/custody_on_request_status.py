@@ -68,7 +68,7 @@ def state_of(request_id: str, client) -> str:
 
 
 # [START howto_custody_on_request_status]
-handled = Asset(uri="custody://requests-checked/custody_default")
+handled = Asset(uri="custody://custody_default/webhook-calls/requests-checked")
 
 with DAG(
     dag_id="custody_on_request_status",

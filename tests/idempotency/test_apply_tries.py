@@ -15,15 +15,12 @@ from airflow_runs import AIRFLOW, failing_at_once
 from apply_tries import ROWS, ApplyTask, address, check_all, check_exactly, plan, write_rows
 from clocks import SkippingTime
 from connections import connection_json
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from task_log import TaskLog
 from task_tries import CREATE, RowsStore, needs_store, somebody_creates
 
 from airflow_custody.client import (
     CustodyClient,
     CustodyConflictError,
-    CustodyError,
     CustodyOutcomeUnknownError,
     WhitelistRequest,
 )
@@ -172,39 +169,6 @@ def test_a_process_that_was_stopped_asks_whether_it_still_may(sandbox: Sandbox, 
     assert not old.is_alive()
     assert "this try is not current" in str(late)
     check_all(sandbox, other)
-
-
-@needs_store
-@settings(max_examples=8)
-@given(data=st.data())
-def test_whatever_happens_nothing_is_created_twice_and_nothing_is_lost(
-    custody_sandbox_server: Sandbox, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    sandbox = custody_sandbox_server
-    sandbox.control.reset()
-    somebody_creates(sandbox, label="Earlier", address=address(0))
-    path = write_rows(tmp_path_factory.mktemp("rows") / "whitelist.yaml", ROWS)
-    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore(), max_parallel=data.draw(st.sampled_from([1, 4])))
-    for work, skip in data.draw(st.lists(st.tuples(st.booleans(), st.integers(0, 14)), max_size=5)):
-        sandbox.control.add_fault("drop", **CREATE, work=work, skip=skip)
-    for write, before in data.draw(st.lists(st.tuples(st.integers(1, 8), st.booleans()), max_size=3)):
-        assert task.store is not None
-        task.store.writes, task.store.dies_at, task.store.dies_before = 0, write, before
-        try:
-            task.attempt()
-        except RuntimeError as error:
-            assert str(error) == "killed"  # noqa: PT017
-        task.store.dies_at = None
-    # A round in which nothing got through ends the try, which Airflow repeats; there are five faults at most.
-    for _ in range(6):
-        try:
-            task.attempt()
-        except CustodyError as error:
-            if not error.retryable:
-                raise
-        else:
-            break
-    check_all(sandbox, task)
 
 
 # --- another plan, and no store -----------------------------------------------------------------------------------
