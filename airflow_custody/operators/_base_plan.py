@@ -58,7 +58,8 @@ class WhitelistFileTask(CustodyOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
-        self.outlets = [*self.outlets, WHITELIST_EVENTS]
+        if WHITELIST_EVENTS:
+            self.outlets = [*self.outlets, WHITELIST_EVENTS]
         self._check_flags(prune=prune, check_address=check_address)
         if (path is NOT_GIVEN) == (rows is NOT_GIVEN):
             self._refuse("give either path or rows: the whitelist is a file, or a list of rows")
@@ -91,9 +92,9 @@ class WhitelistFileTask(CustodyOperator):
 
     def _emit(self, context: Context, event: str, result: Mapping[str, Any]) -> None:
         """Emit an event of the connection's whitelist, which Airflow stores together with the task's success."""
-        # Flat: Airflow 2 takes no other extra of an event of an alias.
-        extra = {"event": event, "plan_hash": result["plan_hash"], **result["counts"]}
-        context["outlet_events"][WHITELIST_EVENTS].add(whitelist_asset(self.custody_conn_id), extra=extra)
+        if WHITELIST_EVENTS:
+            extra = {"event": event, "plan_hash": result["plan_hash"], **result["counts"]}
+            context["outlet_events"][WHITELIST_EVENTS].add(whitelist_asset(self.custody_conn_id), extra=extra)
 
     def _read_file(self, context: Context) -> WhitelistFile:
         from airflow_custody.client.text import count
