@@ -17,37 +17,45 @@ GUIDES := .guides
 DOCS := .docs
 # What `make mutants` needs, beside the first environment.
 MUTANTS := .mutants
-# Where `make matrix` keeps its results and logs.
+# What `make matrix` needs, and its logs.
 MATRIX := .matrix
 # Where the pictures go that the tests take: `make test-ui PICTURES=docs/images` renews those of the docs.
 PICTURES ?= $(UI)/pictures
 # Most tests wait for something most of the time, so three processes are quicker than one also on two cores.
 PYTEST := -m pytest --numprocesses 3 --dist worksteal
-# Makes an environment with --new, installs into it, and shows progress.
-INSTALL := tests/install.py
+QUIET := --quiet --disable-pip-version-check
+# $(call new,ENVIRONMENT,PYTHON): a new environment, whose pip knows dependency groups.
+new = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install $(QUIET) --upgrade 'pip>=25.1'
+# $(call install,ENVIRONMENT): pip install in that environment.
+install = $(1)/bin/python -m pip install $(QUIET)
 
-.PHONY: help demo demo-ui test test-airflow3 test-airflow2 test-lowest test-guides test-ui faults faults-celery lint wheel matrix bench compare scale mutants model docs clean
+.PHONY: help help-all demo demo-ui test test-airflow3 test-airflow2 test-lowest test-guides test-ui faults faults-celery lint wheel matrix bench scale mutants model docs clean
 
 help:
-	@echo "make demo           run the main job end to end on an embedded Airflow"
-	@echo "make demo-ui        start the Airflow UI with the sandbox and the example DAGs"
-	@echo "make test           everything from here to 'make wheel' (half an hour at most)"
-	@echo "make lint           check format, style and types"
+	@echo "make demo       run the main job end to end on an embedded Airflow"
+	@echo "make demo-ui    start the Airflow UI with the sandbox and the example DAGs"
+	@echo "make test       run all tests, as CI does (a quarter of an hour)"
+	@echo "make lint       check format, style and types"
+	@echo "make docs       build the documentation; open $(DOCS)/html/index.html"
+	@echo "make bench      compare speed and memory side by side"
+	@echo "make help-all   the parts of 'make test', and what it does not run"
+
+help-all: help
+	@echo
 	@echo "make test-airflow3  run the tests on Airflow $(AIRFLOW_3) and measure coverage"
 	@echo "make test-airflow2  run on Airflow $(AIRFLOW_2) the tests of what its version makes a difference to"
 	@echo "make test-lowest    run the tests with the oldest versions that the package allows"
 	@echo "make faults         kill and break things while requests are created and events arrive, and count"
-	@echo "make docs           build the documentation and check its links; open $(DOCS)/html/index.html"
 	@echo "make wheel          build wheel, sdist and SBOM, and check them in a clean environment"
+	@echo
+	@echo "not part of 'make test':"
+	@echo "make mutants        change the code at random places, and see whether a test fails (half an hour)"
+	@echo "make model          plan and apply while files change, services drift, responses are lost, tasks are killed"
 	@echo "make test-ui        open Airflow and the Custody page in a browser; needs chromium and npm"
 	@echo "make test-guides    sign in SoftHSM2 and in a KMS, make a pod; needs softhsm2"
 	@echo "make faults-celery  the faults on Celery; needs redis-server and postgresql"
 	@echo "make scale          5,000 rows and 1,000 sensors on Celery; needs redis-server and postgresql"
 	@echo "make matrix         try the wheel on each pair of Python and Airflow (an hour)"
-	@echo "make bench          compare speed and memory side by side"
-	@echo "make compare        what this package and the HTTP provider do under the same faults"
-	@echo "make model          plan and apply while files change, services drift, responses are lost, tasks are killed"
-	@echo "make mutants        change the code at random places, and see whether a test fails (half an hour)"
 	@echo "make clean          remove what the other targets made"
 
 demo: $(VENV)/.ready
@@ -78,10 +86,9 @@ test-airflow3: $(VENV)/.ready
 	@echo "coverage of lines and branches: $$($(VENV)/bin/coverage report --format=total) %"
 
 # What differs by the version of Airflow. The rest knows none.
-TESTS_2 := tests/operators tests/sensors tests/triggers tests/hooks tests/idempotency tests/e2e tests/mistakes \
+TESTS_2 := tests/operators tests/sensors tests/triggers tests/hooks tests/idempotency tests/e2e \
 	$(addprefix tests/cli/test_, airflow.py connection.py examples.py) $(addprefix tests/plugin/test_, links.py plugin.py) \
-	$(addprefix tests/test_, assets.py failure_logs.py given.py metrics.py metrics_backends.py metrics_health.py \
-	metrics_webhook_calls.py retry_policy.py signers.py)
+	$(addprefix tests/test_, assets.py failure_logs.py given.py metrics.py retry_policy.py signers.py)
 
 test-airflow2: $(VENV_2)/.ready
 	@echo "--- tests on Airflow $(AIRFLOW_2)"
@@ -132,7 +139,7 @@ wheel: $(VENV)/.ready
 
 # PYTHONS=/path/to/python3.14:... names interpreters that are not on the PATH.
 matrix: $(VENV)/.ready $(MATRIX)/.ready
-	@MATRIX="$(MATRIX)" $(VENV)/bin/python tests/matrix/run.py
+	@$(VENV)/bin/python tests/matrix.py
 
 bench: $(VENV)/.ready
 	@$(VENV)/bin/python benchmarks/bench.py
@@ -146,73 +153,55 @@ model: $(VENV)/.ready
 	@MODEL_SEQUENCES=$${SEQUENCES:-100} $(VENV)/bin/python -m pytest -q --hypothesis-seed=$${SEED:-1} \
 		tests/idempotency/test_model.py
 
-# What a comparison finds is in docs/explanation/comparison.md; it fails if it is something else now.
-compare: $(VENV)/.ready
-	@log=$$(mktemp); $(VENV)/bin/python -m pytest -rP tests/e2e/test_comparison.py > $$log 2>&1 || failed=1; \
-		grep "^| " $$log; rm $$log; exit $${failed:-0}
-
 docs: $(VENV)/.ready $(DOCS)/.ready
 	@echo "--- documentation"
 	@rm -rf $(DOCS)/html $(DOCS)/doctrees
 	@$(VENV)/bin/python -m sphinx -b html --nitpicky --fail-on-warning --keep-going --quiet \
 		--doctree-dir $(DOCS)/doctrees docs $(DOCS)/html
-	@$(VENV)/bin/python docs/check_site.py $(DOCS)/html
 	@echo "documentation: $(DOCS)/html/index.html"
 
 $(VENV)/.ready: pyproject.toml
 	@echo "--- installing Airflow $(AIRFLOW_3) into $(VENV) (a minute or two)"
-	@$(PYTHON) $(INSTALL) --new $(VENV) "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
+	@$(call new,$(VENV),$(PYTHON))
+	@$(call install,$(VENV)) "apache-airflow==$(AIRFLOW_3)" apache-airflow-providers-standard \
 		apache-airflow-providers-http -e '.[sandbox,addresses]' --group test --group lint
 	@touch $@
 
 $(VENV_2)/.ready: pyproject.toml
 	@echo "--- installing Airflow $(AIRFLOW_2) into $(VENV_2) (a minute or two)"
-	@$(PYTHON_AIRFLOW_2) $(INSTALL) --new $(VENV_2) "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
+	@$(call new,$(VENV_2),$(PYTHON_AIRFLOW_2))
+	@$(call install,$(VENV_2)) "apache-airflow==$(AIRFLOW_2)" -e '.[sandbox]' --group test
 	@touch $@
 
 $(VENV_LOWEST)/.ready: pyproject.toml tests/lowest.py
 	@echo "--- installing the lower bounds of pyproject.toml into $(VENV_LOWEST) (a minute or two)"
-	@$(PYTHON_AIRFLOW_2) $(INSTALL) --new $(VENV_LOWEST) packaging tomli
+	@$(call new,$(VENV_LOWEST),$(PYTHON_AIRFLOW_2))
+	@$(call install,$(VENV_LOWEST)) packaging tomli
 	@$(VENV_LOWEST)/bin/python tests/lowest.py > $(VENV_LOWEST)/lowest.txt
-	@$(PYTHON_AIRFLOW_2) $(INSTALL) $(VENV_LOWEST) --requirement $(VENV_LOWEST)/lowest.txt --group test
+	@$(call install,$(VENV_LOWEST)) --requirement $(VENV_LOWEST)/lowest.txt --group test
 	@touch $@
 
 # Celery 5.7 lacks what the Celery provider imports.
 $(VENV_CELERY)/.ready: pyproject.toml
 	@echo "--- installing Airflow $(AIRFLOW_3) with Celery into $(VENV_CELERY) (a minute or two)"
-	@$(PYTHON) $(INSTALL) --new $(VENV_CELERY) "apache-airflow[celery,postgres]==$(AIRFLOW_3)" "celery<5.7" \
+	@$(call new,$(VENV_CELERY),$(PYTHON))
+	@$(call install,$(VENV_CELERY)) "apache-airflow[celery,postgres]==$(AIRFLOW_3)" "celery<5.7" \
 		psycopg2-binary apache-airflow-providers-standard -e '.[sandbox]'
 	@touch $@
 
-$(UI)/.ready: $(VENV)/.ready
-	@echo "--- installing Playwright and axe-core"
-	@mkdir -p $(UI)
-	@$(PYTHON) $(INSTALL) $(VENV) --group ui
-	@npm install --silent --no-audit --no-fund --no-save --prefix $(UI) axe-core@4
-	@touch $@
-
-$(GUIDES)/.ready: $(VENV)/.ready
-	@echo "--- installing moto and Kubernetes' client"
-	@mkdir -p $(GUIDES)
-	@$(PYTHON) $(INSTALL) $(VENV) --group guides
-	@touch $@
-
-$(DOCS)/.ready: $(VENV)/.ready
-	@echo "--- installing Sphinx"
-	@mkdir -p $(DOCS)
-	@$(PYTHON) $(INSTALL) $(VENV) --group docs
+# What some targets need beside the first environment: the dependency group of their name.
+$(GUIDES)/.ready $(DOCS)/.ready $(MATRIX)/.ready $(UI)/.ready: $(VENV)/.ready
+	@echo "--- installing what 'make $(@:.%/.ready=%)' needs"
+	@mkdir -p $(@D)
+	@$(call install,$(VENV)) --group $(@:.%/.ready=%)
+	@$(if $(filter $(UI)/.ready,$@),npm install --silent --no-audit --no-fund --no-save --prefix $(UI) axe-core@4)
 	@touch $@
 
 $(MUTANTS)/.ready: pyproject.toml
 	@echo "--- installing cosmic-ray"
-	@$(PYTHON) $(INSTALL) --new $(MUTANTS) --group mutants
-	@touch $@
-
-$(MATRIX)/.ready: $(VENV)/.ready
-	@echo "--- installing uv"
-	@mkdir -p $(MATRIX)
-	@$(PYTHON) $(INSTALL) $(VENV) --group matrix
+	@$(call new,$(MUTANTS),$(PYTHON))
+	@$(call install,$(MUTANTS)) --group mutants
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) docs/reference docs/examples .demo build dist .coverage*
+	rm -rf $(VENV) $(VENV_2) $(VENV_LOWEST) $(VENV_CELERY) $(UI) $(GUIDES) $(DOCS) $(MATRIX) $(MUTANTS) docs/reference .demo build dist .coverage*

@@ -18,7 +18,6 @@ Connections to create: ``custody_default``, the two signers' users (``custody_fi
 Signing is an undocumented operation of the service.
 """
 
-# [START custody_first_dag]
 from datetime import timedelta
 
 from airflow.providers.common.compat.sdk import DAG, Param, chain
@@ -71,6 +70,5 @@ with DAG(
     )
 
     chain(wait_until_healthy, create_request, *signatures, wait_until_effective)
-# [END custody_first_dag]
 
 dag.doc_md = __doc__

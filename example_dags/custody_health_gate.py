@@ -28,23 +28,19 @@ with DAG(
     tags=["custody", "example"],
     doc_md=__doc__,
 ) as dag:
-    # [START howto_sensor_custody_health]
     wait_until_healthy = CustodyHealthSensor(
         task_id="wait_until_healthy",
         deferrable=True,
         poke_interval=30,
         timeout=60 * 60,
     )
-    # [END howto_sensor_custody_health]
 
-    # [START howto_operator_custody_health_check]
     check = CustodyHealthCheckOperator(
         task_id="check",
         groups=["hsm", "blockchain"],
         # At least one check must report each of these currencies, and all that do must report it as healthy.
         require_results=["ETH", "BTC"],
     )
-    # [END howto_operator_custody_health_check]
 
     @task
     def work(verdict: dict) -> str:

@@ -29,7 +29,6 @@ from airflow_custody.client.errors import CustodyNotFoundError, CustodyRequestEr
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 
-# [START howto_operator_custody_read_webhook_calls]
 webhook_calls = webhook_calls_asset("custody_default")
 
 with DAG(
@@ -43,7 +42,6 @@ with DAG(
     doc_md=__doc__,
 ) as read_dag:
     CustodyReadWebhookCallsOperator(task_id="read", webhook_types=["requestStatus.updated"])
-# [END howto_operator_custody_read_webhook_calls]
 
 
 def request_id_of(call: dict) -> str | None:
@@ -67,7 +65,6 @@ def state_of(request_id: str, client) -> str:
         return "it cannot be the id of a request"
 
 
-# [START howto_custody_on_request_status]
 handled = Asset(uri="custody://custody_default/webhook-calls/requests-checked")
 
 with DAG(
@@ -108,4 +105,3 @@ with DAG(
         return checked
 
     check()
-# [END howto_custody_on_request_status]

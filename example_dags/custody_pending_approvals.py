@@ -33,7 +33,6 @@ except ImportError:
     DeadlineAlert = None
 
 
-# [START howto_custody_deadline]
 def tell_somebody(context: dict) -> list[str]:
     """Say that it is late, and print what is pending; replace this with a message to the people who sign."""
     from airflow_custody.client import CustodyClient
@@ -104,4 +103,3 @@ if DeadlineAlert is not None:
             poke_interval=60,
             timeout=timedelta(days=7).total_seconds(),
         )
-    # [END howto_custody_deadline]

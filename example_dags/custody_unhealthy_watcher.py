@@ -23,7 +23,6 @@ except ImportError:
     AssetWatcher = None
 
 if AssetWatcher is not None:
-    # [START howto_custody_asset_watcher]
     custody_unhealthy = Asset(
         "custody_unhealthy",
         watchers=[
@@ -53,4 +52,3 @@ if AssetWatcher is not None:
             return reasons
 
         alert()
-    # [END howto_custody_asset_watcher]

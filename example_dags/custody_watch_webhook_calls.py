@@ -25,7 +25,6 @@ except ImportError:
     AssetWatcher = None
 
 if AssetWatcher is not None:
-    # [START howto_custody_webhook_call_watcher]
     transactions_received = Asset(
         "custody_transactions_received",
         watchers=[
@@ -62,4 +61,3 @@ if AssetWatcher is not None:
             return ids
 
         tell()
-    # [END howto_custody_webhook_call_watcher]

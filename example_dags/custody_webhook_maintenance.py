@@ -30,7 +30,6 @@ with DAG(
     tags=["custody", "example"],
     doc_md=__doc__,
 ) as dag:
-    # [START howto_custody_webhook_setup_teardown]
     disable = CustodySetWebhookStatusOperator(
         task_id="disable_webhook",
         webhook_id="{{ var.value.custody_webhook_id }}",
@@ -43,7 +42,6 @@ with DAG(
         status="enabled",
         retries=10,
     ).as_teardown(setups=disable, on_failure_fail_dagrun=True)
-    # [END howto_custody_webhook_setup_teardown]
 
     @task
     def maintain(webhook: dict) -> None:

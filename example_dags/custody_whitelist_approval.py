@@ -80,14 +80,12 @@ with DAG(
         task_id="wait_until_healthy", deferrable=True, poke_interval=5, timeout=30 * 60
     )
 
-    # [START howto_operator_custody_create_whitelist_request]
     create_request = CustodyCreateWhitelistRequestOperator(
         task_id="create_request",
         label="{{ params.label }}",
         address="{{ params.address }}",
         blockchain="{{ params.blockchain }}",
     )
-    # [END howto_operator_custody_create_whitelist_request]
 
     if ApprovalOperator is not None:
         approve = ApprovalOperator(
@@ -123,7 +121,6 @@ with DAG(
         approval = approve()
         wait_until_healthy >> approval >> create_request
 
-    # [START howto_custody_sign]
     # No automatic retries: only you know whether your signer can safely run twice.
     @task(retries=0)
     def sign(request_id: str, approval: dict) -> dict:
@@ -136,19 +133,16 @@ with DAG(
         }
 
     signed = sign(create_request.output, approval)
-    # [END howto_custody_sign]
 
     @task.short_circuit
     def webhook_given(params: dict | None = None) -> bool:
         """Skip the remaining tasks if the run has no webhook."""
         return bool(params["webhook_id"])
 
-    # [START howto_operator_custody_set_webhook_status]
     enable_webhook = CustodySetWebhookStatusOperator(
         task_id="enable_webhook",
         webhook_id="{{ params.webhook_id }}",
         status="enabled",
     )
-    # [END howto_operator_custody_set_webhook_status]
 
     signed >> webhook_given() >> enable_webhook

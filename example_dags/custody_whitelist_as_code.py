@@ -76,7 +76,6 @@ with DAG(
         task_id="wait_until_healthy", deferrable=True, poke_interval=5, timeout=30 * 60
     )
 
-    # [START howto_operator_custody_plan_whitelist]
     plan = CustodyPlanWhitelistOperator(
         task_id="plan",
         path=FILE,
@@ -84,10 +83,8 @@ with DAG(
         max_creates=100,
         skip_if_nothing_to_do=True,
     )
-    # [END howto_operator_custody_plan_whitelist]
 
     if CustodyApproveWhitelistPlanOperator is not None:
-        # [START howto_operator_custody_approve_whitelist_plan]
         approve = CustodyApproveWhitelistPlanOperator(
             task_id="approve",
             plan_hash=plan.output["plan_hash"],
@@ -98,7 +95,6 @@ with DAG(
         )
         # The hash of the plan that was shown, whatever is planned later.
         approved_hash = approve.output["plan_hash"]
-        # [END howto_operator_custody_approve_whitelist_plan]
     else:
 
         @task.short_circuit(task_id="approve", retries=0)
@@ -111,13 +107,10 @@ with DAG(
 
         approve = approved_hash = approve_in_advance(plan.output["plan_hash"])
 
-    # [START howto_operator_custody_apply_whitelist_plan]
     apply = CustodyApplyWhitelistPlanOperator(task_id="apply", path=FILE, plan_hash=approved_hash)
     # Without this, nothing waits for the decision.
     plan >> approve >> apply
-    # [END howto_operator_custody_apply_whitelist_plan]
 
-    # [START howto_custody_sign_plan]
     signatures = [
         CustodySignWhitelistRequestsOperator(
             task_id=f"sign_{name}",
@@ -132,9 +125,7 @@ with DAG(
         for name in ("first", "second")
     ]
     apply >> signatures[0] >> signatures[1]
-    # [END howto_custody_sign_plan]
 
-    # [START howto_custody_prove_whitelist]
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",
         request_id=apply.output["request_ids"],
@@ -157,6 +148,5 @@ with DAG(
         trigger_rule="none_failed",
     )
     signatures[1] >> wait_until_effective >> prove
-    # [END howto_custody_prove_whitelist]
 
     wait_until_healthy >> plan

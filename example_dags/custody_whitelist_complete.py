@@ -88,7 +88,6 @@ with DAG(
     )
 
     if HITLOperator is not None:
-        # [START howto_custody_decide]
         decide = HITLOperator(
             task_id="decide",
             # Two requests for the same address differ in their ids only.
@@ -112,7 +111,6 @@ with DAG(
         )
         decision = decide.output
         create_request >> decide
-        # [END howto_custody_decide]
     else:
 
         @task
@@ -123,16 +121,13 @@ with DAG(
         decision = decide()
         create_request >> decision
 
-    # [START howto_custody_branch]
     @task.branch
     def what_was_decided(decision: dict) -> str:
         """Continue with signing, or with rejecting."""
         return "sign_first" if decision["chosen_options"] == ["Approve"] else "reject"
 
     branch = what_was_decided(decision)
-    # [END howto_custody_branch]
 
-    # [START howto_operator_custody_sign_whitelist_requests]
     sign_first = CustodySignWhitelistRequestsOperator(
         task_id="sign_first",
         custody_conn_id="custody_first_signer",
@@ -150,9 +145,7 @@ with DAG(
     )
     # Without this, nothing waits for the decision.
     branch >> sign_first >> sign_second
-    # [END howto_operator_custody_sign_whitelist_requests]
 
-    # [START howto_sensor_custody_whitelist_request]
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",
         request_id=create_request.output,
@@ -163,9 +156,7 @@ with DAG(
         timeout=24 * 60 * 60,
     )
     sign_second >> wait_until_effective
-    # [END howto_sensor_custody_whitelist_request]
 
-    # [START howto_operator_custody_reject_whitelist_requests]
     reject = CustodyRejectWhitelistRequestsOperator(
         task_id="reject",
         custody_conn_id="custody_first_signer",
@@ -173,7 +164,6 @@ with DAG(
         comment="rejected in Airflow, {{ run_id }}",
     )
     branch >> reject
-    # [END howto_operator_custody_reject_whitelist_requests]
 
     @task(trigger_rule="none_failed_min_one_success")
     def tell(request_id: str, decision: dict) -> str:

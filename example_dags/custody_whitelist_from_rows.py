@@ -30,7 +30,7 @@ with DAG(
     tags=["custody", "example"],
     doc_md=__doc__,
 ) as dag:
-    # [START howto_custody_whitelist_from_rows]
+
     @task
     def addresses() -> list[dict]:
         """Return all addresses that should be whitelisted, each with the operator's arguments."""
@@ -64,7 +64,6 @@ with DAG(
         omit_if_none=("customer_id",),
         plan_hash=plan.output["plan_hash"],
     )
-    # [END howto_custody_whitelist_from_rows]
 
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",

@@ -36,7 +36,6 @@ with DAG(
 ) as dag:
     check_health = CustodyHealthCheckOperator(task_id="check_health")
 
-    # [START howto_custody_whitelist_mapping]
     @task
     def addresses() -> list[dict]:
         """Return the operator's arguments for each address."""
@@ -79,7 +78,6 @@ with DAG(
         )
         for name in ("first", "second")
     ]
-    # [END howto_custody_whitelist_mapping]
 
     wait_until_effective = CustodyWhitelistRequestSensor(
         task_id="wait_until_effective",

@@ -30,10 +30,8 @@ with DAG(
     tags=["custody", "example"],
     doc_md=__doc__,
 ) as dag:
-    # [START howto_custody_reconcile_whitelist]
     reconcile = CustodyPlanWhitelistOperator(
         task_id="reconcile",
         path="custody_whitelist.yaml",
         fail_on_changes=True,
     )
-    # [END howto_custody_reconcile_whitelist]

@@ -59,12 +59,6 @@ def troubled(control: SandboxControl) -> None:
     control.add_webhook(status="disabled")
 
 
-def busy(control: SandboxControl) -> None:
-    """Prepare a service where 200 requests wait."""
-    rows = [{"blockchain": "ETH", "label": f"Supplier {number}", "address": address(number)} for number in range(200)]
-    control.add_whitelist_requests(rows, status="pending")
-
-
 def hostile(control: SandboxControl) -> None:
     """Prepare a service whose labels are attacks on whoever reads them."""
     rows = [
@@ -90,7 +84,6 @@ def silent(control: SandboxControl) -> None:
 SERVICES: dict[str, Callable[[SandboxControl], None]] = {
     "custody_default": healthy,
     "custody_treasury": troubled,
-    "custody_busy": busy,
     "custody_hostile": hostile,
     "custody_unsigned": unsigned,
     "custody_unresponsive": silent,

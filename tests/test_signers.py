@@ -1,9 +1,11 @@
-"""Signers of connections: their keys are masked in logs, however they are written."""
+"""Signers of connections: an unusable connection says what is wrong, and keys are masked, however they are written."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from typing import Any
 
 import pytest
 from airflow_runs import redacted
@@ -12,10 +14,58 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from people import pem_of
 
 from airflow_custody.client import CustodyConfigurationError
-from airflow_custody.signers import ConnectionSigner
+from airflow_custody.signers import ConnectionSigner, Pkcs11ConnectionSigner
 
 PASSWORD = "correct-horse"
 WORDS = "BEGIN a PRIVATE matter: EC KEY, Proc-Type: 4,ENCRYPTED, DEK-Info:, END"
+HSM = {"pkcs11_module": "/m.so", "pkcs11_token": "t", "pkcs11_key": "k"}
+
+
+def define(monkeypatch: pytest.MonkeyPatch, extra: Any, password: str | None = PASSWORD) -> None:
+    connection = {"conn_type": "generic", "password": password, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SIGNER", extra if password == "raw" else json.dumps(connection))
+
+
+@pytest.mark.parametrize(
+    ("signer", "extra", "password", "why"),
+    [
+        (
+            ConnectionSigner,
+            {"privatekey": "x"},
+            None,
+            "no extra 'private_key', but 'privatekey': do you mean 'private_",
+        ),
+        (Pkcs11ConnectionSigner, HSM, None, "there is no PIN"),
+        (Pkcs11ConnectionSigner, {}, "12345", "no extra 'pkcs11_module', 'pkcs11_token', 'pkcs11_key'"),
+        (Pkcs11ConnectionSigner, HSM | {"pkcs11_key": 7}, "12345", "no extra 'pkcs11_key'"),
+        (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "m.so"}, "12345", "must be an absolute path"),
+        (Pkcs11ConnectionSigner, HSM | {"pkcs11_module": "/no/such"}, "12345", "It comes from the Airflow connection"),
+        *(
+            (each, extra, "12345", "the connection's Extra is not a JSON object. Correct the Extra")
+            for each in (ConnectionSigner, Pkcs11ConnectionSigner)
+            for extra in ("[]", "{pkcs11_module: x}")
+        ),
+        (ConnectionSigner, "{not JSON", "raw", r"cannot be read from .* AIRFLOW_CONN_SIGNER\. Correct"),
+    ],
+)
+def test_an_unusable_connection_says_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, signer: Any, extra: Any, password: str | None, why: str
+) -> None:
+    define(monkeypatch, extra, password)
+    with pytest.raises(CustodyConfigurationError, match=why):
+        signer("signer").check()
+    monkeypatch.delenv("AIRFLOW_CONN_SIGNER")
+    with pytest.raises(
+        CustodyConfigurationError, match=r"'signer' is not defined\. Make a connection with this id, or"
+    ):
+        signer("signer").check()
+
+
+def test_the_pin_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    define(monkeypatch, HSM, "a-pin-of-words")
+    with pytest.raises(CustodyConfigurationError):
+        Pkcs11ConnectionSigner("signer").check()
+    assert "a-pin-of-words" not in redacted("logged: a-pin-of-words")
 
 
 def plain() -> str:
@@ -37,73 +87,47 @@ def lines_of(pem: str) -> list[str]:
     return [line for line in pem.splitlines() if line and "-----" not in line and ":" not in line]
 
 
-def use(monkeypatch: pytest.MonkeyPatch, text: str, password: str | None) -> ConnectionSigner:
-    """Return a signer whose connection has a key, written like this."""
-    connection = {"conn_type": "generic", "password": password, "extra": {"private_key": text}}
-    monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps(connection))
-    return ConnectionSigner("signing_key")
+ALL = (plain, encrypted, with_headers)
+#: How a key is written, whether it can be loaded so, and which keys are tried.
+FORMS: list[tuple[str, Callable[[str], str], bool | None, tuple[Callable[[], str], ...]]] = [
+    ("as it is", str, True, ALL),
+    ("CRLF", lambda pem: pem.replace("\n", "\r\n"), True, ALL),
+    # None: older releases of cryptography need the line ends.
+    ("no line ends", lambda pem: pem.replace("\n", ""), None, (plain, encrypted)),
+    ("spaces", lambda pem: pem.replace("\n", " "), None, (plain, encrypted)),
+    ("line ends of two characters", lambda pem: pem.replace("\n", "\\n"), False, ALL),
+    (
+        "a broken marker",
+        lambda pem: pem.replace("\n", " ").replace("-----END", "----END"),
+        False,
+        (plain, with_headers),
+    ),
+    ("half a marker", lambda pem: pem.replace("KEY-----\n", "KEY\n", 1), False, (plain, with_headers)),
+    ("no markers", lambda pem: "".join(lines_of(pem)), False, ALL),
+    ("lines without markers", lambda pem: "\n".join(lines_of(pem)), False, ALL),
+]
 
 
-def check_masked(pem: str) -> None:
+@pytest.mark.parametrize(
+    ("make", "write", "can_be_loaded"),
+    [pytest.param(make, *form, id=f"{make.__name__}, {how}") for how, *form, makers in FORMS for make in makers],
+)
+def test_a_key_is_masked_however_it_is_written(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], str], write: Callable[[str], str], can_be_loaded: bool | None
+) -> None:
+    pem, words = make(), redacted(WORDS)
+    define(monkeypatch, {"private_key": write(pem)}, None if make is plain else PASSWORD)
+    wrong = CustodyConfigurationError
+    outcome: dict[bool | None, Any] = {
+        True: nullcontext(),
+        None: suppress(wrong),
+        False: pytest.raises(wrong, match="PEM"),
+    }
+    with outcome[can_be_loaded]:
+        assert len(ConnectionSigner("signer").sign(b"message")) == 64
     lines = lines_of(pem)
     for secret in [*lines, "".join(lines), " ".join(lines), "\\n".join(lines)]:
         shown = redacted(f"it is {secret}!")
         assert not any(secret[at : at + 8] in shown for at in range(len(secret) - 7))
-
-
-def test_a_mistyped_extra_is_asked_about_in_whole_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SIGNING_KEY", json.dumps({"conn_type": "generic", "extra": {"privatekey": "x"}}))
-    with pytest.raises(CustodyConfigurationError) as caught:
-        ConnectionSigner("signing_key").check()
-    end = "do you mean 'private_key'? It comes from the Airflow connection 'signing_key'. [custody/signing-failed]"
-    assert str(caught.value).endswith(end)
-
-
-@pytest.mark.parametrize(
-    ("make", "write"),
-    [
-        (plain, str),
-        (plain, lambda pem: pem.replace("\n", "\r\n")),
-        (plain, lambda pem: pem.replace("\n", "")),
-        (plain, lambda pem: pem.replace("\n", " ")),
-        (encrypted, str),
-        (encrypted, lambda pem: pem.replace("\n", "")),
-        (with_headers, str),
-        (with_headers, lambda pem: pem.replace("\n", "\r\n")),
-    ],
-)
-def test_a_key_is_masked_however_its_lines_end(
-    monkeypatch: pytest.MonkeyPatch, make: Callable[[], str], write: Callable[[str], str]
-) -> None:
-    pem, words = make(), redacted(WORDS)
-    signer = use(monkeypatch, write(pem), None if make is plain else PASSWORD)
-    try:
-        assert len(signer.sign(b"message")) == 64
-    except CustodyConfigurationError:
-        # Older releases of cryptography need the line ends; what they refuse is masked all the same.
-        assert "\n" not in write(pem)
-    check_masked(pem)
     # What every key has is no secret.
-    assert redacted(WORDS) == words
-
-
-@pytest.mark.parametrize("make", [plain, with_headers])
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda pem: pem.replace("\n", "\\n"),
-        lambda pem: pem.replace("\n", " ").replace("-----END", "----END"),
-        lambda pem: pem.replace("KEY-----\n", "KEY\n", 1),
-        lambda pem: "".join(lines_of(pem)),
-        lambda pem: "\n".join(lines_of(pem)),
-    ],
-    ids=["line ends of two characters", "a broken marker", "half a marker", "no markers", "lines without markers"],
-)
-def test_a_key_that_cannot_be_loaded_is_masked_too(
-    monkeypatch: pytest.MonkeyPatch, make: Callable[[], str], write: Callable[[str], str]
-) -> None:
-    pem, words = make(), redacted(WORDS)
-    with pytest.raises(CustodyConfigurationError, match="not a private key in PEM"):
-        use(monkeypatch, write(pem), None).check()
-    check_masked(pem)
     assert redacted(WORDS) == words

@@ -1,6 +1,5 @@
 """A task whose pod alone has the signer's key. Tests make the pod; no cluster was used."""
 
-# [START howto_kubernetes_pod]
 from __future__ import annotations
 
 from datetime import datetime, timezone
@@ -50,4 +49,3 @@ with DAG(
         },
         executor_config=WITH_KEY,
     )
-# [END howto_kubernetes_pod]

@@ -10,11 +10,9 @@ from airflow_custody.operators.whitelist_signing import (
     CustodyRejectWhitelistRequestsOperator,
     CustodySignWhitelistRequestsOperator,
 )
-from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.signers import ConnectionSigner
 
 with DAG(dag_id="custody_sign_mapped", schedule=None) as sign_mapped:
-    # [START howto_sign_mapped]
     create = CustodyCreateWhitelistRequestOperator.partial(task_id="create", blockchain="ETH").expand_kwargs(
         [
             {"label": "Supplier Bremen", "address": "0xde709f2102306220921060314715629080e2fb77"},
@@ -29,10 +27,9 @@ with DAG(dag_id="custody_sign_mapped", schedule=None) as sign_mapped:
         request_ids=create.output,
         expected=create.output["request"],
     )
-    # [END howto_sign_mapped]
 
 with DAG(dag_id="custody_on_failure", schedule=None) as on_failure:
-    # [START howto_on_failure]
+
     def tell_somebody(context: dict) -> None:
         """Say what failed, and why; replace this with a message to people."""
         print(f"{context['ti'].task_id} failed: {context['exception']}")
@@ -67,21 +64,7 @@ with DAG(dag_id="custody_on_failure", schedule=None) as on_failure:
 
     sign >> reject
     [create_request, sign, reject] >> watcher()
-    # [END howto_on_failure]
 
-with DAG(dag_id="custody_wait_for_ethereum", schedule=None) as wait_for_ethereum:
-    # [START howto_one_chain]
-    CustodyHealthSensor(
-        task_id="wait_for_ethereum",
-        groups=["blockchain"],
-        checks=["nodes"],
-        require_results=["ETH"],
-        deferrable=True,
-        timeout=60 * 60,
-    )
-    # [END howto_one_chain]
-
-# [START howto_whitelist_changed]
 with DAG(dag_id="custody_whitelist_changed", schedule=[whitelist_asset("custody_default")]) as whitelist_changed:
 
     @task(inlets=[whitelist_asset("custody_default")])
@@ -91,4 +74,3 @@ with DAG(dag_id="custody_whitelist_changed", schedule=[whitelist_asset("custody_
             print(event.extra["event"], event.extra["plan_hash"], event.extra.get("created"))
 
     tell()
-    # [END howto_whitelist_changed]

@@ -1,6 +1,5 @@
 """A program that signs a request with a key in an HSM. Tests run this."""
 
-# [START howto_pkcs11_signer]
 from __future__ import annotations
 
 import logging
@@ -22,6 +21,3 @@ def sign(client: CustodyClient, request_id: str, expected: WhitelistRequest) -> 
     )
     request_signer = RequestSigner(client, signer, log=logging.getLogger("custody"))
     request_signer.sign([request_id], {request_id: expected}, "checked by the treasury's program")
-
-
-# [END howto_pkcs11_signer]

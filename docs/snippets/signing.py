@@ -1,6 +1,5 @@
 """A request that three signers sign: with a key in a file, in a connection, and in an HSM. Tests run this DAG."""
 
-# [START howto_sign_imports]
 from __future__ import annotations
 
 import os
@@ -25,9 +24,7 @@ with DAG(
         address="0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
         blockchain="ETH",
     )
-    # [END howto_sign_imports]
 
-    # [START howto_sign_with_file]
     sign_with_file = CustodySignWhitelistRequestsOperator(
         task_id="sign_with_file",
         custody_conn_id="custody_first_signer",
@@ -36,9 +33,7 @@ with DAG(
         # What the create task asked for: a request that differs from it is not signed.
         expected=create_request.output["request"],
     )
-    # [END howto_sign_with_file]
 
-    # [START howto_sign_with_connection]
     sign_with_connection = CustodySignWhitelistRequestsOperator(
         task_id="sign_with_connection",
         custody_conn_id="custody_second_signer",
@@ -46,9 +41,7 @@ with DAG(
         request_ids=create_request.output,
         expected=create_request.output["request"],
     )
-    # [END howto_sign_with_connection]
 
-    # [START howto_sign_with_hsm]
     sign_with_hsm = CustodySignWhitelistRequestsOperator(
         task_id="sign_with_hsm",
         custody_conn_id="custody_third_signer",
@@ -56,6 +49,5 @@ with DAG(
         request_ids=create_request.output,
         expected=create_request.output["request"],
     )
-    # [END howto_sign_with_hsm]
 
     sign_with_file >> sign_with_connection >> sign_with_hsm

@@ -21,9 +21,7 @@ def test_the_pod_has_the_key() -> None:
     (task,) = load(ROOT / "docs" / "snippets" / "kubernetes_pod.py").dag.tasks
     spec = ApiClient().sanitize_for_serialization(task.executor_config["pod_override"])["spec"]
     assert spec["containers"] == [
-        {"name": "base", "volumeMounts": [{"name": "approver", "mountPath": "/etc/custody", "readOnly": True}]}
+        {"name": "base", "volumeMounts": [{"name": "signer", "mountPath": "/etc/custody", "readOnly": True}]}
     ]
-    assert spec["volumes"] == [
-        {"name": "approver", "secret": {"secretName": "custody-first-signer", "defaultMode": 256}}
-    ]
+    assert spec["volumes"] == [{"name": "signer", "secret": {"secretName": "custody-first-signer", "defaultMode": 256}}]
     assert task.signer.name == "/etc/custody/key.pem"

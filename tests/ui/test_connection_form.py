@@ -81,7 +81,6 @@ def test_the_form_has_our_labels_and_says_what_belongs_where(visit: Visit, servi
     for field in TYPE["conn-fields"].values():
         expect(form.get_by_text(field["label"], exact=True)).to_be_visible(timeout=_TIMEOUT)
         expect(form.get_by_text(field["description"], exact=True)).to_be_visible()
-    visitor.take_picture("connection-form-extra", around=form)
 
 
 def test_the_button_names_the_roles_that_the_user_lacks(visit: Visit, service: Sandbox) -> None:
@@ -93,7 +92,6 @@ def test_the_button_names_the_roles_that_the_user_lacks(visit: Visit, service: S
     note = press_test(visitor.page, "custody_reader")
     expect(note).to_contain_text("Test Connection Successful")
     expect(note).to_contain_text("Missing: WhitelistedAddressCreator (creating whitelisting requests)")
-    visitor.take_picture("connection-test")
 
 
 def test_the_button_says_what_is_wrong(visit: Visit, service: Sandbox) -> None:
@@ -104,7 +102,6 @@ def test_the_button_says_what_is_wrong(visit: Visit, service: Sandbox) -> None:
     save(visitor.page, form)
     note = press_test(visitor.page, "custody_wrong")
     expect(note).to_contain_text("Begin the base URL of this connection with http://")
-    visitor.take_picture("connection-test-failed")
 
 
 def test_without_a_port_the_button_of_this_airflow_is_a_bad_request(visit: Visit, service: Sandbox) -> None:

@@ -55,7 +55,6 @@ def test_its_address_is_on_the_page(newcomer: AirflowServer, run: str, visit: Vi
     frame = visitor.page.frame_locator("iframe")
     expect(frame.get_by_role("link", name="custody_default", exact=True)).to_be_visible(timeout=120_000)
     expect(frame.get_by_text("Settlement").first).to_be_visible()
-    visitor.take_picture("start-page")
 
 
 def test_the_form_asks_for_what_has_no_default(newcomer: AirflowServer, visit: Visit) -> None:

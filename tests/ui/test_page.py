@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +13,6 @@ from playwright.sync_api import expect
 Visit = Callable[..., Visitor]
 #: The connections, with those whose service answers first.
 CONNECTIONS = (*SERVICES, "custody_unreachable")
-_ROW = "table tbody tr"
 
 
 class TestInAirflow:
@@ -34,33 +32,9 @@ class TestInAirflow:
         frame = visitor.page.frame_locator("iframe")
         frame.get_by_role("link", name="custody_treasury", exact=True).click()
         expect(frame.get_by_role("heading", level=1, name="custody_treasury")).to_be_visible(timeout=120_000)
-        visitor.take_picture("custody-treasury")
-
-    def test_somebody_who_may_not_see_connections_sees_none(self, visit: Visit) -> None:
-        page = visit("viewer").open("/")
-        expect(page.get_by_text("There is no connection of type Custody that you may see.")).to_be_visible()
-        assert not page.locator("article").count()
-
-    def test_somebody_who_is_not_signed_in_is_told_so(self, visit: Visit) -> None:
-        page = visit(None).open("/")
-        expect(page.get_by_role("heading", name="Not signed in")).to_be_visible()
 
 
 class TestOneService:
-    def test_has_one_card_with_its_connections(self, visit: Visit) -> None:
-        page = settled(visit(), "/")
-        link = page.get_by_role("link", name="custody_treasury", exact=True)
-        card = page.locator("article").filter(has=link)
-        rows = [" ".join(each.split()) for each in card.locator(".connections tbody tr").all_inner_texts()]
-        assert [each.split()[:3] for each in rows] == [
-            ["custody_treasury", "Signed", "in"],
-            ["custody_treasury_auditor", "Signed", "in"],
-            ["custody_treasury_signer", "Signed", "in"],
-            ["custody_treasury_expired", "Not", "read"],
-        ]
-        assert "alice@example.test TPUser, WhitelistedAddressApprover 3 requests" in rows[2]
-        assert card.get_by_text("1 of 2 delivering").count() == 1
-
     def test_what_is_in_effect_twice_leads_to_both_requests(self, visit: Visit) -> None:
         page = settled(visit(), "/connections/custody_treasury")
         finding = page.locator(".findings li").filter(has_text="are in effect for the same address")
@@ -89,24 +63,6 @@ class TestWhatIsWrong:
         verdict = page.locator(".verdict")
         expect(verdict).to_be_in_viewport()
         assert re.search(words, page.locator("article").inner_text()[:600], re.IGNORECASE)
-
-    def test_a_service_that_hangs_hides_no_other(self, visit: Visit) -> None:
-        page = settled(visit(), "/")
-        for conn_id in CONNECTIONS:
-            expect(page.get_by_role("link", name=conn_id, exact=True)).to_be_visible()
-        expect(page.get_by_text("Supplier Bremen").first).to_be_visible()
-
-    def test_the_page_comes_at_once_though_a_service_hangs(self, visit: Visit) -> None:
-        visitor = visit()
-        began = time.monotonic()
-        visitor.open("/")
-        assert time.monotonic() - began < 20
-
-    def test_200_requests_are_listed(self, visit: Visit) -> None:
-        visitor = visit()
-        page = settled(visitor, "/connections/custody_busy")
-        expect(page.get_by_text("Supplier 199", exact=True)).to_be_visible()
-        assert page.locator(_ROW).filter(has_text="Supplier ").count() == 200
 
 
 class TestOtherPeoplesText:
@@ -147,8 +103,6 @@ class TestEverybodyCanReadIt:
         colour = frame.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
         assert (sum(map(int, re.findall(r"\d+", colour)[:3])) < 200) is is_dark, colour
         expect(frame.get_by_role("link", name="custody_treasury", exact=True)).to_be_visible()
-        if is_dark:
-            visitor.take_picture("page-in-airflow-dark")
 
     def test_a_narrow_window_scrolls_in_one_direction(self, visit: Visit) -> None:
         visitor = visit(viewport={"width": 360, "height": 740})

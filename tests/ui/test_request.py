@@ -51,11 +51,6 @@ class TestWhatItShows:
         assert len(trail) >= 4
         assert all(re.match(r"(just now|\d.* ago) \d{4}-\d\d-\d\d \d\d:\d\d UTC ", each) for each in trail)
         assert visitor.complaints == []
-        visitor.take_picture(
-            "request",
-            first=page.locator("section").filter(has=page.get_by_role("heading", name="What it asks for")),
-            last=page.locator("section").filter(has=page.get_by_role("heading", name="Trail")),
-        )
 
     def test_of_one_that_the_service_changed(self, visit: Visit, created: CreatedRequests) -> None:
         page = settled(visit(), f"{ROOT}/{created.changed}")

@@ -1,21 +1,31 @@
-"""Bytes that are no rules, and rules of any size: refused or read, in bounded time, and never a crash."""
+"""
+Envelopes that verify, changed at random; bytes and sizes that no service sends.
+
+Whatever is accepted reports what people really signed: these fields, these users, these thresholds. Everything else is
+refused in one way, in bounded time, and never a crash.
+"""
 
 from __future__ import annotations
 
+import base64
+import copy
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from whitelist_forge import (
+from verification_cases.forge import (
     DEFAULT_RULE,
-    ETH_RULE,
-    GROUPS,
     RULES,
     TEXT_A,
     TEXT_B,
+    TEXT_C,
+    TEXT_CS,
     USERS,
     b64,
     compact,
@@ -25,118 +35,268 @@ from whitelist_forge import (
     group,
     hash_of,
     line,
-    packed,
+    message_of,
     path,
+    pem,
     raw,
+    retext,
     rule,
-    rules_signatures,
+    sign,
     signing,
     superadmin_entry,
-    tag,
     text_of,
-    user,
-    varint,
+    twin,
+    user_id,
     wallet_cell,
 )
-from whitelist_verdicts import PINS, accept, bounded, plain, refuse, refused, signers
 
 from airflow_custody.client.errors import CustodyVerificationError
-from airflow_custody.client.verification.verifier import Verifier
+from airflow_custody.client.verification.verifier import VerificationPins, VerifiedAddress, Verifier
 
 BOTH = ("alice", "bob")
-QUICK = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-VERIFIER = Verifier(PINS)
+TEXT_D = text_of(currency="BTC", address="bc1q", label="demo D")
+TEXT_N = text_of(network="mainnet", label="demo N", contractType="ERC20")
+BATCH = signing("alice", hash_of(TEXT_A), hash_of(TEXT_B))
+ENVELOPES = (
+    envelope(TEXT_A, BATCH, "bob"),
+    envelope(TEXT_B, BATCH, id="3712"),
+    envelope(TEXT_C, signing("carol", hash_of(TEXT_CS)), id="3713"),
+    envelope(TEXT_D, "alice", "carol", blockchain="BTC", id="3714"),
+    envelope(TEXT_N, *BOTH, id="3715"),
+)
+#: Nothing is accepted under the weak rules, which one of two has signed.
+WEAK = container(rules=(rule("", path(("ops", 1))),))
+WEAKER = envelope(TEXT_D, "alice", rules=WEAK, superadmins=("admin1",), blockchain="BTC")
+
+PINS = VerificationPins([pem("admin1"), pem("admin2")], 2)
+LEGACY = VerificationPins([pem("admin1"), pem("admin2"), pem("admin3")], 2, allow_legacy_signatures=True)
+MAINNET = VerificationPins([pem("admin1"), pem("admin2")], 2, networks=["mainnet"])
+REMEMBERING = {pins: Verifier(pins) for pins in (PINS, LEGACY, MAINNET)}
+ALL_PINS = st.sampled_from([*REMEMBERING])
+
+#: What people really did: the texts that they signed, who is in a group, and which paths suffice.
+SIGNED = {TEXT_A: {"alice", "bob"}, TEXT_B: {"alice"}, TEXT_CS: {"carol"}, TEXT_D: {"alice", "carol"}}
+SIGNED[TEXT_N] = {"alice", "bob"}
+TEXTS = {hash_of(text): text for text in SIGNED}
+MEMBERS = {"ops": {"alice", "bob"}, "board": {"carol"}}
+PATHS = {
+    ("ETH", None): [[("ops", 2)], [("board", 1)]],
+    ("ETH", "demo/7"): [[("ops", 1)]],
+    ("", None): [[("ops", 1), ("board", 1)]],
+}
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+QUICK = settings(max_examples=250, deadline=None, suppress_health_check=SLOW)
 
 
-def survive(given_envelope: dict[str, Any], verifier: Verifier = VERIFIER) -> bool:
-    """Verify an envelope, and return whether it is accepted. All but a refusal fails the test."""
+def names(user_ids: tuple[str, ...]) -> set[str]:
+    return {each.partition("@")[0] for each in user_ids}
+
+
+def judge(verifier: Verifier, given_envelope: Any) -> VerifiedAddress | None:
+    """Return what is proved, or None. Everything but a refusal fails the test."""
     try:
-        result = verifier.verify(given_envelope)
+        return verifier.verify(given_envelope)
     except CustodyVerificationError:
-        return False
-    assert plain(result.fields) == json.loads(given_envelope["metadata"]["payloadAsString"])
-    return True
+        return None
 
 
-@QUICK
-@given(st.binary(max_size=80))
-def test_random_bytes_that_the_superadmins_signed(body: bytes) -> None:
-    assert not survive(envelope(TEXT_A, *BOTH, rules=body))
+def check(given_envelope: Any, pins: VerificationPins) -> bool:
+    """Check what becomes of an envelope, and return whether it is accepted."""
+    before = copy.deepcopy(given_envelope)
+    result = judge(Verifier(pins), given_envelope)
+    # What was verified before makes no difference, and nothing is changed.
+    assert judge(REMEMBERING[pins], given_envelope) == result
+    assert given_envelope == before
+    if result is not None:
+        text = TEXTS[result.hash]
+        assert result.rules.sha256 == Verifier(pins).verify(ENVELOPES[0]).rules.sha256
+        assert result.fields == json.loads(text)
+        assert bool(result.omitted) <= result.legacy <= pins.allow_legacy_signatures
+        currency = "ETH" if result.fields["currency"] == "ETH" else ""
+        for applied in result.applied:
+            found = [(each.group_id, each.minimum) for each in applied.path]
+            assert applied.currency == currency
+            assert applied.wallet_path == ("demo/7" if text == TEXT_B else None)
+            assert found in PATHS[currency, applied.wallet_path]
+            for each in applied.path:
+                assert len(names(each.user_ids)) == len(each.user_ids) == each.minimum
+                assert names(each.user_ids) <= MEMBERS[each.group_id] & SIGNED[text]
+    try:
+        pending = REMEMBERING[pins].verify_signatures(given_envelope)
+    except CustodyVerificationError:
+        return result is not None
+    forms = {pending.hash, hash_of(TEXT_CS)} & TEXTS.keys()
+    assert all(any(name in SIGNED[TEXTS[form]] for form in forms) for name in names(pending.user_ids))
+    return result is not None
 
 
-@QUICK
-@given(
-    st.lists(st.tuples(st.integers(0, 784), st.integers(0, 6), st.binary(max_size=6)), min_size=1, max_size=3),
-    st.sampled_from([TEXT_A, TEXT_B]),
-)
-def test_mutated_rules_that_the_superadmins_signed(edits: list[tuple[int, int, bytes]], text: str) -> None:
-    body = container()
-    for start, length, new in edits:
-        body = body[:start] + new + body[start + length :]
-    survive(envelope(text, *BOTH, "carol", rules=body))
+def test_they_are_accepted_as_they_are() -> None:
+    for pins in REMEMBERING:
+        accepted = [check(each, pins) for each in ENVELOPES]
+        assert accepted == [True, True, pins.allow_legacy_signatures, True, True]
+        assert not check(WEAKER, pins)
 
 
-@QUICK
-@given(st.binary(max_size=100))
-def test_random_bytes_in_place_of_the_signatures(body: bytes) -> None:
-    assert not survive(envelope(TEXT_A, *BOTH) | {"rulesSignatures": b64(body)})
+# The JSON
 
 
-@QUICK
-@given(st.text(max_size=40), st.sampled_from(["rulesContainer", "rulesSignatures"]))
-def test_random_text_in_place_of_base64(text: str, key: str) -> None:
-    assert not survive(envelope(TEXT_A, *BOTH) | {key: text})
+def places(value: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where each value is in JSON data, but for the whole."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*where, key)
+        yield from places(item, (*where, key))
 
 
-@QUICK
-@given(st.text(max_size=60) | st.binary(max_size=60).map(lambda body: body.decode("utf-8", "surrogateescape")))
-def test_random_texts_that_users_signed(text: str) -> None:
-    assert not survive(envelope(text, *BOTH, "carol"))
+def at(value: Any, where: tuple[Any, ...]) -> Any:
+    """Return the value that is somewhere."""
+    for key in where:
+        value = value[key]
+    return value
 
 
+TWIN = signing("alice", hash_of(TEXT_A), signature=twin(sign("alice", message_of([hash_of(TEXT_A)]))))
+POOL: list[Any] = [None, "", 0, -1, 2**64, 1.5, True, False, [], {}, [[]], [None], {"": None}, "x", "\ud800", "\0"]
+POOL += ["BTC", "testnet", "Any", user_id("mallory"), hash_of(TEXT_A).upper(), "é" * 64, b64(bytes(64)), "A" * 88]
+POOL += [at(one, where) for one in (*ENVELOPES, WEAKER, TWIN) for where in places(one)]
+OPERATIONS = ["replace", "drop", "duplicate", "swap", "append", "rename", "nest"]
+MUTATION = st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 500), st.integers(0, 500))
+
+
+def mutate(value: Any, operation: str, first: int, second: int) -> None:
+    """Change one place of JSON data."""
+    known = list(places(value))
+    if not known:
+        return
+    *above, key = known[first % len(known)]
+    parent, other = at(value, tuple(above)), POOL[second % len(POOL)]
+    if operation == "replace":
+        parent[key] = copy.deepcopy(other)
+    elif operation == "drop":
+        del parent[key]
+    elif operation == "swap":
+        *there, far = known[second % len(known)]
+        theirs = at(value, tuple(there))
+        parent[key], theirs[far] = copy.deepcopy(theirs[far]), copy.deepcopy(parent[key])
+    elif operation == "nest":
+        parent[key] = [parent[key]]
+    elif isinstance(parent, list):
+        parent.insert(second % (len(parent) + 1), copy.deepcopy(parent[key] if operation == "duplicate" else other))
+    else:
+        name = known[second % len(known)][-1] if operation == "duplicate" else str(other)[:80]
+        parent[name] = copy.deepcopy(parent[key])
+
+
+@settings(QUICK, max_examples=400)
+@given(st.sampled_from(ENVELOPES), st.lists(MUTATION, min_size=1, max_size=4), ALL_PINS)
+def test_mutations_of_the_json(one: dict[str, Any], mutations: list[Any], pins: VerificationPins) -> None:
+    changed = copy.deepcopy(one)
+    for mutation in mutations:
+        mutate(changed, *mutation)
+    check(changed, pins)
+
+
+KEYS = ["metadata", "signedAddress", "rulesContainer", "rulesSignatures", "blockchain", "signatures", "hash"]
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(POOL),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner),
+    max_leaves=12,
 )
-KEYS = [*json.loads(text_of()), "linkedWallets", "tnParticipantID", "network"]
 
 
 @QUICK
-@given(st.dictionaries(st.sampled_from(KEYS), JSON, min_size=1, max_size=3), JSON)
-def test_texts_with_values_of_any_type_that_users_signed(values: dict[str, Any], more: Any) -> None:
-    survive(envelope(compact(json.loads(TEXT_A) | values), *BOTH, "carol"))
-    survive(envelope(compact(json.loads(TEXT_A) | {"more": more}), *BOTH, "carol"))
-    survive(envelope(compact(more), *BOTH, "carol"))
+@given(JSON, ALL_PINS)
+def test_any_json_in_place_of_an_envelope(anything: Any, pins: VerificationPins) -> None:
+    verifier = REMEMBERING[pins]
+    for call in (verifier.verify, verifier.verify_signatures, verifier.verify_rules):
+        try:
+            partial(call, anything)()
+        except CustodyVerificationError as refusal:
+            json.dumps(str(refusal))
+
+
+# The text
+
+SNIPPETS = [',"label":"x"', ',"contractType":"x"', ',"contractType":"\\"', ',"address":"0xdead"', ',"Address":"x"']
+SNIPPETS += [*'"\\,:{}[] \n\0xé\ud800', "\\\\", "\\u0022", '"network":"testnet",', "null", "1e9", "NaN"]
+SNIPPETS += ['"linkedWallets":[{"id":7,"name":"hot","path":"demo/7"}],']
+EDIT = st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["", *SNIPPETS]) | st.text(max_size=3))
+INJECTION = st.tuples(st.integers(0, 300), st.just(0), st.sampled_from([*SNIPPETS[:3], ',"contractType":"']))
+
+
+def edit(text: Any, edits: list[tuple[int, int, Any]]) -> Any:
+    """Cut characters out of a text, or bytes, and put others in."""
+    for start, length, new in edits:
+        start %= len(text) + 1
+        text = text[:start] + new + text[start + length :]
+    return text
+
+
+@settings(QUICK, max_examples=400)
+@given(st.sampled_from(ENVELOPES), st.lists(EDIT, min_size=1, max_size=4), st.booleans(), ALL_PINS)
+def test_mutations_of_the_text(one: dict[str, Any], edits: list[Any], rehash: bool, pins: VerificationPins) -> None:
+    text = edit(one["metadata"]["payloadAsString"], edits)
+    changed = retext(one, text)
+    if not rehash:
+        changed["metadata"]["hash"] = one["metadata"]["hash"]
+    check(changed, pins)
+
+
+@settings(QUICK, max_examples=400)
+@given(st.sampled_from([TEXT_CS, TEXT_C]), st.lists(INJECTION, max_size=6))
+@example(TEXT_CS, [])
+def test_injections_that_a_legacy_form_takes_out_again(text: str, injections: list[Any]) -> None:
+    check(retext(ENVELOPES[2], edit(text, injections)), LEGACY)
+
+
+@QUICK
+@given(st.dictionaries(st.sampled_from([*json.loads(TEXT_B), "network"]), JSON, min_size=1, max_size=3), JSON)
+def test_texts_of_any_form_that_users_signed(values: dict[str, Any], more: Any) -> None:
+    for text in (json.loads(TEXT_A) | values, json.loads(TEXT_A) | {"more": more}, more):
+        given_envelope = envelope(compact(text), *BOTH, "carol")
+        result = judge(REMEMBERING[PINS], given_envelope)
+        assert result is None or result.fields == json.loads(given_envelope["metadata"]["payloadAsString"])
+
+
+# The bytes
+
+BYTE_EDITS = st.lists(st.tuples(st.integers(0, 900), st.integers(0, 6), st.binary(max_size=6)), min_size=1, max_size=3)
+
+
+@QUICK
+@given(st.sampled_from(ENVELOPES), st.sampled_from(["rulesContainer", "rulesSignatures", "signature"]), BYTE_EDITS)
+def test_mutations_of_the_bytes(one: dict[str, Any], key: str, edits: list[Any]) -> None:
+    changed = copy.deepcopy(one)
+    shown = changed["signedAddress"]["signatures"][0]["signature"] if key == "signature" else changed
+    body = base64.b64decode(shown[key])
+    shown[key] = b64(edit(body, edits))
+    assert check(changed, LEGACY) == (edit(body, edits) == body) or key == "rulesSignatures"
+
+
+@QUICK
+@given(st.binary(max_size=80) | BYTE_EDITS.map(partial(edit, container())), st.sampled_from([TEXT_A, TEXT_B]))
+def test_any_bytes_that_the_superadmins_signed(body: bytes, text: str) -> None:
+    judge(REMEMBERING[PINS], envelope(text, *BOTH, "carol", rules=body))
 
 
 # Sizes. The rules are really signed here: what is not signed must not even be read.
 
 MANY = 10_000
-BOMBS: dict[str, Callable[[], bytes]] = {
-    "10 MB": lambda: container(extra=field(99, b"\0" * 10_000_000)),
-    "endless varints": lambda: b"\xff" * 1_000_000,
-    "an endless varint behind a key": lambda: container(extra=tag(99, 0) + b"\x80" * 1_000_000),
-    "an endless packed varint": lambda: container(users=[user("dave", roles=field(3, b"\x80" * 1_000_000))]),
-    "lengths in lengths": lambda: b"\x0a\x80" * 500_000,
-    "lengths of what is not there": lambda: b"\x0a" * 1_000_000,
-    "messages in messages": lambda: nested(1_000),
-    "a length of 2^63": lambda: tag(1, 2) + varint(2**63),
-    "empty users": lambda: container(extra=b"\x0a\0" * MANY),
-    "one user many times": lambda: container(users=[*USERS, *[USERS[0]] * MANY]),
-    "one group many times": lambda: container(groups=[*GROUPS, *[GROUPS[0]] * MANY]),
-    "one rule many times": lambda: container(rules=[*RULES, *[ETH_RULE] * MANY]),
-    "many cells, the last broken": lambda: by_line(line("", cells=[*[wallet_cell("a")] * MANY, b"\xff"])),
-    "no timestamp at all, many times": lambda: container(extra=field(10, 1) * MANY),
-}
 
 
-def nested(depth: int) -> bytes:
-    """Return users in users."""
-    body = b""
-    for _ in range(depth):
-        body = field(1, body)
-    return body
+@contextmanager
+def bounded(seconds: float = 6.0) -> Iterator[None]:
+    """Fail if what is inside takes more processor time of this thread than that: generous, as others are at work."""
+    start = time.thread_time()
+    yield
+    assert time.thread_time() - start < seconds
+
+
+def refuse(given_envelope: Any, verify: Callable[[Any], object] | None = None) -> None:
+    with bounded(), pytest.raises(CustodyVerificationError) as caught:
+        (verify or Verifier(PINS).verify)(given_envelope)
+    assert len(str(caught.value)) < 500
 
 
 def by_line(*lines: bytes) -> bytes:
@@ -144,37 +304,40 @@ def by_line(*lines: bytes) -> bytes:
     return container(rules=[rule("ETH", path(("ops", 2)), lines=lines), DEFAULT_RULE])
 
 
+def sized(body: bytes, size: int) -> bytes:
+    """Return a message with as much behind it as makes it this large."""
+    return body + field(99, bytes(size - len(body) - len(field(99, bytes(size))) + size))
+
+
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "too large": lambda: sized(container(), 4 * 1024 * 1024 + 3),
+    "endless varints": lambda: b"\xff" * 1_000_000,
+    "lengths of what is not there": lambda: b"\x0a" * 1_000_000,
+    "messages in messages": lambda: edit(b"", [(0, 0, field(1, b""))] * 1_000),
+    "one user many times": lambda: container(users=[*USERS, *[USERS[0]] * MANY]),
+    "one rule many times": lambda: container(rules=[*RULES, *[RULES[0]] * MANY]),
+    "many cells, the last broken": lambda: by_line(line("", cells=[*[wallet_cell("a")] * MANY, b"\xff"])),
+}
+
+
 @pytest.mark.parametrize("make", BOMBS.values(), ids=BOMBS)
 def test_rules_that_are_refused_in_bounded_time(make: Callable[[], bytes]) -> None:
-    rules = make()
-    bad = envelope(TEXT_A, *BOTH, rules=rules)
-    with bounded():
-        refuse(bad)
-    with bounded(2.0):
-        refuse(bad | {"rulesSignatures": ""})
+    bad = envelope(TEXT_A, *BOTH, rules=make())
+    refuse(bad)
+    refuse(bad | {"rulesSignatures": ""})
 
 
 LARGE: dict[str, Callable[[], bytes]] = {
+    "as large as is read": lambda: sized(container(), 4 * 1024 * 1024),
     "unknown fields": lambda: container(extra=b"\x78\0" * 100_000),
-    "roles": lambda: container(users=[user("dave", roles=field(3, packed([1] * 100_000))), *USERS]),
     "users without keys": lambda: container(users=[*(field(1, f"u{n}") for n in range(50_000)), *USERS]),
-    "one user in a group many times": lambda: container(groups=[group("ops", *BOTH, *["alice"] * MANY), GROUPS[1]]),
-    "groups": lambda: container(groups=[*(field(1, f"g{n}") for n in range(MANY)), *GROUPS]),
     "rules of other chains": lambda: container(rules=[*(rule(f"C{n}", path(("ops", 1))) for n in range(MANY)), *RULES]),
-    "rules of other chains, twice": lambda: container(rules=[*[rule("XLM", path(("ops", 1)))] * MANY, *RULES]),
     "lines of other wallets": lambda: by_line(*[line("demo/9", path(("ops", 1)))] * MANY),
-    "large groups in many paths": lambda: container(
-        groups=[group("ops", *BOTH), group("crowd", *(f"u{n}" for n in range(MANY)), "alice", "bob")],
-        rules=[rule("ETH", *[path(("crowd", 3))] * 2_000, path(("ops", 2)))],
-    ),
     "a large group in many parts of a path": lambda: container(
         groups=[group("crowd", *(f"u{n}" for n in range(MANY)), "alice", "bob")],
         rules=[rule("ETH", path(*[("crowd", 2)] * 2_000))],
     ),
     "impossible paths": lambda: container(rules=[rule("ETH", *[path(("ops", 3))] * MANY, path(("ops", 2)))]),
-    "paths of unknown minimum": lambda: container(
-        rules=[rule("ETH", *(path(("ops", n)) for n in range(3, MANY)), path(("ops", 2)))]
-    ),
 }
 
 
@@ -183,68 +346,42 @@ def test_large_rules_are_read_in_bounded_time(make: Callable[[], bytes]) -> None
     given_envelope = envelope(TEXT_A, *BOTH, rules=make())
     verifier = Verifier(PINS)
     with bounded(12.0):
-        assert signers(verifier.verify(given_envelope)) == set(BOTH)
+        assert names(verifier.verify(given_envelope).user_ids) == set(BOTH)
     # Once they are known, it is quick.
     with bounded(1):
         for _ in range(10):
             verifier.verify(given_envelope)
 
 
-def test_many_wallets_and_many_lines() -> None:
-    rules = by_line(*(line(f"demo/{n}", path(("ops", 2))) for n in range(MANY)))
-    wallet = {"id": 7, "name": "hot", "path": f"demo/{MANY - 1}"}
-    with bounded(12.0):
-        accept(envelope(text_of(linkedWallets=[wallet]), *BOTH, rules=rules))
-        accept(envelope(text_of(linkedWallets=[wallet] * 2_000), *BOTH, rules=rules))
-
-
 def test_many_signatures_of_the_rules() -> None:
     rules = container()
-    one = superadmin_entry("mallory", rules)
-    for count in (1_000, 10_000):
-        given_envelope = envelope(TEXT_A, *BOTH) | {"rulesSignatures": rules_signatures(rules, *[one] * count)}
-        with bounded():
-            refuse(given_envelope)
+    refuse(ENVELOPES[0] | {"rulesSignatures": b64(field(1, superadmin_entry("mallory", rules)) * MANY)})
+    signatures = base64.b64decode(ENVELOPES[0]["rulesSignatures"])
+    assert Verifier(PINS).verify(ENVELOPES[0] | {"rulesSignatures": b64(sized(signatures, 64 * 1024))})
+    refuse(ENVELOPES[0] | {"rulesSignatures": b64(sized(signatures, 64 * 1024 + 3))})
     different = [superadmin_entry("x", rules, signature=raw(n, n)) for n in range(1, 31)]
-    with bounded():
-        accept(envelope(TEXT_A, *BOTH, superadmins=(*different, "admin1", "admin2")))
-        refuse(envelope(TEXT_A, *BOTH, superadmins=(*different, "admin1")))
-
-
-def test_rules_alone_with_many_signatures() -> None:
-    rules = container()
+    refuse(envelope(TEXT_A, *BOTH, superadmins=(*different, "admin1")))
     for entries in ([{"userId": "x", "signature": b64(raw(5, 5))}] * 100_000, [None] * 100_000, "A" * 1_000_000):
-        with bounded():
-            refused(
-                lambda entries=entries: Verifier(PINS).verify_rules(  # type: ignore[misc]
-                    {"rulesContainer": b64(rules), "rulesSignatures": entries}
-                )
-            )
+        refuse({"rulesContainer": b64(rules), "rulesSignatures": entries}, Verifier(PINS).verify_rules)
 
 
 @pytest.mark.parametrize("key", ["rulesContainer", "rulesSignatures"])
-@pytest.mark.parametrize("filling", ["A", "=", "$", "é", "\n", "AAAA\n"])
+@pytest.mark.parametrize("filling", ["A", "$", "é", "AAAA\n"])
 def test_long_base64(key: str, filling: str) -> None:
-    given_envelope = envelope(TEXT_A, *BOTH) | {key: filling * 8_000_000}
-    with bounded():
+    refuse(ENVELOPES[0] | {key: filling * 8_000_000})
+
+
+def test_many_signatures_of_users() -> None:
+    alice = signing("alice", hash_of(TEXT_A))
+    bad = [signing("alice", hash_of(TEXT_A), signature=bytes([1, number]) * 32) for number in range(199)]
+    for entries in (bad, bad * 100, [None] * 100_000, [{**alice, "hashes": [hash_of(TEXT_A)] * 20_000}] * 10):
+        given_envelope = envelope(TEXT_A)
+        given_envelope["signedAddress"]["signatures"] = entries
         refuse(given_envelope)
 
 
-def test_refusals_are_remembered_or_quick() -> None:
-    verifier = Verifier(PINS)
-    rows = [envelope(TEXT_A, *BOTH, rules=container(extra=field(99, n)), superadmins=("admin1",)) for n in range(200)]
-    with bounded():
-        for row in rows:
-            assert not survive(row, verifier)
-    assert survive(envelope(TEXT_A, *BOTH), verifier)
-
-
-def test_one_signature_of_many_texts() -> None:
-    hashes = [hash_of(text_of(label=str(n))) for n in range(2_000)]
-    shown = [signing(name, *hashes) for name in BOTH]
-    verifier = Verifier(PINS)
-    with bounded():
-        for number in range(20):
-            result = verifier.verify(envelope(text_of(label=str(number)), *shown))
-            assert result.fields["label"] == str(number)
-        refuse(envelope(text_of(label="none"), *shown))
+@pytest.mark.parametrize("size", [100_000, 2_000_000])
+@pytest.mark.parametrize("filling", [',"contractType":"', ',"label":"x"', ',"contractType":"\\"', "\\", ",", "[", "{"])
+def test_long_texts(size: int, filling: str) -> None:
+    text = TEXT_CS[:-1] + filling * (size // len(filling)) + "}"
+    refuse(retext(ENVELOPES[2], text), Verifier(LEGACY).verify)

@@ -1,4 +1,4 @@
-"""Public keys: one way to write each, on one curve; and signatures at their edges."""
+"""Public keys: one way to write each, on one curve; signatures and base64 at their edges; pins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pickle
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,12 +22,14 @@ from airflow_custody.client.verification.verifier import VerificationPins
 DER1 = base64.b64decode(ADMIN1)
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 PRIME = 2**256 - 2**224 + 2**192 + 2**96 - 1
-BOTH = pem(ADMIN1) + pem(ADMIN2)
+ONE, TWO = pem(ADMIN1), pem(ADMIN2)
+BOTH = ONE + TWO
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIBhTCCASugAwIBAgIQ\n-----END CERTIFICATE-----\n"
+IN_ONE_LINE = ONE.replace("\n", "")
 
 
-def encoded(key: ec.EllipticCurvePrivateKey, form: PublicFormat = PublicFormat.SubjectPublicKeyInfo) -> bytes:
-    return key.public_key().public_bytes(Encoding.DER, form)
+def encoded(key: ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def in_pem(der: bytes) -> str:
@@ -36,115 +38,168 @@ def in_pem(der: bytes) -> str:
 
 def test_der_and_pem() -> None:
     key = PublicKey.from_der(DER1)
-    assert key.der == DER1
-    assert key.pem == pem(ADMIN1)
+    assert (key.der, key.pem) == (DER1, ONE)
     assert key.fingerprint == hashlib.sha256(DER1).hexdigest()
     assert pickle.loads(pickle.dumps(key)) == key
 
 
-@pytest.mark.parametrize("name", [f"key {number}" for number in range(20)])
-def test_keys_of_the_library(name: str) -> None:
-    key = PublicKey.from_der(encoded(private_key(name)))
-    assert key.verifies(sign(name, b"message"), b"message")
-    assert not key.verifies(sign(name, b"message"), b"another")
-    assert not key.verifies(sign("alice", b"message"), b"message")
+# --- keys --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("der", "why"),
-    [
-        (b"", "not a public key"),
-        (DER1[:-1], "or it is truncated"),
-        (DER1[:9], "or it is truncated"),
-        (DER1 + b"\0", "not a public key"),
-        (DER1[:-1] + bytes([DER1[-1] ^ 1]), "point is not on the curve"),
-        (DER1[:27] + bytes(64), "point is not on the curve"),
-        (DER1[:27] + b"\xff" * 64, "point is not on the curve"),
-        (DER1[:26] + b"\x06" + DER1[27:], "named curve P-256"),  # the hybrid form
-        (
-            bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + b"\x02" + DER1[27:59],
-            "an uncompressed point",
-        ),
-        (encoded(ec.generate_private_key(ec.SECP256K1())), "named curve P-256"),
-        (encoded(ec.generate_private_key(ec.SECP384R1())), "named curve P-256"),
-    ],
-    ids=[
-        "none",
-        "short",
-        "very short",
-        "long",
-        "bent",
-        "zero",
-        "infinite",
-        "hybrid",
-        "compressed",
-        "secp256k1",
-        "P-384",
-    ],
-)
-def test_other_keys_are_refused(der: bytes, why: str) -> None:
+def point(x: int, y: int) -> bytes:
+    """Return a point as SubjectPublicKeyInfo."""
+    return DER1[:27] + x.to_bytes(32, "big") + y.to_bytes(32, "big")
+
+
+#: The point with x = 0 is on the curve, so x = p is the same one to whoever reduces it.
+HEIGHT = pow(0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B, (PRIME + 1) // 4, PRIME)
+COMPRESSED = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + b"\x02" + DER1[27:59]
+
+
+BAD_KEYS = {
+    "none": (b"", "not a public key"),
+    "short": (DER1[:-1], "or it is truncated"),
+    "long": (DER1 + b"\0", "not a public key"),
+    "off the curve": (DER1[:-1] + bytes([DER1[-1] ^ 1]), "point is not on the curve"),
+    "zero": (point(0, 0), "point is not on the curve"),
+    "x is the prime": (point(PRIME, HEIGHT), "not on the curve"),
+    "hybrid": (DER1[:26] + bytes([6 + DER1[-1] % 2]) + DER1[27:], "."),
+    "compressed": (COMPRESSED, "an uncompressed point"),
+    "secp256k1": (encoded(ec.derive_private_key(7, ec.SECP256K1())), "named curve P-256"),
+    "P-384": (encoded(ec.derive_private_key(7, ec.SECP384R1())), "named curve P-256"),
+    "the length in a longer form": (b"\x30\x81\x59" + DER1[2:], "."),
+    "Ed25519": (encoded(ed25519.Ed25519PrivateKey.from_private_bytes(b"\1" * 32)), "named curve P-256"),
+    "the point alone": (DER1[26:], "."),
+}
+
+
+@pytest.mark.parametrize("name", BAD_KEYS)
+def test_other_keys_are_refused(name: str) -> None:
+    der, why = BAD_KEYS[name]
     with pytest.raises(KeyTextError, match=why):
         PublicKey.from_der(der)
-    with pytest.raises(KeyTextError, match=why):
-        list(read_public_keys(in_pem(der)))
+    for text in (in_pem(der), ONE + in_pem(der)):
+        with pytest.raises(KeyTextError, match=why):
+            list(read_public_keys(text))
 
 
-def test_a_coordinate_has_one_form() -> None:
-    # The point with x = 0 is on the curve, so x = p is the same one to whoever reduces it.
-    y = pow(0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B, (PRIME + 1) // 4, PRIME)
-    assert PublicKey.from_der(DER1[:27] + bytes(32) + y.to_bytes(32, "big"))
-    with pytest.raises(KeyTextError, match="not on the curve"):
-        PublicKey.from_der(DER1[:27] + PRIME.to_bytes(32, "big") + y.to_bytes(32, "big"))
+def test_the_edges_themselves_are_keys() -> None:
+    for each in (point(0, HEIGHT), point(0, PRIME - HEIGHT)):
+        assert PublicKey.from_der(each).der == each
+
+
+GOOD_TEXTS: dict[str, Any] = {
+    "a list": [ONE, TWO],
+    "an iterator": iter([ONE, TWO]),
+    "one text": BOTH,
+    "list of one text": [BOTH],
+    "nothing between": ONE.rstrip() + TWO.rstrip(),
+    "CRLF": BOTH.replace("\n", "\r\n"),
+    "CR": BOTH.replace("\n", "\r"),
+    "spaces for line ends": BOTH.replace("\n", " "),
+    "no line ends": [IN_ONE_LINE, TWO.replace("\n", "")],
+    "white space around": f"\n\t {ONE}\n \n{TWO}  ",
+    "comments with dashes": f"# ----- admins -----\n{ONE}\n  # the second\n{TWO}# -----END-----",
+    "one line of base64": in_pem(DER1) + TWO,
+}
+
+
+@pytest.mark.parametrize("name", GOOD_TEXTS)
+def test_ways_to_write_pins(name: str) -> None:
+    pins = VerificationPins(GOOD_TEXTS[name], 2, networks={"testnet", "mainnet"})
+    assert pins == VerificationPins([ONE, TWO], 2, networks=["mainnet", "testnet", "mainnet"])
+    assert hash(pins) == hash(dataclasses.replace(pins))
+    assert pins.superadmin_keys == (ONE, TWO)
+    assert pins.networks == ("mainnet", "testnet")
+    assert pins.fingerprints == PINS.fingerprints
+    assert pins.fingerprints[0] == hashlib.sha256(DER1).hexdigest()
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        BOTH,
-        BOTH.replace("\n", "\r\n"),
-        BOTH.replace("\n", " "),
-        BOTH.replace("\n", ""),
-        BOTH.strip(),
-        f"# the first\n{pem(ADMIN1)}\n\n  # the second\n{pem(ADMIN2)}# end",
-        in_pem(DER1) + pem(ADMIN2),
+        f"# {IN_ONE_LINE}\n{TWO}",
+        f"{TWO}# {IN_ONE_LINE}",
+        f"{TWO.rstrip()} # {IN_ONE_LINE}",
+        f"  # {IN_ONE_LINE}\r{TWO}",
+        "# " + ONE.replace("\n", "\n# ") + f"\n{TWO}",
     ],
+    ids=range(5),
 )
-def test_pem(text: str) -> None:
-    assert [key.pem for key in read_public_keys(text)] == [pem(ADMIN1), pem(ADMIN2)]
+def test_a_key_that_is_commented_out_is_not_trusted(text: str) -> None:
+    try:
+        pins = VerificationPins(text, 1)
+    except CustodyConfigurationError:
+        return
+    assert pins.superadmin_keys == (TWO,)
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "it is empty: there is no public key in PEM"),
-        ("\n \n", "it is empty: there is no public key in PEM"),
-        (ADMIN1, "it is base64 without the lines of PEM: put -----BEGIN PUBLIC KEY----- before it"),
-        (pem(ADMIN1).split("-----")[2], "it is base64 without the lines of PEM"),
-        (CERTIFICATE, "it is a certificate: 'openssl x509 -pubkey -noout -in FILE' prints its key"),
-        (f"Bag Attributes\n{CERTIFICATE}", "it is a certificate"),
-        (pem(ADMIN1) + CERTIFICATE, "it is a certificate"),
-        (pem(ADMIN1)[:60], "it is truncated .-----END PUBLIC KEY----- is missing.*, or .* is not base64"),
-        (pem(ADMIN1)[:60] + pem(ADMIN2), "it is truncated"),
-        (pem(ADMIN1).replace(ADMIN1[60:64], ""), "it is truncated"),
-        ("# none", "there is no public key in PEM"),
-        ("# ----- none -----", "there is no public key in PEM"),
-        (f"# ----- admins -----\n{pem(ADMIN1)[:-10]}", "it is truncated "),
-        (f"----- admins -----\n{pem(ADMIN1)}", "it is not a public key in PEM"),
-        (f"# ----- admins ----- {pem(ADMIN1)}".replace("\n", " "), "the line ends may have been lost"),
-        ("nonsense", "text outside of the keys"),
-        (pem(ADMIN1) + "nonsense", "text outside of the keys"),
-        ("nonsense\n" + pem(ADMIN1), "text outside of the keys"),
-        (pem(ADMIN1)[:-10], "it is truncated .-----END PUBLIC KEY----- is missing.*, or .* is not base64"),
-        (pem(ADMIN1).replace("PUBLIC", "RSA PUBLIC"), "not a public key in PEM"),
-        (pem(ADMIN1).replace("MFk", "MF-"), "not base64"),
-        (pem(ADMIN1).replace("==", ""), "not base64"),
-        (pem(ADMIN1).replace("g==", "h=="), "not base64"),
-        (pem(ADMIN1).replace("MFk", "MF\u00e9"), "not base64"),
-    ],
-)
-def test_other_texts_are_refused(text: str, why: str) -> None:
-    with pytest.raises(KeyTextError, match=why):
-        list(read_public_keys(text))
+SECRET = private_key("admin1").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+KEYS, ANY = "superadmin_keys", "cannot be used: "
+WRONG_PINS: list[tuple[str, Any, str]] = [
+    (KEYS, [], "must be public keys in PEM"),
+    (KEYS, [ONE, ""], "must be public keys in PEM"),
+    (KEYS, [DER1], "must be public keys in PEM"),
+    (KEYS, " \n", "must be public keys in PEM"),
+    (KEYS, ADMIN1, "it is base64 without the lines of PEM: put -----BEGIN PUBLIC KEY----- before it"),
+    (KEYS, CERTIFICATE, "it is a certificate: 'openssl x509 -pubkey -noout -in FILE' prints its key"),
+    (KEYS, f"Bag Attributes\n{CERTIFICATE}", "it is a certificate"),
+    (KEYS, ONE[:60], "it is truncated .-----END PUBLIC KEY----- is missing.*, or .* is not base64"),
+    (KEYS, ONE.replace(ADMIN1[60:64], ""), "it is truncated"),
+    (KEYS, f"# ----- admins -----\n{ONE[:-10]}", "it is truncated "),
+    (KEYS, "# none", "there is no public key in PEM"),
+    (KEYS, f"----- admins -----\n{ONE}", "it is not a public key in PEM"),
+    (KEYS, ONE.replace("PUBLIC", "RSA PUBLIC"), "not a public key in PEM"),
+    (KEYS, f"# ----- admins ----- {ONE}".replace("\n", " "), "the line ends may have been lost"),
+    (KEYS, "/etc/superadmins.pem", "text outside of the keys"),
+    (KEYS, f"admin1: {ONE}", "text outside of the keys"),
+    (KEYS, f"{ONE}and {TWO}", "text outside of the keys"),
+    (KEYS, ONE.replace("MFk", "MF-"), "not base64"),
+    (KEYS, ONE.replace("g==", "h=="), "not base64"),
+    (KEYS, TWO + ONE.replace("MFk", "MF\u00e9"), "key 2: .* not base64"),
+    (KEYS, ONE + in_pem(DER1[:-1]), "key 2: .* truncated"),
+    (KEYS, in_pem(DER1[:-1]), f"{ANY}it is not a public key, or it is truncated"),
+    (KEYS, [BOTH, in_pem(DER1)], "the same key twice: key 1 and key 3"),
+    (KEYS, [ONE, SECRET], "there is a private key"),
+    (KEYS, SECRET.replace("PRIVATE", "PUBLIC"), "."),
+    ("superadmin_minimum", 0, "from 1 to 2"),
+    ("superadmin_minimum", 3, "from 1 to 2, the number of 'superadmin_keys', not 3"),
+    ("superadmin_minimum", True, "from 1 to 2"),
+    ("superadmin_minimum", "2", "from 1 to 2"),
+    ("networks", [], "one or more names"),
+    ("networks", "", "one or more names"),
+    ("networks", [" mainnet"], "one or more names"),
+    ("networks", [1], "one or more names"),
+    ("allow_legacy_signatures", "yes", "true or false"),
+    ("rules_not_before", 0, "from 2009 on"),
+    ("rules_not_before", 1_230_767_999, "from 2009 on"),
+    ("rules_not_before", 4_102_444_801, "from 2009 on"),
+    ("rules_not_before", 20260131, "from 2009 on, like 2026-01-31, .*, not 20260131"),
+    ("rules_not_before", "2026-01-31", "whole seconds"),
+    ("rules_not_before", 1.5, "whole seconds"),
+    ("rules_not_before", True, "whole seconds"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "why"), WRONG_PINS, ids=range(len(WRONG_PINS)))
+def test_wrong_pins(setting: str, value: Any, why: str) -> None:
+    with pytest.raises(CustodyConfigurationError, match=why) as error:
+        VerificationPins(**{"superadmin_keys": BOTH, "superadmin_minimum": 2, setting: value})
+    assert error.value.setting == setting
+    said = str(error.value) + repr(error.value.__cause__) + repr(error.value.__context__)
+    body = "".join(SECRET.split("\n")[1:-2])
+    assert not any(body[start : start + 24] in said for start in range(0, len(body) - 24, 8))
+
+
+def test_pins_at_their_edges() -> None:
+    assert VerificationPins(BOTH, 1, networks="mainnet").networks == ("mainnet",)
+    for since in (1_230_768_000, 4_102_444_800):
+        assert VerificationPins(ONE, 1, rules_not_before=since).rules_not_before == since
+    with pytest.raises(KeyTextError, match="it is empty: there is no public key in PEM"):
+        list(read_public_keys("\n \n"))
+
+
+# --- signatures and base64 ---------------------------------------------------------------------------------
 
 
 def test_signatures_at_their_edges() -> None:
@@ -155,6 +210,9 @@ def test_signatures_at_their_edges() -> None:
     def of(r: int, s: int) -> bytes:
         return r.to_bytes(32, "big") + s.to_bytes(32, "big")
 
+    assert key.verifies(good, message)
+    assert not key.verifies(good, b"another")
+    assert not key.verifies(sign("bob", message), message)
     assert key.verifies(of(r, ORDER - s), message)  # malleable: its bytes identify nothing
     for bad in (of(0, s), of(r, 0), of(0, 0), of(ORDER, s), of(r, ORDER), of(2**256 - 1, 2**256 - 1), of(s, r)):
         assert not key.verifies(bad, message)
@@ -168,8 +226,7 @@ def test_base64(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["A", "AA", "AA=", "AB==", "AAB=", "AA==AA==", "AA==\n", " AA==", "A-_=", "A\n==", "AA===", "\u00c4A==", "AAAA="],
+    "text", ["A", "AA", "AA=", "AB==", "AAB=", "AA==AA==", "AA==\n", " AA==", "A-_=", "AA===", "\u00c4A==", "AAAA="]
 )
 def test_other_base64_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
@@ -183,64 +240,3 @@ def test_base64_has_one_text_for_the_same_bytes(text: str) -> None:
     except ValueError:
         return
     assert base64.b64encode(data).decode() == text
-
-
-# --- pins --------------------------------------------------------------------------------------------------
-
-
-def test_pins_are_the_same_however_they_are_written() -> None:
-    pins = VerificationPins(BOTH.replace("\n", " "), 2, networks={"testnet", "mainnet"})
-    assert pins == VerificationPins([pem(ADMIN1), pem(ADMIN2)], 2, networks=["mainnet", "testnet", "mainnet"])
-    assert hash(pins) == hash(dataclasses.replace(pins))
-    assert pins.superadmin_keys == (pem(ADMIN1), pem(ADMIN2))
-    assert pins.networks == ("mainnet", "testnet")
-    assert pins.fingerprints == PINS.fingerprints
-    assert pins.fingerprints[0] == hashlib.sha256(DER1).hexdigest()
-
-
-def test_pins_of_one_network() -> None:
-    assert VerificationPins(BOTH, 1, networks="mainnet").networks == ("mainnet",)
-
-
-PRIVATE = private_key("admin1").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-
-
-@pytest.mark.parametrize(
-    ("changes", "setting", "why"),
-    [
-        ({"superadmin_keys": []}, "superadmin_keys", "must be public keys in PEM"),
-        ({"superadmin_keys": None}, "superadmin_keys", "must be public keys in PEM"),
-        ({"superadmin_keys": [DER1]}, "superadmin_keys", "must be public keys in PEM"),
-        ({"superadmin_keys": ["nonsense"]}, "superadmin_keys", "cannot be used: there is text outside"),
-        ({"superadmin_keys": [pem(ADMIN1), "x"]}, "superadmin_keys", "cannot be used: there is text outside"),
-        ({"superadmin_keys": [BOTH, in_pem(DER1)]}, "superadmin_keys", "the same key twice: key 1 and key 3"),
-        ({"superadmin_keys": [pem(ADMIN1), PRIVATE]}, "superadmin_keys", "there is a private key"),
-        ({"superadmin_minimum": 0}, "superadmin_minimum", "from 1 to 2"),
-        ({"superadmin_minimum": 3}, "superadmin_minimum", "from 1 to 2, the number of 'superadmin_keys', not 3"),
-        (
-            {"superadmin_keys": pem(ADMIN1)},
-            "superadmin_minimum",
-            "from 1 to 1, the number of 'superadmin_keys', not 2",
-        ),
-        ({"superadmin_minimum": True}, "superadmin_minimum", "from 1 to 2"),
-        ({"superadmin_minimum": "2"}, "superadmin_minimum", "from 1 to 2"),
-        ({"superadmin_minimum": None}, "superadmin_minimum", "from 1 to 2"),
-        ({"networks": []}, "networks", "one or more names"),
-        ({"networks": ""}, "networks", "one or more names"),
-        ({"networks": [" mainnet"]}, "networks", "one or more names"),
-        ({"networks": [1]}, "networks", "one or more names"),
-        ({"networks": 5}, "networks", "one or more names"),
-        ({"allow_legacy_signatures": "yes"}, "allow_legacy_signatures", "true or false"),
-        ({"rules_not_before": 0}, "rules_not_before", "from 2009 on"),
-        ({"rules_not_before": 20260131}, "rules_not_before", "from 2009 on, like 2026-01-31, .*, not 20260131"),
-        ({"rules_not_before": 1767225600000}, "rules_not_before", "from 2009 on"),
-        ({"rules_not_before": "2026-01-31"}, "rules_not_before", "whole seconds"),
-        ({"rules_not_before": 1.5}, "rules_not_before", "whole seconds"),
-        ({"rules_not_before": True}, "rules_not_before", "whole seconds"),
-    ],
-)
-def test_wrong_pins(changes: dict[str, Any], setting: str, why: str) -> None:
-    with pytest.raises(CustodyConfigurationError, match=why) as error:
-        VerificationPins(**{"superadmin_keys": BOTH, "superadmin_minimum": 2, **changes})
-    assert error.value.setting == setting
-    assert PRIVATE.splitlines()[1][:12] not in str(error.value)

@@ -55,20 +55,6 @@ def test_all_that_may_apply(rules: list[str], networks: Networks, expected: set[
     assert chosen(container(*rules), networks) == expected
 
 
-@pytest.mark.parametrize(
-    ("rules", "networks"),
-    [
-        (["ETH/testnet"], SHOWN),
-        (["ETH/testnet"], ("", "mainnet", ["mainnet", "testnet"])),
-        (["BTC/*"], OPEN),
-        (["ETH/testnet", "ETH/testnet", "ETH/mainnet"], OPEN),
-    ],
-)
-def test_refused_if_uncertain(rules: list[str], networks: Networks) -> None:
-    with pytest.raises(RefusalError):
-        chosen(container(*rules), networks)
-
-
 @given(
     st.lists(st.sampled_from(["ETH", "*", "BTC"]).flatmap(lambda a: st.sampled_from([f"{a}/{n}" for n in "*mt"]))),
     st.sampled_from(["m", "t", "other"]),
@@ -85,19 +71,3 @@ def test_without_a_signed_network_never_less_is_asked_for(rules: list[str], show
         except RefusalError:
             continue
         assert true <= found
-
-
-@pytest.mark.parametrize(
-    ("signed", "shown", "accepted", "why"),
-    [
-        ("mainnet", "testnet", None, "for the network 'mainnet', and the service shows 'testnet'"),
-        ("mainnet", "Mainnet", None, "for the network 'mainnet', and the service shows 'Mainnet'"),
-        ("testnet", "testnet", ["mainnet"], "its network 'testnet' is not pinned"),
-        ("testnet", None, ["mainnet"], "its network 'testnet' is not pinned"),
-        ("", "testnet", ["mainnet"], "its network 'testnet' is not pinned"),
-        ("", None, ["mainnet"], "does not show its network"),
-    ],
-)
-def test_networks_that_contradict(signed: str, shown: str | None, accepted: list[str] | None, why: str) -> None:
-    with pytest.raises(RefusalError, match=why):
-        network_of(text(network=signed), shown, accepted)

@@ -1,0 +1,171 @@
+"""What the pages say can be done as it stands there: their code, their commands, their links."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+import yaml
+
+from airflow_custody.cli.main import make_parser
+from airflow_custody.client.whitelist.file import read_whitelist_file
+from airflow_custody.get_provider_info import get_provider_info
+from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.metrics import METRICS
+from airflow_custody.sandbox import Sandbox
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+#: What is counted, and read first.
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+ALL = [*PAGES, *sorted(ROOT.glob("[CS]*.md"))]
+#: Tests run these files.
+SOURCES = [
+    path.read_text().splitlines()
+    for pattern in ("example_dags/*.*", "docs/snippets/*.*", "demo/*.*")
+    for path in sorted(ROOT.glob(pattern))
+]
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r'\]\((?![a-z]+:)([^)\s#]*)(?:#([^)\s]*))?(?:\s+"([^"]*)")?\)')
+#: Its code is run by a test of its own.
+_PATTERN = "at-most-once.md"
+
+
+def names(pages: list[Path]) -> list[str]:
+    return [page.relative_to(ROOT).as_posix() for page in pages]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the blocks of a page in a language."""
+    return [textwrap.dedent(text) for _, found, text in _BLOCK.findall(page.read_text()) if found == language]
+
+
+def prose(page: Path) -> str:
+    """Return a page without its code."""
+    return re.sub(r"`[^`\n]+`", "`code`", _BLOCK.sub("", page.read_text()))
+
+
+def commands(beginning: str) -> Iterator[str]:
+    """Yield the commands of shell blocks that begin with a text."""
+    for block in (block for page in PAGES for block in blocks(page, "bash")):
+        command = ""
+        for line in block.replace("\\\n", "").splitlines():
+            command += line
+            # A quoted value may have several lines.
+            if command.count("'") % 2 == 0:
+                yield from [command] if command.startswith(beginning) else []
+                command = ""
+
+
+def is_in_a_file(block: str) -> bool:
+    """Tell whether a block is a run of whole lines of a file, whatever their indentation there."""
+    lines = block.rstrip("\n").splitlines()
+    return any(
+        textwrap.dedent("\n".join(source[start : start + len(lines)])).splitlines() == lines
+        for source in SOURCES
+        for start in range(len(source) - len(lines) + 1)
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_code_is_code_that_tests_run(page: Path, tmp_path: Path) -> None:
+    assert [block for block in blocks(page, "python") if not is_in_a_file(block) and page.name != _PATTERN] == []
+    for block in blocks(page, "yaml") + blocks(page, "json"):
+        # JSON is YAML. A whitelist must be one, whether or not a file has it.
+        if "addresses" in yaml.safe_load(block):
+            (tmp_path / "whitelist.yaml").write_text(block)
+            assert read_whitelist_file(tmp_path / "whitelist.yaml")
+
+
+@pytest.mark.parametrize("page", ALL, ids=names(ALL))
+def test_links_lead_somewhere(page: Path) -> None:
+    for path, anchor, title in _LINK.findall(prose(page)):
+        target = (page.parent / path).resolve() if path else page
+        assert target.is_file(), path
+        assert DOCS / "reference" not in target.parents, f"only 'make docs' makes {path}"
+        if anchor:
+            assert anchor in anchors(target), f"{path}#{anchor}"
+        if target.suffix == ".py" and title:
+            assert re.search(rf"^ *(?:async )?(?:def|class) {title}\b", target.read_text(), re.MULTILINE), title
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as Git hosts and the site make them."""
+    headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+@pytest.mark.parametrize("page", ALL, ids=names(ALL))
+def test_a_page_is_read_on_a_git_host(page: Path) -> None:
+    directives = re.findall(r"^ *(?:```\{.*|:::.*|\(\S+\)=)$", page.read_text(), re.MULTILINE)
+    assert not directives or (page.name == "index.md" and {*directives} == {"```{toctree}"})
+    assert re.findall(r"\{[a-z:]+\}`", page.read_text()) == []
+
+
+def test_there_is_no_more_than_a_reader_reads() -> None:
+    assert sum(len(page.read_text().split()) for page in PAGES) <= 15_000
+
+
+def test_tests_are_named_on_the_page_of_promises_alone() -> None:
+    assert {page.name for page in PAGES if "(../tests/" in page.read_text()} == {"promises.md"}
+
+
+@pytest.mark.parametrize("command", sorted({*commands("custody ")}))
+def test_commands_exist(command: str) -> None:
+    words = shlex.split(re.split(r"\s[|>#]", command)[0], comments=True)
+    make_parser().parse_args(words[1:])
+
+
+def test_make_has_the_targets_that_are_named() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    named = {target for page in ALL for target in re.findall(r"`make ([a-z0-9-]+)", page.read_text())}
+    assert {target for target in named if not re.search(rf"^{target}:", makefile, re.MULTILINE)} == set()
+
+
+def test_the_sandbox_takes_what_is_sent() -> None:
+    sent = list(dict.fromkeys(commands("curl ")))
+    assert sent
+    with Sandbox() as sandbox:
+        sandbox.control.add_signers(["alice", "bob"])
+        rows = [{"label": "Treasury", "address": "0x" + "1" * 40, "blockchain": "ETH"}]
+        assert sandbox.control.add_whitelist_requests(rows, signed=True) == ["3711"]
+        for command in sent:
+            words = shlex.split(command.replace("$SANDBOX", sandbox.url))[1:]
+            url = next(word for word in words if word.startswith(sandbox.url))
+            body = next((value for name, value in itertools.pairwise(words) if name == "-d"), None)
+            method = "POST" if body or "POST" in words else "GET"
+            response = requests.request(method, url, data=body, timeout=60)
+            assert response.ok, (command, response.text)
+
+
+def test_a_file_with_keys_is_for_its_owner_only() -> None:
+    found = [command for command in [*commands("python"), *commands("(")] if "--with-signers |" in command]
+    assert found
+    assert {*found} == {"(umask 077; python -m airflow_custody.sandbox --with-signers | tee sandbox.env)"}
+
+
+def test_connections_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {*get_provider_info()["connection-types"][0]["conn-fields"]}
+    found = [*commands("export AIRFLOW_CONN_CUSTODY_DEFAULT=")]
+    assert found
+    for command in found:
+        name, _, value = shlex.split(command)[1].partition("=")
+        monkeypatch.setenv(name, value)
+        connection = CustodyHook().get_connection("custody_default")
+        assert connection.host == "https://custody.example.com"
+        assert connection.extra_dejson.keys() <= known, command
+
+
+def test_alerts_are_on_metrics_that_there_are() -> None:
+    known = {f"airflow_{each.name.replace('.', '_')}": {*each.tags} for each in METRICS}
+    (group,) = yaml.safe_load((DOCS / "snippets" / "alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]:
+        found = re.findall(r"(airflow_\w+)(?:\{(\w+))?", rule["expr"])
+        assert found, rule
+        assert [(name, label) for name, label in found if label not in {"", *known[name]}] == []

@@ -1,0 +1,119 @@
+"""
+Try the wheel on each pair of Python and Airflow: does it install, can it be imported, does it pass?
+
+Each Python is found as ``python3.10`` and so on on the ``PATH``, or at a path in ``PYTHONS``, which colons separate.
+``ONLY``, such as ``3.13-3.3``, is the beginning of the pairs to try. A pair takes about two minutes. The table is
+printed as Markdown.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+#: The last release of each line, with the bounds that its constraints have and its metadata lack.
+AIRFLOWS = {
+    "2.11.2": (),
+    "3.0.6": ("fastapi<0.118", "cadwyn<6"),
+    "3.1.8": (),
+    "3.2.2": ("fastapi<0.137", "svcs<26"),
+    "3.3.2": (),
+}
+# Every example from end to end, a sensor in all its modes, operators, the hook, and what Airflow shows of the package.
+TESTS = (
+    "tests/e2e/test_example_dags.py",
+    "tests/sensors/test_health.py",
+    "tests/operators/test_health.py",
+    "tests/operators/test_webhook.py",
+    "tests/hooks",
+    "tests/plugin/test_plugin.py",
+)
+# They need an Airflow of their own or ten thousand requests, and show nothing of a version.
+NOT_TESTED = "not (is_parsed_without or importing_it_imports_nothing or rate_limit_is_retried or ten_thousand)"
+# On 3.14 a dependency of this extra has no wheel, and cannot be built.
+WITHOUT_ADDRESSES = ("3.14",)
+
+
+def run(log: Path, *command: str, **environment: str) -> str | None:
+    """Run a command in a folder without the package's source; return its last line if it fails."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHON", "VIRTUAL"))}
+    # pip and uv read different settings; what pip was told of certificates counts for uv, too.
+    kept |= {"SSL_CERT_FILE": os.environ["PIP_CERT"]} if "PIP_CERT" in os.environ else {}
+    done = subprocess.run(
+        command, cwd=log.parent / "project", env=kept | environment, capture_output=True, text=True, check=False
+    )
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}\n")
+    lines = [line.strip(" ×╰─▶│") for line in (done.stdout + done.stderr).splitlines()]
+    return next(filter(None, reversed(lines)), "no output") if done.returncode else None
+
+
+def try_pair(folder: Path, wheel: Path, line: str, python: str, airflow: str) -> str:
+    """Return what a pair does; its log is in the folder."""
+    log, venv = folder / f"{line}-{airflow}.log", folder / f"{line}-{airflow}"
+    log.unlink(missing_ok=True)
+    shutil.rmtree(venv, ignore_errors=True)
+    uv, inside = str(Path(sys.executable).parent / "uv"), str(venv / "bin" / "python")
+    install = (uv, "pip", "install", "--python", inside, f"apache-airflow=={airflow}", *AIRFLOWS[airflow])
+    extras = "sandbox" if line in WITHOUT_ADDRESSES else "sandbox,addresses"
+    home = {"AIRFLOW_HOME": str(venv / "airflow"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    pytest = (inside, "-m", "pytest", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-k", NOT_TESTED)
+    steps = [
+        ("no environment", (uv, "venv", "--python", python, str(venv)), {}),
+        ("does not install", (*install, f"{wheel}[{extras}]", "--group", f"{ROOT / 'pyproject.toml'}:test"), {}),
+        ("does not import", (inside, "-c", "import airflow_custody.hooks.custody, airflow_custody.cli.main"), home),
+        ("fails", (*pytest, *TESTS), {**home, "PATH": f"{venv / 'bin'}:{os.environ['PATH']}"}),
+    ]
+    try:
+        for outcome, command, environment in steps:
+            if failed := run(log, *command, **environment):
+                return f"{outcome}: {failed[:200]}"
+        numbers = re.findall(r"(\d+) passed", log.read_text())
+        return f"passes ({numbers[-1]} tests)" if numbers else "passes"
+    finally:
+        shutil.rmtree(venv, ignore_errors=True)
+
+
+def main() -> int:
+    """Print each pair, then the table; return 1 if a pair that was tried fails."""
+    given = [*filter(None, os.environ.get("PYTHONS", "").split(":")), *(f"python{line}" for line in PYTHONS)]
+    found: dict[str, str] = {}
+    script = "import sys; print(sys.executable, '%d.%d' % sys.version_info[:2])"
+    for name in filter(None, map(shutil.which, given)):
+        done = subprocess.run([name, "-c", script], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            path, line = done.stdout.split()
+            found.setdefault(line, path)
+    folder = ROOT / ".matrix"
+    shutil.rmtree(folder / "project", ignore_errors=True)
+    (folder / "project").mkdir(parents=True)
+    for name in ("tests", "demo", "docs", "example_dags"):
+        shutil.copytree(ROOT / name, folder / "project" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder / "project")
+    table = []
+    with tempfile.TemporaryDirectory() as out:
+        subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", out, str(ROOT)], check=True)
+        (wheel,) = Path(out).glob("*.whl")
+        for airflow in AIRFLOWS:
+            cells = []
+            for line in PYTHONS:
+                outcome = "not tried"
+                if line in found and f"{line}-{airflow}".startswith(os.environ.get("ONLY", "")):
+                    outcome = try_pair(folder, wheel, line, found[line], airflow)
+                    print(f"Python {line}, Airflow {airflow}: {outcome}", flush=True)
+                cells.append(outcome)
+            table.append((airflow, *cells))
+    print("", f"| | {' | '.join(PYTHONS)} |", f"|---|{'---|' * len(PYTHONS)}", sep="\n")
+    print(*(f"| {' | '.join(row)} |" for row in table), sep="\n")
+    return int(any(cell.startswith("fails") for row in table for cell in row))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""``make matrix``: try the wheel on each pair of Python and Airflow."""
