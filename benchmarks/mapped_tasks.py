@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from whitelist_files import plan_hash, write_file
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "faults"))
 
-from servers import Standalone  # noqa: E402
+from servers import Airflow  # noqa: E402
 
 _TIMEOUT = 240.0
 
@@ -37,16 +36,11 @@ def mapped_tasks(sizes: Sequence[int], mapped: int) -> None:
     first = write_file(10, HOME / "first.yaml", first=10**8)
     with service() as (_, url, token), CustodyClient(url, token) as client:
         environment = {
-            # The demo has the settings of the database.
-            "PYTHONPATH": os.pathsep.join([str(HERE.parent / "demo"), os.environ.get("PYTHONPATH", "")]),
-            "NO_PROXY": "127.0.0.1,localhost",
             "BENCH_FILES": json.dumps({str(path): plan_hash(client, path) for path in (first, *files.values())}),
             "BENCH_MAPPED": str(mapped),
             "AIRFLOW_CONN_CUSTODY_DEFAULT": json.dumps({"conn_type": "custody", "host": url, "password": token}),
         }
-        home = HOME / "airflow"
-        home.mkdir()
-        with Standalone(home, HERE / "dags", environment) as airflow:
+        with Airflow(HOME, HERE / "dags", environment) as airflow:
             # The first task of all reads what the others find in memory.
             _seconds(airflow, first.stem)
             one = {rows: _seconds(airflow, path.stem) for rows, path in files.items()}
@@ -59,7 +53,7 @@ def mapped_tasks(sizes: Sequence[int], mapped: int) -> None:
         )
 
 
-def _seconds(airflow: Standalone, dag: str) -> float:
+def _seconds(airflow: Airflow, dag: str) -> float:
     """Run a DAG, and return how long its run took."""
     airflow.call("POST", f"/dags/{dag}/dagRuns", {"dag_run_id": "run", "logical_date": None, "conf": {}})
     deadline = time.monotonic() + _TIMEOUT

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW, FakeTaskInstance, execute
-from task_tries import RowsStore, somebody_creates
+from task_tries import RowsStore, failure_of, somebody_creates
 
 from airflow_custody.client import CustodyError
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
-from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
 #: The rows of the file that most tests apply.
@@ -54,9 +53,11 @@ def write_rows(path: Path, numbers: Iterable[int], **fields: str) -> str:
     return str(path)
 
 
-def plan(path: str, **arguments: Any) -> dict[str, Any]:
+def plan(path: str | None = None, *, ti: Any = None, **arguments: Any) -> dict[str, Any]:
     """Plan, and return the XCom."""
-    result: dict[str, Any] = execute(lambda: CustodyPlanWhitelistOperator(task_id="plan", path=path, **arguments))
+    given = arguments if path is None else {"path": path, **arguments}
+    operator = CustodyPlanWhitelistOperator
+    result: dict[str, Any] = execute(lambda: operator(task_id="plan", **given), ti=ti or FakeTaskInstance())
     return result
 
 
@@ -65,20 +66,25 @@ class ApplyTask:
 
     def __init__(self, path: str, plan_hash: str, store: RowsStore | None, **arguments: Any) -> None:
         # Airflow 2 has none, and keeps its variables in the database.
-        self.store = store if AIRFLOW >= (3, 3) else None
+        self.given_store = store if AIRFLOW >= (3, 3) else None
         self.tries = 0
         self.max_tries = 3
         self.run = SimpleNamespace(clear_number=0, start_date=datetime.now(timezone.utc))
         self.arguments = {"path": path, "plan_hash": plan_hash, "lookup_wait": 0.3, "retries": 3, **arguments}
         self.ti = FakeTaskInstance()
 
+    @property
+    def store(self) -> RowsStore:
+        assert self.given_store is not None
+        return self.given_store
+
     def attempt(self, **changes: Any) -> dict[str, Any]:
         """Run a try, and return the XCom."""
         self.tries += 1
         self.ti = FakeTaskInstance(self.tries, self.max_tries)
         context: dict[str, Any] = {"ti": self.ti, "dag_run": self.run}
-        if self.store is not None:
-            context["task_state_store"] = self.store
+        if self.given_store is not None:
+            context["task_state_store"] = self.given_store
         arguments = {**self.arguments, **changes}
         operator = CustodyApplyWhitelistPlanOperator
         result: dict[str, Any] = execute(lambda: operator(task_id="apply", **arguments), **context)
@@ -86,11 +92,7 @@ class ApplyTask:
 
     def fails(self, **changes: Any) -> CustodyError:
         """Let a try fail, and return what it failed with."""
-        with pytest.raises((CustodyError, CustodyFailException)) as caught:
-            self.attempt(**changes)
-        error = getattr(caught.value, "error", caught.value)
-        assert isinstance(error, CustodyError)
-        return error
+        return failure_of(lambda: self.attempt(**changes))
 
     def clear(self) -> None:
         self.max_tries = self.tries + 3
@@ -98,7 +100,6 @@ class ApplyTask:
 
     def dies_at(self, write: int, *, before: bool = True) -> None:
         """Let a try end at a certain write to its store."""
-        assert self.store is not None
         self.store.writes, self.store.dies_at, self.store.dies_before = 0, write, before
         with pytest.raises(RuntimeError, match="killed"):
             self.attempt()

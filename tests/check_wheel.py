@@ -18,10 +18,10 @@ from email import message_from_bytes
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
-from readme_renderer import markdown
 
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
+EXAMPLES = {path.name for path in (ROOT / "example_dags").iterdir() if path.suffix in (".py", ".yaml")}
 
 # Runs in the clean environment.
 CHECK = """
@@ -112,44 +112,28 @@ def write_sbom(python: str, wheel: Path) -> None:
 
 
 def check_contents(wheel: Path) -> None:
-    """Refuse a wheel that holds too much or too little."""
-    names = zipfile.ZipFile(wheel).namelist()
+    """Refuse a wheel that holds too much or too little, or whose description links what an index does not have."""
+    archive = zipfile.ZipFile(wheel)
+    names = set(archive.namelist())
     ours = ("airflow_custody/", "airflow_provider_custody-", "airflow_provider_custody.py")
     unexpected = [name for name in names if not name.startswith(ours) or "__pycache__" in name]
     assert not unexpected, f"the wheel holds {unexpected}"
-    source = {
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "airflow_custody").rglob("*")
-        if path.suffix in (".css", ".html", ".py", ".svg", ".typed")
-    }
-    source |= {
-        f"airflow_custody/example_dags/{path.name}"
-        for path in (ROOT / "example_dags").iterdir()
-        if path.suffix in (".py", ".yaml")
-    }
-    missing = source - set(names)
+    kinds = (".css", ".html", ".py", ".svg", ".typed")
+    source = {str(path.relative_to(ROOT)) for path in (ROOT / "airflow_custody").rglob("*") if path.suffix in kinds}
+    missing = (source | {f"airflow_custody/example_dags/{name}" for name in EXAMPLES}) - names
     assert not missing, f"the wheel lacks {missing}"
     assert any(name.endswith("licenses/LICENSE") for name in names), "the wheel lacks the licence"
     (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
-    check_description(str(message_from_bytes(zipfile.ZipFile(wheel).read(metadata)).get_payload()))
-
-
-def check_description(text: str) -> None:
-    """Refuse a description that a package index cannot show, or that links what it does not have."""
+    text = str(message_from_bytes(archive.read(metadata)).get_payload())
     assert text.startswith("# "), "the wheel has no description"
-    html = markdown.render(text)
-    assert html is not None, "the description cannot be rendered"
-    links = re.findall(r'(?:href|src)="([^"]*)"', html)
-    # Headings link themselves.
-    relative = [link for link in links if not link.startswith(("https://", "http://", "#user-content-"))]
-    assert not relative, f"the description has relative links: {relative}"
+    links = re.findall(r"\]\((?!https?://)[^)]*", text)
+    assert not links, f"the description has relative links: {links}"
 
 
 def check_examples(python: str, custody: str, folder: Path, environment: dict[str, str]) -> None:
     """Copy the examples as a user does, parse each, and have Airflow look for examples itself."""
     copied = [Path(line) for line in run(custody, "examples", "--to", str(folder)).split()]
-    names = {path.name for path in (ROOT / "example_dags").iterdir() if path.suffix in (".py", ".yaml")}
-    assert {path.name for path in copied} == names == {path.name for path in folder.iterdir()}, copied
+    assert {path.name for path in copied} == EXAMPLES == {path.name for path in folder.iterdir()}, copied
     parse = "import runpy, sys\nfor path in sys.argv[1:]:\n    assert runpy.run_path(path)"
     run(python, "-c", parse, *(str(path) for path in copied if path.suffix == ".py"), **environment)
     run(python, "-c", CHECK_EXAMPLES_ARE_NOT_LOADED, **environment | {"AIRFLOW__CORE__LOAD_EXAMPLES": "True"})

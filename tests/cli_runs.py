@@ -17,16 +17,14 @@ class Ran(NamedTuple):
     out: str
     err: str
 
+    @property
+    def data(self) -> Any:
+        """The JSON data that was printed."""
+        return json.loads(self.out)
+
 
 Run = Callable[..., Ran]
 Create = Callable[..., str]
-
-
-def read(ran: Ran) -> dict[str, Any]:
-    """Return the JSON object that a command printed."""
-    found = json.loads(ran.out)
-    assert isinstance(found, dict)
-    return found
 
 
 def all_commands() -> dict[str, argparse.ArgumentParser]:

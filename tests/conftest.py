@@ -110,18 +110,18 @@ def task_log(caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str
 
 
 @pytest.fixture
-def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
+def statsd() -> Iterator[StatsdServer]:
     """Turn metrics on, to a StatsD server without tags: Airflow's default."""
     from statsd_server import metrics_on
 
-    with metrics_on(monkeypatch) as server:
+    with metrics_on() as server:
         yield server
 
 
 @pytest.fixture
-def tagged(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
+def tagged() -> Iterator[StatsdServer]:
     """Turn metrics on, to a StatsD server with tags."""
     from statsd_server import metrics_on
 
-    with metrics_on(monkeypatch, statsd_influxdb_enabled="True") as server:
+    with metrics_on(statsd_influxdb_enabled="True") as server:
         yield server

@@ -6,7 +6,7 @@ Without an argument, print them as a requirements file. With ``--check``, fail u
 from __future__ import annotations
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ def main(arguments: list[str]) -> None:
     project = read_project()
     bounds = lower_bounds(project)
     if arguments == ["--check"]:
-        wrong = differences(bounds)
-        sys.exit("not the lower bounds:\n" + "\n".join(wrong) if wrong else 0)
+        wrong = [
+            f"{name} {version(name)}, not {bound}" for name, bound in bounds.items() if Version(version(name)) != bound
+        ]
+        sys.exit("not the lower bounds: " + ", ".join(wrong) if wrong else 0)
     print(f"--editable .[{','.join(project['optional-dependencies'])}]")
     for name, bound in bounds.items():
         print(f"{name}=={bound}")
@@ -49,19 +51,6 @@ def lower_bounds(project: dict[str, Any]) -> dict[str, Version]:
         if bounds.setdefault(requirement.name, lowest[0]) != lowest[0]:
             sys.exit(f"pyproject.toml: {requirement.name} has two different lower bounds")
     return bounds
-
-
-def differences(bounds: dict[str, Version]) -> list[str]:
-    """Return a line for each dependency that is not installed in exactly its lowest version."""
-    lines = []
-    for name, bound in bounds.items():
-        try:
-            installed = version(name)
-        except PackageNotFoundError:
-            installed = None
-        if installed is None or Version(installed) != bound:
-            lines.append(f"{name}: {installed or 'nothing'} is installed, not {bound}")
-    return lines
 
 
 if __name__ == "__main__":

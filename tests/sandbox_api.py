@@ -1,50 +1,94 @@
-"""The plain HTTP client of the sandbox's tests, which uses nothing of the package."""
+"""The plain HTTP client of the sandbox's tests, which uses nothing of the package, and users who sign."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import base64
+import json
+from functools import partialmethod
+from typing import Any
 
 import requests
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-if TYPE_CHECKING:
-    import httpx
+from airflow_custody.sandbox import Sandbox
 
 ROOT = "/api/rest/v1"
+PATH = "/whitelists/addresses"
+ETH = "0xABaBaBaBABabABabAbAbABAbABabababaBaBABaB"
+APPROVER = ["TPUser", "WhitelistedAddressApprover"]
 
 
 class Api:
-    """A plain HTTP client of the service."""
+    """A plain HTTP client of the service; each call has a connection of its own."""
 
-    def __init__(self, url: str, token: str | None) -> None:
-        self.root = url + ROOT
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.url = url
         self.token = token
-        self.session = requests.Session()
-        self.session.trust_env = False
 
-    def call(self, method: str, path: str, *, token: str | None = None, **options: Any) -> requests.Response:
+    def call(
+        self, method: str, path: str, body: Any = None, *, token: str | None = None, **options: Any
+    ) -> requests.Response:
+        """Make a call, by default with the client's token."""
         headers = options.pop("headers", {})
         if token or self.token:
             headers.setdefault("Authorization", f"Bearer {token or self.token}")
-        options.setdefault("timeout", 10)
-        options.setdefault("allow_redirects", False)
-        return self.session.request(method, self.root + path, headers=headers, **options)
+        options = {"json": body, "timeout": 60, "allow_redirects": False, **options}
+        with requests.Session() as session:
+            session.trust_env = False
+            return session.request(method, self.url + ROOT + path, headers=headers, **options)
 
-    def get(self, path: str, **options: Any) -> requests.Response:
-        return self.call("GET", path, **options)
+    get = partialmethod(call, "GET")
+    post = partialmethod(call, "POST")
 
-    def post(self, path: str, body: Any = None, **options: Any) -> requests.Response:
-        return self.call("POST", path, json=body, **options)
+    def create(self, address: str = ETH, **changes: Any) -> str:
+        """Create a whitelisting request, and return its id."""
+        response = self.post(PATH, {"blockchain": "ETH", "label": "Cold store", "address": address, **changes})
+        assert response.status_code == 200, response.text
+        return str(response.json()["result"]["id"])
 
-    def patch(self, path: str, body: Any = None, **options: Any) -> requests.Response:
-        return self.call("PATCH", path, json=body, **options)
-
-    def delete(self, path: str, **options: Any) -> requests.Response:
-        return self.call("DELETE", path, **options)
+    def listed(self, path: str = PATH, key: str = "result", **options: Any) -> list[str]:
+        """Return the ids of the rows that a call lists; an empty list is left out."""
+        return [row["id"] for row in self.get(path, **options).json().get(key, [])]
 
 
-# The fixtures of tests/sandbox/conftest.py that are functions.
-Call = Callable[..., requests.Response]
-OpenClient = Callable[[str, str], Api]
-Raw = Callable[..., bytes]
-Refused = Callable[["requests.Response | httpx.Response", int], str]
+def refused(response: requests.Response, status: int) -> str:
+    """Check that a response is an error in the service's form, and return its message."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert set(body) == {"error", "message", "code", "error_code"}
+    assert body["code"] == status
+    assert body["error_code"].startswith("E900-")
+    assert body["message"]
+    return str(body["message"])
+
+
+class Person:
+    """A user with a key, who signs as the interface describes."""
+
+    def __init__(self, sandbox: Sandbox, api: Api, name: str, *groups: str) -> None:
+        self.api = api
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        public = self.key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        external_id = f"{name}@example.com"
+        self.id = sandbox.control.add_user(name, APPROVER, groups=groups, public_key=public, external_id=external_id)
+        self.token = sandbox.control.add_token(roles=APPROVER, user_id=self.id)
+
+    def sign(self, *hashes: str) -> str:
+        """Return a signature over hashes: 64 bytes in base64."""
+        message = json.dumps(hashes, separators=(",", ":")).encode()
+        r, s = decode_dss_signature(self.key.sign(message, ec.ECDSA(SHA256())))
+        return base64.b64encode(r.to_bytes(32, "big") + s.to_bytes(32, "big")).decode()
+
+    def approve(self, *numbers: str, **changes: Any) -> requests.Response:
+        """Approve requests, or try to with another body."""
+        hashes = [self.api.get(f"{PATH}/{number}").json()["result"]["metadata"]["hash"] for number in numbers]
+        body = {"ids": list(numbers), "signature": self.sign(*hashes), "comment": "checked", **changes}
+        return self.api.call("POST", f"{PATH}/approve", body, token=self.token)
+
+    def pending(self, **query: Any) -> list[str]:
+        """Return the ids of the requests that this user may sign."""
+        return self.api.listed(f"{PATH}/for-approval", token=self.token, params=query)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 from airflow_runs import AIRFLOW, FakeTaskInstance, execute, failing_at_once
 
-from airflow_custody.client import CustodyClient, CustodyOutcomeUnknownError, WhitelistRequest
+from airflow_custody.client import CustodyClient, CustodyError, CustodyOutcomeUnknownError, WhitelistRequest
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
+from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
 ADDRESS = "0x" + "ab" * 20
@@ -145,6 +147,15 @@ def somebody_creates(sandbox: Sandbox, **changes: Any) -> str:
         return client.create_whitelist_request(
             WhitelistRequest(**{"label": "Treasury", "address": ADDRESS, "blockchain": "ETH", **changes})
         )
+
+
+def failure_of(work: Callable[[], object]) -> CustodyError:
+    """Let a task fail, with or without retries, and return what it failed with."""
+    with pytest.raises((CustodyError, CustodyFailException)) as caught:
+        work()
+    error = getattr(caught.value, "error", caught.value)
+    assert isinstance(error, CustodyError)
+    return error
 
 
 def variable_in(message: str) -> str:

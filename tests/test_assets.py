@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from webhook_reads import TYPE, Reader, new_asset, write_calls
 
-from airflow_custody.assets import UnhandledEvents, calls_of, latest_events
+from airflow_custody.assets import UnhandledEvents, calls_of
 from airflow_custody.client import CustodyClient, CustodyConfigurationError
 from airflow_custody.sandbox import Sandbox
 
@@ -23,7 +23,7 @@ class Accessor:
     """The events of an inlet, as Airflow 3.1 and later give access to them, the later one of a time at random."""
 
     def __init__(self, events: list[Any], fetched: list[int]) -> None:
-        self._events = sorted(events, key=lambda each: each.timestamp)
+        self._events = events
         self._limit: int | None = None
         self._fetched = fetched
 
@@ -58,10 +58,8 @@ class Inlets(dict[Asset, list[Any]]):
         self.fetched: list[int] = []
 
     def __getitem__(self, asset: Asset) -> Any:
-        events = self.get(asset, [])
-        if self._with_accessor:
-            return Accessor(events, self.fetched)
-        return sorted(events, key=lambda each: each.timestamp)
+        events = sorted(self.get(asset, []), key=lambda each: each.timestamp)
+        return Accessor(events, self.fetched) if self._with_accessor else events
 
     def add(self, asset: Asset, seconds: float, extra: Any = None, task_id: str | None = "task") -> None:
         number = sum(map(len, self.values()))
@@ -88,6 +86,7 @@ def test_each_event_is_handled_once_whatever_its_time_is(
         new = list(events)
         assert new == sorted(new, key=lambda each: each.timestamp)
         seen += [each.id for each in new]
+        assert seen or events.place == {}
         if new:
             inlets.add(handled, number, events.place)
     assert sorted(seen) == [each.id for each in inlets.get(asset, [])]
@@ -121,20 +120,6 @@ def test_events_that_somebody_else_emits_are_not_taken_for_the_place(with_access
         UnhandledEvents(inlets, asset, handled)
 
 
-def test_the_place_without_an_event_is_none() -> None:
-    events = UnhandledEvents(Inlets(with_accessor=True), new_asset(), new_asset())
-    assert list(events) == []
-    assert events.place == {}
-
-
-def test_the_latest_events_come_newest_first() -> None:
-    for with_accessor in (True, False):
-        asset, inlets = new_asset(), Inlets(with_accessor)
-        for number in range(5):
-            inlets.add(asset, number)
-        assert [each.id for each in latest_events(inlets, asset, 2)] == [4, 3]
-
-
 @pytest.mark.usefixtures("connection")
 def test_calls_of_an_event_that_has_ids_only(sandbox: Sandbox) -> None:
     webhook = sandbox.control.add_webhook(type=TYPE)["id"]
@@ -142,8 +127,7 @@ def test_calls_of_an_event_that_has_ids_only(sandbox: Sandbox) -> None:
     reader = Reader()
     reader.run()
     write_calls(sandbox, webhook, 1, 2, payload='"' + "x" * 40_000 + '"')
-    extra = reader.run()
-    assert extra["call_ids"] == ["1", "2"]
+    assert reader.run()["call_ids"] == ["1", "2"]
     before = len(sandbox.control.request_log())
     with CustodyClient(sandbox.url, sandbox.token) as client:
         calls = calls_of(reader.events[-1], client)
@@ -154,18 +138,14 @@ def test_calls_of_an_event_that_has_ids_only(sandbox: Sandbox) -> None:
         assert [set(each) > {"id"} for each in calls_of(gone, client)] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("extra", "ids"),
-    [
+def test_calls_of_odd_events() -> None:
+    client: Any = None
+    for extra, ids in (
         (None, []),
         ([], []),
         ({"calls": None}, []),
         ({"calls": ["text", {}, {"id": "1"}]}, ["1"]),
         ({"payload": {"calls": [{"id": "2"}]}, "from_trigger": True}, ["2"]),
         ({"payload": "text", "call_ids": 5}, []),
-    ],
-    ids=repr,
-)
-def test_calls_of_odd_events(extra: Any, ids: list[str]) -> None:
-    client: Any = None
-    assert [each["id"] for each in calls_of(SimpleNamespace(extra=extra), client)] == ids
+    ):
+        assert [each["id"] for each in calls_of(SimpleNamespace(extra=extra), client)] == ids

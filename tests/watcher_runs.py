@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
-import time
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, ClassVar, ParamSpec
 
 from airflow.triggers.shared_stream import SharedStreamManager
+from request_triggers import until as until
 
 from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.sandbox import Sandbox
@@ -18,6 +19,7 @@ from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 
 HOOK = "11111111-1111-4111-8111-111111111111"
 OTHER_HOOK = "22222222-2222-4222-8222-222222222222"
+P = ParamSpec("P")
 _last = datetime.now(timezone.utc)
 
 
@@ -80,13 +82,26 @@ class Triggerer:
     :param ack_timeout: seconds after which a watcher fails whose events are not.
     """
 
+    _alive: ClassVar[list[Triggerer]] = []
+
     def __init__(self, *, confirms: bool = True, ack_timeout: float = 300.0) -> None:
+        self._alive.append(self)
         self.streams = SharedStreamManager(ack_timeout=ack_timeout)
         self.confirms = confirms
         self.fired: list[tuple[int, Any, int | None]] = []
         self.persisted: list[tuple[int, Any]] = []
         self.failures: list[BaseException] = []
         self.tasks: dict[int, asyncio.Task[None]] = {}
+
+    @classmethod
+    async def watching(
+        cls, store: Store | None = None, *, confirms: bool = True, **arguments: Any
+    ) -> tuple[Triggerer, Store]:
+        """Start a watcher, the first of a new triggerer, and wait until its cursor is stored."""
+        triggerer, store = cls(confirms=confirms), store or Store()
+        triggerer.start(1, store, **arguments)
+        await until(lambda: store.values)
+        return triggerer, store
 
     def start(self, trigger_id: int, store: Store | None, **arguments: Any) -> CustodyWebhookCallTrigger:
         """Start a watcher."""
@@ -135,8 +150,15 @@ class Triggerer:
         for task in self.tasks.values():
             task.cancel()
         await asyncio.gather(*self.tasks.values(), return_exceptions=True)
-        self.fired = []
+        self.fired, self.tasks = [], {}
         await self.streams.stop_all()
+        self._alive.remove(self)
+
+    @classmethod
+    async def kill_all(cls) -> None:
+        """End all that are alive."""
+        for each in list(cls._alive):
+            await each.kill()
 
 
 def ids_of(payload: dict[str, Any]) -> list[str]:
@@ -145,17 +167,26 @@ def ids_of(payload: dict[str, Any]) -> list[str]:
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]], within: float = 600.0) -> None:
-    """Run what happens in a triggerer; at its end no poll may be left."""
-    asyncio.run(asyncio.wait_for(scenario(), within))
+    """Run what happens in triggerers; at its end they are killed, and no poll may be left."""
+
+    async def play() -> None:
+        try:
+            await asyncio.wait_for(scenario(), within)
+        finally:
+            await Triggerer.kill_all()
+
+    asyncio.run(play())
     assert SharedPoll.running() == 0
 
 
-async def until(condition: Callable[[], object], within: float = 300.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        await asyncio.sleep(0.01)
+def in_triggerers(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make a test of what happens in triggerers."""
+
+    @functools.wraps(test)
+    def run_it(*fixtures: P.args, **named: P.kwargs) -> None:
+        run(lambda: test(*fixtures, **named))
+
+    return run_it
 
 
 def polls(sandbox: Sandbox) -> int:

@@ -48,18 +48,12 @@ def stored_events(asset: Asset) -> list[Any]:
     from airflow.utils.session import create_session
 
     if AIRFLOW >= (3, 0):
-        from airflow.models.asset import AssetEvent, AssetModel
+        from airflow.models.asset import AssetEvent
     else:
         from airflow.models.dataset import DatasetEvent as AssetEvent  # type: ignore[import-not-found,no-redef]
-        from airflow.models.dataset import DatasetModel as AssetModel  # type: ignore[no-redef]
     with create_session() as session:
-        events = session.query(AssetEvent).order_by(AssetEvent.id).all()
-        models = {each.id: each.uri for each in session.query(AssetModel).all()}
-        return [
-            each.extra
-            for each in events
-            if models[each.asset_id if AIRFLOW >= (3, 0) else each.dataset_id] == asset.uri
-        ]
+        events = session.query(AssetEvent).order_by(AssetEvent.id)
+        return [each.extra for each in events if each.uri == asset.uri]
 
 
 def write_calls(sandbox: Sandbox, webhook_id: str, *numbers: int, **fields: Any) -> None:
@@ -69,18 +63,6 @@ def write_calls(sandbox: Sandbox, webhook_id: str, *numbers: int, **fields: Any)
         call = {"id": str(number), "eventId": f"event-{number}", "webhookId": webhook_id, "status": "success"}
         call |= {"payload": json.dumps({"requestId": str(number)}), "attempts": "1"}
         sandbox.control.add_webhook_call(**{**call, "createdAt": created, "updatedAt": created, **fields})
-
-
-class OnlyAsset(dict[str, Any]):
-    """What a context maps an asset to, for the task's only one."""
-
-    def __init__(self, asset: Asset, value: Any) -> None:
-        super().__init__()
-        self._asset, self._value = asset, value
-
-    def __getitem__(self, key: Any) -> Any:
-        assert key == self._asset
-        return self._value
 
 
 class StateStore:
@@ -126,11 +108,11 @@ class Reader:
         outlet = SimpleNamespace(extra={})
         context: dict[str, Any] = {
             "ti": FakeTaskInstance(),
-            "inlet_events": OnlyAsset(self.asset, self.events),
-            "outlet_events": OnlyAsset(self.asset, outlet),
+            "inlet_events": {self.asset: self.events},
+            "outlet_events": {self.asset: outlet},
         }
         if self.store is not None:
-            context["asset_state_store"] = OnlyAsset(self.asset, self.store)
+            context["asset_state_store"] = {self.asset: self.store}
         arguments = {"asset": self.asset, **self.arguments, **changes}
         try:
             self.result = execute(lambda: CustodyReadWebhookCallsOperator(task_id="task", **arguments), **context)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import Create, Ran, Run, read
+from cli_runs import Create, Ran, Run
 
 from airflow_custody.client.http.responses import Observation
 from airflow_custody.sandbox import Sandbox
@@ -38,11 +38,11 @@ def busy(sandbox: Sandbox, create: Create, signed: Create) -> list[str]:
 
 
 def states(ran: Ran) -> dict[str, str]:
-    return {each["assumption"]: each["state"] for each in read(ran)["assumptions"]}
+    return {each["assumption"]: each["state"] for each in ran.data["assumptions"]}
 
 
 def seen(ran: Ran, name: str) -> str:
-    (found,) = [each for each in read(ran)["assumptions"] if each["assumption"] == name]
+    (found,) = [each for each in ran.data["assumptions"] if each["assumption"] == name]
     return f"{json.dumps(found['seen'])} {found['error']} {found['advice']}"
 
 
@@ -56,7 +56,7 @@ def test_all_hold_at_a_service_as_it_is_published(custody: Run, pins: list[str],
     text = custody("check", "--assumptions", *pins).out
     assert "status, not pending: 3 APPROVED; status, pending: 5 pending; action, not pending: 3 create" in text
     assert "rules in force: verified; in effect: 3 verified; pending: 5 unsigned" in text
-    assert custody("check", *pins).out == text.partition("assumptions:")[0]
+    assert "assumptions:" not in custody("check", *pins).out
 
 
 def test_where_nothing_is_listed_nothing_holds_by_its_absence(custody: Run, pins: list[str]) -> None:
@@ -145,7 +145,7 @@ def test_each_reading_is_told(
     reading(sandbox, busy)
     ran = custody("check", "--assumptions", *pins, "-o", "json")
     assert (states(ran)[name], excerpt in seen(ran, name)) == (state, True), ran.out
-    assert ran.code == (1 if FAILS in states(ran).values() or not read(ran)["ok"] else 0)
+    assert ran.code == (1 if FAILS in states(ran).values() or not ran.data["ok"] else 0)
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(-1, HOLDS), (60, HOLDS), (-5, FAILS)])
@@ -153,12 +153,10 @@ def test_clocks(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, sta
     date = NOW + timedelta(seconds=seconds)
     monkeypatch.setattr(Observation, "of", lambda response: Observation(200, NOW, date))
     assert states(custody("check", "--assumptions", "-o", "json"))["clock"] == state
-
-
-def test_a_token_that_is_refused_ends_it(custody: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A token that is refused ends it.
     monkeypatch.setenv("CUSTODY_TOKEN", "of-nobody")
     ran = custody("check", "--assumptions", "-o", "json")
-    assert (ran.code, read(ran)["assumptions"]) == (1, None)
+    assert (ran.code, ran.data["assumptions"]) == (1, None)
 
 
 def test_a_report_tells_nothing_of_whose_service_it_is(

@@ -1,64 +1,72 @@
+"""``custody check``, which judges a connection in the same way as the button Test Connection."""
+
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import socket
+import subprocess
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 from authorities import Authority
 from cli_runs import Ran, Run
+from pinned_keys import public_pem
 
 from airflow_custody.cli.check import CHECKS
+from airflow_custody.client import VerificationPins
 from airflow_custody.client.http.responses import Observation
+from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sandbox import Sandbox
 
 NOW = datetime(2026, 7, 1, 12, 0, 0, 300_000, tzinfo=timezone.utc)
 
 
+def row(ran: Ran, name: str) -> dict[str, str]:
+    (found,) = [each for each in ran.data["checks"] if each["check"] == name]
+    assert isinstance(found, dict)
+    return found
+
+
 def states(ran: Ran) -> dict[str, str]:
-    return {each["check"]: each["state"] for each in json.loads(ran.out)["checks"]}
+    return {each["check"]: each["state"] for each in ran.data["checks"]}
 
 
 def detail(ran: Ran, name: str) -> str:
-    (found,) = [each for each in json.loads(ran.out)["checks"] if each["check"] == name]
-    return f"{found['detail']} | {found['advice']}"
+    return f"{row(ran, name)['detail']} | {row(ran, name)['advice']}"
 
 
 def test_all_is_well(custody: Run) -> None:
     ran = custody("check")
     assert (ran.code, ran.err) == (0, "")
-    title, header, *lines = ran.out.splitlines()
-    assert (title, header.split()) == ("checks:", ["CHECK", "STATE", "DETAIL"])
-    assert [line.strip().split("  ")[0] for line in lines] == list(CHECKS)
+    assert [line.strip().split("  ")[0] for line in ran.out.splitlines()[2:]] == list(CHECKS)
     assert "TPUser, WhitelistedAddressCreator, WhitelistedAddressApprover, Admin\n" in ran.out
-    found = custody("check", "-o", "json")
-    assert json.loads(found.out)["ok"] is True
+    ran = custody("check", "-o", "json")
+    assert ran.data["ok"] is True
     others = {"tls": "unknown", "signatures": "not checked"}
-    assert states(found) == {name: others.get(name, "ok") for name in CHECKS}
-    assert "is the service's word | Give --superadmin-keys and --superadmin-minimum. " in detail(found, "signatures")
+    assert states(ran) == {name: others.get(name, "ok") for name in CHECKS}
+    assert "is the service's word | Give --superadmin-keys and --superadmin-minimum. " in detail(ran, "signatures")
 
 
-def test_wrong_settings_leave_the_rest_unchecked(plain: Run) -> None:
-    ran = plain("check", "--base-url", "https://custody.example.com", "-o", "json")
-    assert ran.code == 1
-    assert states(ran) == {name: "failed" if name == "settings" else "not checked" for name in CHECKS}
-    assert "CUSTODY_TOKEN" in detail(ran, "settings")
-    lines = plain("check", "--base-url", "https://custody.example.com").out.splitlines()
-    assert [line.split()[0] for line in lines] == ["checks:", "CHECK", "settings", "not"]
-    assert lines[-1] == f"not checked: {', '.join(CHECKS[1:])}"
-
-
-def test_a_service_that_is_not_there(plain: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
+def test_wrong_settings_and_a_service_that_is_not_there_leave_the_rest_unchecked(
+    plain: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        ran = plain("check", "--base-url", url, "--max-retries", "0", "-o", "json")
+        arguments = ["check", "--base-url", f"http://127.0.0.1:{taken.getsockname()[1]}", "--max-retries", "0"]
+        ran = plain(*arguments, "-o", "json")
+        assert ran.code == 1
+        assert states(ran) == {name: "failed" if name == "settings" else "not checked" for name in CHECKS}
+        assert "CUSTODY_TOKEN" in detail(ran, "settings")
+        assert plain(*arguments).out.splitlines()[-1] == f"not checked: {', '.join(CHECKS[1:])}"
+        monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
+        ran = plain(*arguments, "-o", "json")
     assert ran.code == 1
-    ok = {"settings": "ok", "reachable": "failed"}
-    assert states(ran) == {name: ok.get(name, "not checked") for name in CHECKS}
+    known = {"settings": "ok", "reachable": "failed"}
+    assert states(ran) == {name: known.get(name, "not checked") for name in CHECKS}
     assert "cannot be reached" in detail(ran, "reachable")
 
 
@@ -81,24 +89,7 @@ def test_another_program_is_not_the_service(
     assert ran.code == 1
     expected = {"settings": "ok", "reachable": "failed", "tls": "unknown", "clock": "ok"}
     assert states(ran) == {name: expected.get(name, "not checked") for name in CHECKS}
-    text = detail(ran, "reachable")
-    assert re.match(f"another program responds, not the custody service: {seen}", text)
-    assert "check --base-url" in text
-
-
-@pytest.mark.parametrize(
-    ("given", "advice"),
-    [
-        ("TPusr", "Do you mean 'TPUser'?"),
-        ("Admin or AdminReadOnyl", "Do you mean 'AdminReadOnly'?"),
-        ("HSM", "There are: Admin, AdminReadOnly, TPUser, WhitelistedAddressApprover, WhitelistedAddressCreator."),
-    ],
-)
-def test_a_role_that_is_mistyped_is_refused(custody: Run, sandbox: Sandbox, given: str, advice: str) -> None:
-    ran = custody("check", "--role", "TPUser", "--role", given)
-    assert (ran.code, ran.out) == (1, "")
-    assert f"--role: there is no role {given.split(' or ')[-1]!r}. {advice} [custody/parameter-wrong]" in ran.err
-    assert sandbox.control.request_log() == []
+    assert re.match(f"another program responds, not the custody service: {seen}", detail(ran, "reachable"))
 
 
 def test_tls_is_shown_with_the_end_of_the_certificate(
@@ -107,80 +98,258 @@ def test_tls_is_shown_with_the_end_of_the_certificate(
     _, bundle, certificate = authority
     with Sandbox(certfile=certificate) as server:
         monkeypatch.setenv("CUSTODY_TOKEN", server.token)
-        arguments = ["check", "--base-url", server.url, "--max-retries", "0", "-o", "json"]
-        ran = plain(*arguments, "--verify", bundle)
-        assert ran.code == 0
-        assert states(ran)["tls"] == "ok"
-        assert "TLSv1.3; the certificate is accepted, and ends on 3000-01-01 " in detail(ran, "tls")
-        ran = plain(*arguments, "--verify", "false")
-        assert states(ran)["tls"] == "unknown"
-        assert "TLSv1.3; the certificate is not verified" in detail(ran, "tls")
-        ran = plain(*arguments)
-        assert ran.code == 1
-        assert "TLS: the certificate of" in detail(ran, "reachable")
-
-
-@pytest.mark.parametrize("kind", ["token", "password"])
-def test_credentials_that_are_refused(
-    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    if kind == "token":
-        monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
-    else:
-        monkeypatch.delenv("CUSTODY_TOKEN")
-        monkeypatch.setenv("CUSTODY_USER", "nobody")
-        monkeypatch.setenv("CUSTODY_PASSWORD", "password-of-nobody")
-    ran = custody("check", "-o", "json")
-    assert ran.code == 1
-    found = states(ran)
-    assert (found["reachable"], found["credentials"], found["clock"]) == ("ok", "failed", "ok")
-    assert {found[name] for name in ("user", "roles", "health listing")} == {"not checked"}
-    assert "of-nobody" not in ran.out + ran.err
-
-
-def test_a_token_that_has_expired_sends_nothing(
-    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"], expires_in=-5, jwt=True))
-    ran = custody("check", "-o", "json")
-    assert (states(ran)["credentials"], states(ran)["reachable"]) == ("failed", "not checked")
-    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"], expires_in=500, jwt=True))
-    assert "the token expires at" in detail(custody("check", "-o", "json"), "credentials")
-
-
-def test_roles_that_are_missing_are_named_with_what_they_are_for(
-    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    user = sandbox.control.add_user("ann", ["TPUser"])
-    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser"], user_id=user))
-    ran = custody("check", "-o", "json")
-    # Nobody needs all roles: who creates should not approve.
-    assert (ran.code, states(ran)["roles"]) == (0, "ok")
-    text = detail(ran, "roles")
-    assert "create whitelisting request, delete whitelisting request (lacks WhitelistedAddressCreator)" in text
-    assert "list webhooks, list webhook calls (lacks Admin or AdminReadOnly)" in text
-    ran = custody("check", "--role", "admin", "-o", "json")
-    assert (ran.code, states(ran)["roles"]) == (1, "failed")
-    assert "Give the user admin" in detail(ran, "roles")
-    # One of two is enough to read.
-    user = sandbox.control.add_user("bob", ["TPUser", "adminreadonly"])
-    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser", "adminreadonly"], user_id=user))
-    text = detail(custody("check", "-o", "json"), "roles")
-    assert "delete webhook, create webhook (lacks Admin)" in text
-    assert "list webhook" not in text
-
-
-# --- clocks -------------------------------------------------------------------------------------------------
+        for verify, code, name, state, text in (
+            (["--verify", bundle], 0, "tls", "ok", "TLSv1.3; the certificate is accepted, and ends on 3000-01-01 "),
+            (["--verify", "false"], 0, "tls", "unknown", "TLSv1.3; the certificate is not verified"),
+            ([], 1, "reachable", "failed", "TLS: the certificate of"),
+        ):
+            ran = plain("check", "--base-url", server.url, "--max-retries", "0", "-o", "json", *verify)
+            assert (ran.code, row(ran, name)["state"], text in detail(ran, name)) == (code, state, True)
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(1, "ok"), (20, "ok"), (300, "failed"), (-300, "failed")])
 def test_clocks_that_differ(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, state: str) -> None:
-    monkeypatch.setattr(
-        Observation,
-        "of",
-        lambda response: Observation(200, NOW, NOW + timedelta(seconds=seconds)),
-    )
+    at = NOW + timedelta(seconds=seconds)
+    monkeypatch.setattr(Observation, "of", lambda response: Observation(200, NOW, at))
     ran = custody("check", "-o", "json")
     assert states(ran)["clock"] == state
     words = "behind" if seconds > 0 else "ahead of"
     assert f"this machine's clock is {abs(seconds)} s {words} the service's" in detail(ran, "clock")
+
+
+# --- who the user is, as the button sees it, too ---------------------------------------------------------------
+
+OWN_403 = {"error": "PermissionDenied", "message": "missing role", "code": 403}
+OWN_404 = {"error": "NotFound", "message": "not found", "code": 404}
+OWN_500 = {"error": "x", "message": "m", "code": 13}
+USER = {"id": "7", "roles": ["TPUser"]}
+Fault = tuple[int, Any]
+FAILED = ["ok", "failed", "not checked", "ok"]
+
+
+def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
+    kind = "html" if isinstance(body, str) else "status"
+    sandbox.control.add_fault(kind, path=path, status=status, body=body, times=20)
+
+
+@pytest.mark.parametrize(
+    ("health", "user", "good", "expected"),
+    [
+        # The responses of /health and of /users/me (None: the sandbox's own), whether the connection is good, and the
+        # states of "credentials", "user", "roles" and "health listing".
+        (None, None, True, ["ok", "ok", "ok", "ok"]),
+        ((200, {"groups": {}}), None, True, ["ok", "ok", "ok", "ok"]),
+        ((200, {}), None, True, ["ok", "ok", "ok", "ok"]),
+        ((200, {}), (200, {}), False, ["not checked"] * 4),
+        ((200, {}), (404, OWN_404), False, ["failed", "unknown", "unknown", "ok"]),
+        ((200, {"groups": {}}), (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
+        ((200, {}), (403, OWN_403), False, ["unknown", "unknown", "failed", "ok"]),
+        (None, (403, OWN_403), False, ["ok", "unknown", "failed", "ok"]),
+        ((200, {}), (200, {"result": {"id": None}}), False, ["not checked"] * 4),
+        ((200, {}), (200, {"result": {"id": "\u200b", "externalUserId": "\n"}}), False, ["not checked"] * 4),
+        ((200, {}), (200, {"result": {"externalUserId": "ann"}}), True, ["ok", "ok", "unknown", "ok"]),
+        ((404, OWN_404), (404, OWN_404), False, ["unknown", "unknown", "unknown", "failed"]),
+        (None, (200, {"result": {"status": "ok"}}), False, FAILED),
+        (None, (200, {"result": {"id": " "}}), False, FAILED),
+        (None, (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
+        (None, (401, "<html>"), False, ["failed", "not checked", "not checked", "ok"]),
+        (None, (404, "<html>"), False, FAILED),
+        (None, (502, "<html>"), False, FAILED),
+        (None, (500, OWN_500), False, FAILED),
+        (None, (200, []), False, FAILED),
+        (None, (200, {"result": {"id": "7", "roles": "TPUser"}}), False, FAILED),
+        (None, (200, {"result": {"id": "7", "roles": []}}), False, ["ok", "ok", "failed", "ok"]),
+        (None, (200, {"result": {"id": "7"}}), True, ["ok", "ok", "unknown", "ok"]),
+        # What such a status means is not published.
+        (None, (200, {"result": {**USER, "status": "locked"}}), True, ["ok", "unknown", "ok", "ok"]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, tuple) else None,
+)
+def test_the_button_judges_in_the_same_way(
+    connection: str,
+    custody: Run,
+    sandbox: Sandbox,
+    health: Fault | None,
+    user: Fault | None,
+    good: bool,
+    expected: list[str],
+) -> None:
+    for path, fault in (("/health", health), ("/users/me", user)):
+        if fault is not None:
+            add_fault(sandbox, path, *fault)
+    tested, text = CustodyHook().test_connection()
+    assert tested is good, text
+    assert good or text.endswith("]")
+    ran = custody("check", "-o", "json")
+    assert [states(ran)[each] for each in ("credentials", "user", "roles", "health listing")] == expected
+    assert (ran.code, ran.data["ok"]) == (0 if good else 1, good)
+    for each in ran.data["checks"]:
+        assert each["code"] or each["state"] != "failed", each
+    assert ("may this user work?" in text) is ("may this user work?" in ran.out) is ("locked" in str(user))
+
+
+@pytest.mark.parametrize("password", ["hunter2-pw12", "hunter2", "pw9"])
+def test_a_secret_that_the_service_repeats_is_not_shown(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    sandbox.control.add_user("ann", ["TPUser"], password=password)
+    user = {"id": f"x{password}", "externalUserId": password, "roles": ["TPUser", password], "status": password}
+    add_fault(sandbox, "/users/me", 200, {"result": user})
+    connection = {"conn_type": "custody", "host": sandbox.url, "login": "ann", "password": password}
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", json.dumps(connection))
+    assert password not in CustodyHook().test_connection()[1]
+    monkeypatch.delenv("CUSTODY_TOKEN")
+    monkeypatch.setenv("CUSTODY_USER", "ann")
+    monkeypatch.setenv("CUSTODY_PASSWORD", password)
+    for form in ("json", "table"):
+        ran = custody("check", "-o", form)
+        assert password not in ran.out + ran.err
+        assert "user" in ran.out
+
+
+# --- roles ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("roles", "lacks"),
+    [
+        (
+            ["TPUser"],
+            [
+                "create whitelisting request, delete whitelisting request (lacks WhitelistedAddressCreator)",
+                "list webhooks, list webhook calls (lacks Admin or AdminReadOnly)",
+            ],
+        ),
+        # One of two is enough to read.
+        (["TPUser", "adminreadonly"], ["delete webhook, create webhook (lacks Admin)"]),
+    ],
+)
+def test_roles_that_are_missing_are_named_with_what_they_are_for(
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, roles: list[str], lacks: list[str]
+) -> None:
+    user = sandbox.control.add_user("ann", roles)
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(roles, user_id=user))
+    ran = custody("check", "-o", "json")
+    # Nobody needs all roles: who creates should not approve.
+    assert (ran.code, states(ran)["roles"]) == (0, "ok")
+    assert all(each in detail(ran, "roles") for each in lacks)
+    assert ("list webhooks" in detail(ran, "roles")) is (roles == ["TPUser"])
+
+
+@pytest.mark.parametrize(
+    ("response", "state", "code"),
+    [
+        (None, "ok", ""),
+        ((200, {"result": USER}), "failed", "role-missing"),
+        ((200, {"result": {"id": "7"}}), "failed", "role-missing"),
+        ((404, OWN_404), "failed", "role-missing"),
+        ((502, "<html>"), "not checked", ""),
+    ],
+    ids=str,
+)
+def test_roles_that_are_asked_for(
+    custody: Run, sandbox: Sandbox, response: Fault | None, state: str, code: str
+) -> None:
+    if response:
+        add_fault(sandbox, "/users/me", *response)
+    ran = custody("check", "--role", "tpuser", "--role", "AdminReadOnly or ADMIN", "-o", "json")
+    found = row(ran, "roles")
+    assert (ran.code, found["state"], found["code"]) == (0 if state == "ok" else 1, state, code)
+    if response == (200, {"result": USER}):
+        assert found["advice"] == "Give the user AdminReadOnly or ADMIN, or use another user."
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [("Admin or AdminReadOnyl", "Do you mean 'AdminReadOnly'?"), ("HSM", "There are: Admin, AdminReadOnly, TPUser, ")],
+)
+def test_a_role_that_is_mistyped_is_refused(custody: Run, sandbox: Sandbox, given: str, advice: str) -> None:
+    ran = custody("check", "--role", "TPUser", "--role", given)
+    assert (ran.code, ran.out) == (1, "")
+    assert f"--role: there is no role {given.split(' or ')[-1]!r}. {advice}" in ran.err
+    assert sandbox.control.request_log() == []
+
+
+# --- what is pinned, and the rules in force --------------------------------------------------------------------
+
+
+@pytest.fixture
+def keys(sandbox: Sandbox) -> list[str]:
+    return list(sandbox.control.pins()["superadmin_keys"])
+
+
+def fingerprints(*keys: str) -> list[str]:
+    return list(VerificationPins(keys, 1).fingerprints)
+
+
+def check(custody: Run, folder: Path, *keys: str, minimum: int = 2, more: tuple[str, ...] = ("-o", "json")) -> Ran:
+    file = folder / "keys.pem"
+    file.write_text("".join(keys))
+    return custody("check", "--superadmin-keys", str(file), "--superadmin-minimum", str(minimum), *more)
+
+
+def test_the_rules_in_force_are_signed_as_pinned(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    ran = check(custody, tmp_path, *keys)
+    found = row(ran, "signatures")
+    assert (ran.code, ran.err, found["state"]) == (0, "", "ok")
+    one, two = fingerprints(*keys)
+    text = found["detail"]
+    assert f"2 of 2 pinned keys must sign ({one}, {two}); any network, legacy signatures do not count" in text
+    assert "The rules that the service says are in force are of 20" in text
+    assert f"signed by {one}, {two}; SHA-256 " in text
+    assert "did not sign" not in text
+    # One signature would be enough; a pinned key that signed nothing is named all the same.
+    found = row(check(custody, tmp_path, public_pem(1), *keys, minimum=1), "signatures")
+    assert found["state"] == "ok"
+    assert f"signed by {one}, {two}; " in found["detail"]
+    assert found["detail"].endswith(f"did not sign them: {fingerprints(public_pem(1))[0]}")
+
+
+def test_rules_that_are_not_signed_as_pinned_fail(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    ran = check(custody, tmp_path, public_pem(1), keys[0])
+    found = row(ran, "signatures")
+    assert (ran.code, found["state"]) == (1, "failed")
+    assert "signed by 1 of the 2 pinned keys" in found["detail"]
+    assert "are the pins right?" in found["advice"]
+    ran = check(custody, tmp_path, *keys, more=("-o", "json", "--rules-not-before", "2099-01-01"))
+    assert (ran.code, row(ran, "signatures")["state"]) == (1, "failed")
+
+
+def test_rules_that_are_signed_as_pinned_prove_the_credentials(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
+    add_fault(sandbox, "/health", 200, {})
+    add_fault(sandbox, "/users/me", 404, OWN_404)
+    tested, text = CustodyHook().test_connection()
+    assert (tested, "signed with the pinned keys" in text) == (True, True), text
+
+
+@pytest.mark.parametrize(
+    ("response", "state", "code"),
+    [
+        ((404, OWN_404), "unknown", "not-offered"),
+        ((404, {"html": "gateway"}), "failed", "not-offered"),
+        ((500, OWN_500), "failed", "service-failed"),
+        ((200, {"result": {}}), "failed", "response-unusable"),
+        ((200, {}), "failed", "response-unusable"),
+    ],
+)
+def test_only_what_the_service_says_that_it_does_not_offer_is_unknown(
+    custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path, response: Fault, state: str, code: str
+) -> None:
+    add_fault(sandbox, "/rules", *response)
+    ran = check(custody, tmp_path, *keys)
+    found = row(ran, "signatures")
+    assert (ran.code, found["state"], found["code"]) == (0 if state == "unknown" else 1, state, code)
+    assert "2 of 2 pinned keys" in found["detail"]
+
+
+def test_a_fingerprint_is_what_openssl_prints(custody: Run, keys: list[str], tmp_path: Path) -> None:
+    command = ["openssl", "pkey", "-pubin", "-outform", "DER"]
+    der = subprocess.run(command, input=keys[0].encode(), capture_output=True, check=True).stdout
+    fingerprint = hashlib.sha256(der).hexdigest()
+    assert check(custody, tmp_path, *keys).out.count(fingerprint) == 2
+    # For people, it is shorter.
+    out = check(custody, tmp_path, *keys, more=()).out
+    assert (out.count(fingerprint), out.count(f"{fingerprint[:16]}…")) == (0, 2)

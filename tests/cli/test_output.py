@@ -1,4 +1,4 @@
-"""How commands end that do not end well: Ctrl-C, a reader that goes, what nobody expected."""
+"""What is printed where, and how commands end that do not end well: Ctrl-C, a reader that goes, the unexpected."""
 
 from __future__ import annotations
 
@@ -38,6 +38,25 @@ def test_a_reader_that_goes_changes_no_exit_code(sandbox: Sandbox, create: Creat
     assert (ended.returncode, ended.stderr) == (2, "")
 
 
+@pytest.mark.parametrize(
+    ("command", "end", "message"),
+    [
+        ("whitelist schema", ">&-", "standard output cannot be written: it is closed"),
+        ("whitelist schema", ">/dev/full", "standard output cannot be written: No space left on device"),
+        ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&-", "standard input is closed or empty"),
+        ("whitelist nothing", "2>&-", ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(command: str, end: str, message: str) -> None:
+    # Unbuffered output fails where it is written, and argparse does not say so.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    line = f"{' '.join(CUSTODY)} {command} {end}"
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=600, check=False, env=env)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert message in ran.stderr
+    assert ran.stderr.count("\n") == bool(message)
+
+
 def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(self: object, *args: object) -> None:
         raise KeyboardInterrupt
@@ -50,31 +69,21 @@ def test_ctrl_c_ends_quietly(custody: Run, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_nobody_expected_is_told_without_secrets(
     custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, debug: bool
 ) -> None:
-    def fail(self: object, *args: object) -> None:
+    def fail(*args: object) -> None:
         raise RuntimeError(f"not expected: {sandbox.token}\x1b[2J")
 
-    monkeypatch.setattr(CustodyClient, "list_health_checks", fail)
-    ran = custody("health", *(["--debug"] if debug else []))
+    arguments = ["health", *(["--debug"] if debug else [])]
+    with monkeypatch.context() as patch:
+        patch.setattr(CustodyClient, "list_health_checks", fail)
+        ran = custody(*arguments)
     assert (ran.code, ran.out) == (1, "")
-    assert ("RuntimeError: not expected: ***" in ran.err) is debug
-    assert ("Traceback" in ran.err) is debug
+    assert ("RuntimeError: not expected: ***" in ran.err) is ("Traceback" in ran.err) is debug
     assert "unexpected error: RuntimeError" in ran.err or debug
-    assert sandbox.token not in ran.err
-    assert "\x1b" not in ran.err
-
-
-@pytest.mark.parametrize("debug", [False, True])
-def test_before_there_are_credentials_only_debugging_quotes_an_error(
-    custody: Run, monkeypatch: pytest.MonkeyPatch, debug: bool
-) -> None:
-    def fail(args: object) -> None:
-        raise RuntimeError("what may be a secret")
-
+    assert not {sandbox.token, "\x1b"} & {*ran.err.split(), *ran.err}
+    # Before there are credentials, only debugging quotes an error.
     monkeypatch.setattr("airflow_custody.cli.connection._authentication", fail)
-    ran = custody("health", *(["--debug"] if debug else []))
-    assert ran.code == 1
-    assert "RuntimeError" in ran.err
-    assert ("what may be a secret" in ran.err) is debug
+    ran = custody(*arguments)
+    assert (ran.code, "RuntimeError" in ran.err, "not expected" in ran.err) == (1, True, debug)
 
 
 def test_a_message_is_one_line_without_terminal_escapes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,36 +114,10 @@ def test_logs_never_get_between_the_data(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr() == ("three\n", "one\ntwo\n")
 
 
-def run_in_shell(command: str, end: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with its standard output or input as a shell makes them."""
-    # Unbuffered output fails where it is written, and argparse does not say so.
-    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    line = f"{sys.executable} -m airflow_custody.cli {command} {end}"
-    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=600, check=False, env=env)
-
-
-@pytest.mark.parametrize(
-    ("command", "end", "message"),
-    [
-        ("whitelist schema", ">&-", "standard output cannot be written: it is closed"),
-        ("whitelist schema", ">/dev/full", "standard output cannot be written: No space left on device"),
-        ("whitelist dump --base-url http://127.0.0.1:9 --token-stdin", "<&-", "standard input is closed or empty"),
-        ("whitelist nothing", "2>&-", ""),
-    ],
-)
-def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(command: str, end: str, message: str) -> None:
-    ran = run_in_shell(command, end)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert message in ran.stderr
-    assert ran.stderr.count("\n") == bool(message)
-
-
 VIEW = [
     "WRONG: [red]a[/red] :smile:",
     {"rows": [{"id": "1", "memo": None, "label": "x" * 300 + "\x1b[2J\n"}], "no": ""},
 ]
-
-
 PLAN = "Plan: 1 to delete.\n\n  - ETH  0xab\n      label: x\n  + ETH\n        0xcd\n  ~ ETH\n  ! ETH\n    ETH\n"
 
 
@@ -143,10 +126,10 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_sign_has_its_colour_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_colours_and_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "44")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    terminal = Terminal()
+    terminal, plain = Terminal(), Terminal()
     output = Output("table", terminal)
     assert output.width == 44
     output.signed(PLAN)
@@ -156,20 +139,20 @@ def test_a_sign_has_its_colour_on_a_terminal_only(monkeypatch: pytest.MonkeyPatc
         for colour, line in (("31", "  - ETH  0xab"), ("32", "  + ETH"), ("33", "  ~ ETH"), ("1;31", "  ! ETH"))
     ]
     assert re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()) == PLAN
-    piped, plain = io.StringIO(), Terminal()
-    output = Output("table", piped)
-    output.signed(PLAN)
     monkeypatch.setenv("NO_COLOR", "1")
     Output("table", plain).signed(PLAN)
-    assert (output.width, piped.getvalue(), plain.getvalue()) == (None, PLAN, PLAN)
+    assert plain.getvalue() == PLAN
 
 
 def test_what_is_piped_has_no_colours_and_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "40")
     stream = io.StringIO()
-    Output("table", stream).data({}, VIEW)
-    assert stream.getvalue().splitlines() == [
+    output = Output("table", stream)
+    output.data({}, VIEW)
+    output.signed(PLAN)
+    assert output.width is None
+    assert stream.getvalue().removesuffix(PLAN).splitlines() == [
         "WRONG: [red]a[/red] :smile:",
         "rows:",
         "  ID  LABEL",

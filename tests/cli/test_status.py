@@ -1,25 +1,33 @@
+"""``custody status`` and ``custody health``: what is wrong comes first, and the exit code says so."""
+
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Callable
 
 import pytest
-from cli_runs import Create, Run, read
+from cli_runs import Create, Run
 from connections import connection_json
 
 from airflow_custody.sandbox import Sandbox
 
+ONE_LINE = "the service is healthy: 9 of 9 checks are healthy\n"
+
 
 def test_all_well_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
-    create(1)
+    twice = [create(1), create(1)]
     pending = create(2, status="pending")
+    create(3, status="REJECTED")
     sandbox.control.set_whitelist_age(pending, 7300)
+    sandbox.control.change_whitelist_request(pending, label="a\u202eb\x1b[2J\u200bc")
     sandbox.control.add_webhook(status="disabled", url="https://hooks.example.test/a?key=s3cret")
     ran = custody("status")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith(f"all well at {sandbox.url}, at ")
-    titles = [line for line in ran.out.splitlines() if not line.startswith(" ")][2:]
-    assert titles == [
+    lines = ran.out.splitlines()
+    assert lines[0].startswith(f"all well at {sandbox.url}, at ")
+    assert lines[1] == f"NOTE: whitelisting requests {twice[0]} and {twice[1]} are in effect for the same address"
+    assert "It is disabled: nothing is delivered." in lines[2]
+    assert [line for line in lines[3:] if not line.startswith(" ")] == [
         "USER:",
         "HEALTH:",
         "PENDING:",
@@ -29,24 +37,67 @@ def test_all_well_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
         "WEBHOOKS:",
         "NEWEST WEBHOOK CALL: none",
     ]
-    assert "  the service is healthy: 9 of 9 checks are healthy\n" in ran.out
-    row = next(line for line in ran.out.splitlines() if line.startswith(f"  {pending}  pending  not checked  "))
-    assert re.search(rf"  20[-0-9]+ [0-9:]+ UTC  20[-0-9]+ [0-9:]+ UTC  ETH    0x{2:040x}  L2$", row)
+    assert f"  {ONE_LINE}" in ran.out
+    row = next(line for line in lines if line.startswith(f"  {pending}  pending  not checked  "))
+    shown = re.escape(r"a\u202eb\u001b[2J\u200bc")
+    assert re.search(rf"  20[-0-9]+ [0-9:]+ UTC  20[-0-9]+ [0-9:]+ UTC  ETH    0x{2:040x}  {shown}$", row)
     assert "  whitelisted_addresses: 1\n" in ran.out
-    assert "It is disabled: nothing is delivered." in ran.out
     assert "s3cret" not in ran.out
+    data = custody("status", "-o", "json").data
+    assert list(data)[:5] == ["ok", "wrong", "unread", "read_at", "base_url"]
+    assert (data["ok"], data["wrong"], data["unread"], data["in_effect_twice"]) == (True, [], [], [twice])
+    (found,) = data["pending"]["value"]["rows"]
+    assert (found["state"], found["trust"], found["signatures"], found["paths"]) == ("pending", "not checked", 0, [])
+    assert found["created_at"].endswith("+00:00")
 
 
-def test_what_is_wrong_comes_first_and_is_2(custody: Run, sandbox: Sandbox) -> None:
+def unhealthy(sandbox: Sandbox, number: str) -> None:
     sandbox.control.update_health(status="failed\x1b[2J", group="hsm")
     sandbox.control.add_webhook(status="cooldown", timeout_until="2999-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "code", "says"),
+    [
+        (
+            unhealthy,
+            2,
+            [
+                "WRONG: the service is not healthy (3 of 9 checks unhealthy): hsm / ",
+                "WRONG: webhook ",
+                "not all well at",
+            ],
+        ),
+        (
+            lambda sandbox, number: sandbox.control.set_whitelist_status(number, "WEIRD"),
+            2,
+            ["WRONG: whitelisting request 3711 (status not known): Its status, 'WEIRD', "],
+        ),
+        (
+            lambda sandbox, number: sandbox.control.add_fault("status", status=500, path="/statistics"),
+            1,
+            ["NOT READ: pending approvals: get pending approvals failed: "],
+        ),
+        # One failure of all is said once.
+        (lambda sandbox, number: sandbox.control.add_fault("html", times=None), 1, ["NOT READ: ", "not all well at "]),
+    ],
+    ids=["unhealthy", "status", "part", "all"],
+)
+def test_what_is_wrong_comes_first(
+    custody: Run,
+    create: Create,
+    sandbox: Sandbox,
+    prepare: Callable[[Sandbox, str], object],
+    code: int,
+    says: list[str],
+) -> None:
+    prepare(sandbox, create(1))
     ran = custody("status")
-    assert (ran.code, ran.err) == (2, "")
-    first, second, third = ran.out.splitlines()[:3]
-    assert first.startswith("WRONG: the service is not healthy (3 of 9 checks unhealthy): hsm / ")
-    assert second.startswith("WRONG: webhook ")
-    assert third.startswith("not all well at ")
+    assert (ran.code, ran.err) == (code, "")
+    for line, start in zip(ran.out.splitlines(), says, strict=False):
+        assert line.startswith(start)
     assert "\x1b" not in ran.out
+    assert ("\nHEALTH: not read\n" in ran.out) is (says[0] == "NOT READ: ")
 
 
 def test_an_unverified_request_is_2(custody: Run, create: Create, pins: list[str]) -> None:
@@ -55,7 +106,6 @@ def test_an_unverified_request_is_2(custody: Run, create: Create, pins: list[str
     assert ran.code == 2
     assert ran.out.startswith(f"WRONG: whitelisting request {identifier} (in effect): not verified: ")
     assert "  unverified  " in ran.out
-    assert custody("status").code == 0
 
 
 def test_what_a_user_may_not_see_is_no_error(custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,78 +115,79 @@ def test_what_a_user_may_not_see_is_no_error(custody: Run, sandbox: Sandbox, mon
     assert "roles: TPUser\n" in ran.out
     assert "webhook" not in ran.out.casefold()
     # Programs are told why.
-    assert "role-missing" in read(custody("status", "-o", "json"))["webhooks"]["problem"]
+    assert "role-missing" in custody("status", "-o", "json").data["webhooks"]["problem"]
 
 
-def test_a_part_that_cannot_be_read_is_1(custody: Run, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("status", status=500, path="/statistics")
-    ran = custody("status")
-    assert (ran.code, ran.err) == (1, "")
-    assert ran.out.startswith("NOT READ: pending approvals: get pending approvals failed: ")
-    assert "\nHEALTH:\n  the service is healthy: " in ran.out
-
-
-def test_one_failure_of_all_is_said_once(custody: Run, sandbox: Sandbox) -> None:
-    sandbox.control.add_fault("html", times=None)
-    ran = custody("status")
-    assert (ran.code, ran.err) == (1, "")
-    assert ran.out.count("[custody/") == ran.out.count("not a response of the custody service") == 1
-    assert "\nWEBHOOKS: not read\n" in ran.out
-
-
-def test_a_status_that_is_not_known_is_2(custody: Run, create: Create, sandbox: Sandbox) -> None:
-    identifier = create(1)
-    create(2, status="REJECTED")
-    sandbox.control.set_whitelist_status(identifier, "WEIRD")
-    ran = custody("status")
-    assert ran.code == 2
-    assert ran.out.startswith(f"WRONG: whitelisting request {identifier} (status not known): Its status, 'WEIRD', ")
-    assert "\nSTATUS NOT KNOWN:\n  1\n  ID " in ran.out
-
-
-@pytest.mark.parametrize("from_airflow", [False, True])
-def test_a_service_that_hangs(
-    custody: Run, plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, from_airflow: bool
+def test_a_service_that_hangs_is_not_waited_for_as_by_a_task(
+    plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_custody.overview.read.MAX_TIMEOUT", 0.3)
+    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, timeout=60, max_retries=5))
     sandbox.control.add_fault(path="/health", delay=3600, times=None)
-    if from_airflow:
-        text = connection_json(sandbox, timeout=60, max_retries=5)
-        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_SLOW", text)
-        ran = plain("status", "--conn-id", "custody_slow")
-    else:
-        ran = custody("status", "--timeout", "60", "--max-retries", "5")
+    ran = plain("status")
     assert ran.code == 1
     assert ran.out.startswith("NOT READ: health: list health checks failed: no complete response from ")
     assert len(sandbox.control.request_log("GET", "/health")) == 1
 
 
-def test_hostile_texts_are_escaped(custody: Run, create: Create, sandbox: Sandbox) -> None:
-    identifier = create(1, status="pending")
-    sandbox.control.change_whitelist_request(identifier, label="a\u202eb\x1b[2J\u200bc")
-    out = custody("status").out
-    assert r"a\u202eb\u001b[2J\u200bc" in out
-    assert not {"\u202e", "\x1b", "\u200b"} & set(out)
+# --- health --------------------------------------------------------------------------------------------------
 
 
-def test_data_for_programs(custody: Run, create: Create) -> None:
-    create(1)
-    create(2, status="pending", label="<script>")
-    data = read(custody("status", "-o", "json"))
-    assert list(data)[:5] == ["ok", "wrong", "unread", "read_at", "base_url"]
-    assert (data["ok"], data["wrong"], data["unread"]) == (True, [], [])
-    assert data["pending"]["value"]["total"] == 1
-    (row,) = data["pending"]["value"]["rows"]
-    assert (row["label"], row["state"], row["trust"]) == ("<script>", "pending", "not checked")
-    assert (row["signatures"], row["paths"]) == (0, [])
-    assert row["created_at"].endswith("+00:00")
-    assert data["health"] == {**data["health"], "problem": "", "not_offered": False}
-    assert json.dumps(data["approvals"]["value"])
+def test_healthy_is_0_and_unhealthy_is_2(custody: Run, sandbox: Sandbox) -> None:
+    ran = custody("health")
+    assert (ran.code, ran.err, ran.out.endswith(ONE_LINE)) == (0, "", True)
+    data = custody("health", "--output", "json").data
+    assert (data["healthy"], data["total"], data["groups"]["hsm"]) == (True, 9, {"total": 3, "unhealthy": 0})
+    sandbox.control.update_health(status="failed\x1b[2J", group="hsm")
+    ran = custody("health")
+    assert (ran.code, ran.err) == (2, "")
+    assert "NOT HEALTHY: hsm / " in ran.out
+    assert "\x1b" not in ran.out
+    sandbox.control.add_fault("status", status=503, method="GET", path="/health")
+    ran = custody("health", "-o", "json")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("custody: list health checks failed: ")
 
 
-def test_what_is_in_effect_twice_is_named(custody: Run, create: Create) -> None:
-    ids = [create(1), create(1)]
-    ran = custody("status")
-    assert ran.code == 0
-    assert f"NOTE: whitelisting requests {ids[0]} and {ids[1]} are in effect for the same address\n" in ran.out
-    assert read(custody("status", "-o", "json"))["in_effect_twice"] == [ids]
+def test_what_a_gate_can_name_is_listed(custody: Run, sandbox: Sandbox) -> None:
+    ran = custody("health", "--group", "blockchain")
+    header, row, *_ = ran.out.splitlines()
+    assert header.split() == ["GROUP", "COMPONENT", "CHECK", "STATUS", "RESULTS"]
+    assert row.split()[:6] == ["blockchain", "chain-gateway", "nodes", "success", "BTC", "success,"]
+    listed = custody("health", "-o", "json").data["listed"]
+    criteria = {name: {each[name] for each in listed} for name in ("group", "component", "check")}
+    results = {key for each in listed for key in each["results"]}
+    # Each of them can be asked for.
+    asked = [f"--{name}={each}" for name, names in criteria.items() for each in names]
+    assert custody("health", *asked, *(f"--require-results={key}" for key in results)).code == 0
+    # A name that does not exist is said once, with those to choose from.
+    ran = custody("health", "--group", "hms")
+    assert (ran.out + ran.err).count("no group named") == 1
+    assert "the groups are 'blockchain', 'database', 'hsm'. Correct --group: names are compared exactly." in ran.err
+    assert {"blockchain", "database", "hsm"} == {line.split()[0] for line in ran.out.splitlines()[1:-1]}
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("--group hsm --group database", 0),
+        ("--group nothing", 1),
+        ("--component nothing", 1),
+        ("--check nothing", 1),
+        ("--require-results nothing", 1),
+        ("--healthy-status fine", 2),
+        ("--healthy-status fine --healthy-status SUCCESS", 0),
+        ("--tenant-id 1", 0),
+        ("--tenant-id 99", 2),
+        # The result of this one has expired.
+        ("--group expired", 2),
+        ("--group expired --no-require-fresh", 0),
+    ],
+)
+def test_criteria(custody: Run, sandbox: Sandbox, options: str, code: int) -> None:
+    if "expired" in options:
+        sandbox.control.update_health(group="hsm", validUntilDate="2020-01-01T00:00:00Z")
+    ran = custody("health", *options.replace("expired", "hsm").split())
+    assert ran.code == code
+    assert ran.err.endswith("names are compared exactly. [custody/parameter-wrong]\n" if code == 1 else "")
+    assert bool(ran.err) is (code == 1)

@@ -1,96 +1,84 @@
+"""Whitelist files, the plan of one, and the service's whitelist as a file: options, forms and exit codes."""
+
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runs import Create, Run
+import yaml
+from cli_runs import Create, Ran, Run
 
-from airflow_custody.client.whitelist.addresses import MISSING_LIBRARY
+from airflow_custody.client.whitelist.addresses import MISSING_LIBRARY, AddressCheck
 from airflow_custody.sandbox import Sandbox
-
-ROW = {"label": "L1", "address": f"0x{1:040x}", "blockchain": "ETH"}
 
 
 def row(number: int, **fields: Any) -> dict[str, Any]:
-    return {**ROW, "label": f"L{number}", "address": f"0x{number:040x}", **fields}
+    return {"label": f"L{number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"version": 1, "addresses": rows}))
+    return path
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Return a file with two rows."""
-    path = tmp_path / "list.json"
-    path.write_text(json.dumps({"version": 1, "addresses": [row(1), row(2)]}))
-    return path
+    return write(tmp_path / "list.json", row(1), row(2))
+
+
+def counts(ran: Ran) -> dict[str, int]:
+    """Return how many rows of a plan are in each state."""
+    return {state: number for state, number in ran.data["counts"].items() if number}
 
 
 # --- files --------------------------------------------------------------------------------------------------
 
 
-def test_a_valid_file(plain: Run, file: Path) -> None:
-    ran = plain("whitelist", "validate", str(file))
-    assert (ran.code, ran.err) == (0, "")
-    header, values = ran.out.splitlines()
-    assert (header.split(), values.split()[:3]) == (["FILE", "VALID", "ROWS", "SHA256"], [str(file), "yes", "2"])
-    (data,) = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
-    assert (data["valid"], data["rows"], data["faults"], len(data["sha256"])) == (True, 2, [], 64)
-
-
-@pytest.mark.parametrize("installed", [True, False])
 def test_addresses_that_could_not_be_verified_are_told(
-    plain: Run, custody: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+    plain: Run, custody: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unchecked, text = 1, "addresses: 1 of 2 could not be checked (XYZ)"
-    if installed:
-        pytest.importorskip("bip_utils")
-    else:
-        unchecked, text = 2, f"addresses were not checked: {MISSING_LIBRARY}"
-        monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
-    file = tmp_path / "list.json"
-    file.write_text(json.dumps({"version": 1, "addresses": [row(1), row(2, address="abc", blockchain="XYZ")]}))
-    ran = plain("whitelist", "validate", str(file))
-    assert (ran.code, ran.err) == (0, f"custody: {file}: {text}\n")
-    assert json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)[0]["unchecked"] == unchecked
-    assert plain("whitelist", "validate", str(file), "--no-check-addresses").err == ""
-    ran = custody("whitelist", "plan", str(file))
-    assert (ran.code, ran.err) == (2, f"custody: {text}\n")
-    assert custody("whitelist", "plan", str(file), "--no-check-addresses").err == ""
+    text = f"addresses were not checked: {MISSING_LIBRARY}"
+    monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
+    path = str(write(tmp_path / "list.json", row(1), row(2, address="abc", blockchain="XYZ")))
+    assert plain("whitelist", "validate", path)[::2] == (0, f"custody: {path}: {text}\n")
+    assert plain("whitelist", "validate", path, "-o", "json").data[0]["unchecked"] == 2
+    assert custody("whitelist", "plan", path)[::2] == (2, f"custody: {text}\n")
+    for run, command in ((plain, "validate"), (custody, "plan")):
+        assert run("whitelist", command, path, "--no-check-addresses").err == ""
 
 
-def test_every_fault_of_a_file_is_printed(plain: Run, tmp_path: Path) -> None:
-    file = tmp_path / "list.yaml"
-    rows = "".join(f"- {{label: L{number}, adress: x}}\n" for number in range(300))
-    file.write_text(f"version: 1\naddresses:\n{rows}")
-    ran = plain("whitelist", "validate", str(file))
-    assert ran.code == 1
-    assert all(f"{file}: line {number + 3}: " in ran.out for number in range(300))
-    assert ran.err == f"custody: {file}: {len(ran.out.splitlines())} faults [custody/file-wrong]\n"
-    (data,) = json.loads(plain("whitelist", "validate", str(file), "-o", "json").out)
-    assert (data["valid"], len(data["faults"])) == (False, len(ran.out.splitlines()))
-
-
-def test_several_files(plain: Run, file: Path, tmp_path: Path) -> None:
+def test_several_files_and_every_fault_of_each(plain: Run, file: Path, tmp_path: Path) -> None:
     """As pre-commit gives them: all are checked, and each fault has its file."""
     one, two = tmp_path / "one.csv", tmp_path / "two.yaml"
     one.write_text("label;address;chain\n")
-    two.write_text("version: 1\naddresses: []\n")
-    ran = plain("whitelist", "validate", str(one), str(file), str(two))
+    rows = "".join(f"- {{label: L{number}, adress: x}}\n" for number in range(300))
+    two.write_text(f"version: 1\naddresses:\n{rows}")
+    arguments = ["whitelist", "validate", str(one), str(file), str(two), "/nope.yaml"]
+    ran = plain(*arguments)
     assert ran.code == 1
-    *faults, _, valid = ran.out.splitlines()
-    assert [each.partition(": line ")[0] for each in faults] == [str(one), str(one), str(two)]
-    assert valid.startswith(str(file))
+    assert all(f"{two}: line {number + 3}: " in ran.out for number in range(300))
+    assert "/nope.yaml: there is no such file" in ran.out
+    faults = [sum(line.startswith(f"{each}: ") for line in ran.out.splitlines()) for each in (one, two, "/nope.yaml")]
     assert ran.err.splitlines() == [
-        f"custody: {path}: {number} [custody/file-wrong]" for path, number in ((one, "2 faults"), (two, "1 fault"))
+        f"custody: {path}: {number} fault{'' if number == 1 else 's'} [custody/file-wrong]"
+        for path, number in zip((one, two, "/nope.yaml"), faults, strict=True)
     ]
-    data = json.loads(plain("whitelist", "validate", str(one), str(file), str(two), "-o", "json").out)
-    assert [(each["file"], each["valid"], len(each["faults"])) for each in data] == [
-        (str(one), False, 2),
-        (str(file), True, 0),
-        (str(two), False, 1),
+    found = plain(*arguments, "-o", "json").data
+    assert [(each["file"], each["valid"]) for each in found] == [
+        (str(one), False),
+        (str(file), True),
+        (str(two), False),
+        ("/nope.yaml", False),
     ]
-    assert plain("whitelist", "validate", str(file), str(file)).code == 0
+    ran = plain("whitelist", "validate", str(file), str(file))
+    assert (ran.code, ran.err) == (0, "")
+    header, values, _ = ran.out.splitlines()
+    assert (header.split(), values.split()[:3]) == (["FILE", "VALID", "ROWS", "SHA256"], [str(file), "yes", "2"])
 
 
 SHEET = f"Label;Address;Blockchain;Notes\r\nL1;0x{1:040x};ETH;é\r\n"
@@ -99,8 +87,7 @@ SHEET = f"Label;Address;Blockchain;Notes\r\nL1;0x{1:040x};ETH;é\r\n"
 def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) -> None:
     create(1)
     ran = plain("whitelist", "validate", "-", "--format", "csv", "-o", "json", stdin=f"\ufeff{SHEET}")
-    (data,) = json.loads(ran.out)
-    assert (ran.code, data["file"], data["rows"]) == (0, "-", 1)
+    assert (ran.code, ran.data[0]["file"], ran.data[0]["rows"]) == (0, "-", 1)
     assert custody("whitelist", "plan", "-", "--format", "csv", stdin=SHEET).code == 0
     ran = custody("whitelist", "plan", "-", "--format", "yaml", stdin=SHEET)
     assert (ran.code, ran.out) == (1, "")
@@ -113,25 +100,28 @@ def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) ->
         (["-"], "--format is missing: standard input has no name that tells"),
         (["-", "--format", "csv", "--token-stdin"], "--token-stdin: the file is read from standard input already"),
         (["-", "--format", "csv"], "there are no addresses"),
+        (["/nope.yaml"], "/nope.yaml: 1 fault; the service was not asked [custody/file-wrong]"),
+        (["FILE", "--any-status", "--effective-status", "live"], "--any-status"),
+        *((["FILE", "--only", wrong], "custody: only") for wrong in ("customer_id", "customer_id=", "label=x", "=x")),
+        (["WRONG"], " faults; the service was not asked [custody/file-wrong]"),
     ],
 )
-def test_what_standard_input_cannot_be(custody: Run, sandbox: Sandbox, arguments: list[str], reason: str) -> None:
-    ran = custody("whitelist", "plan", *arguments)
+def test_what_is_wrong_before_the_service_is_asked(
+    custody: Run, sandbox: Sandbox, file: Path, tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    wrong = write(tmp_path / "wrong.json", {"label": "L"}, row(1, **{"x\x1b[2J": 1}))
+    names = {"FILE": str(file), "WRONG": str(wrong)}
+    ran = custody("whitelist", "plan", *(names.get(each, each) for each in arguments))
     assert (ran.code, ran.out) == (1, "")
     assert reason in ran.err
+    assert "\x1b" not in ran.err
     assert sandbox.control.request_log() == []
-
-
-def test_a_file_that_is_not_there(plain: Run, tmp_path: Path) -> None:
-    ran = plain("whitelist", "validate", str(tmp_path / "none.yaml"))
-    assert ran.code == 1
-    assert "there is no such file" in ran.out
 
 
 def test_the_schema_is_json(plain: Run) -> None:
     ran = plain("whitelist", "schema")
     assert (ran.code, ran.err) == (0, "")
-    assert json.loads(ran.out)["properties"]["addresses"]
+    assert ran.data["properties"]["addresses"]
 
 
 # --- the plan -----------------------------------------------------------------------------------------------
@@ -148,53 +138,51 @@ def test_nothing_to_do_is_0(custody: Run, create: Create, file: Path) -> None:
 
 
 def test_changes_are_2_in_each_form(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
-    create(1)
+    create(1, label="Old")
     create(3)
     ran = custody("whitelist", "plan", str(file), "-o", "json")
-    assert (ran.code, ran.err) == (2, "")
-    data = json.loads(ran.out)
-    assert (data["counts"]["create"], data["counts"]["undeclared"], data["over_limits"]) == (1, 1, [])
-    assert (data["service"], data["file"], data["has_changes"]) == (f"{sandbox.url} (tenant 1)", str(file), True)
+    assert (ran.code, counts(ran)) == (2, {"create": 1, "differs": 1, "undeclared": 1})
+    assert "or have replace=True (--replace)" in ran.err
+    data = ran.data
+    assert (data["over_limits"], data["has_changes"]) == ([], True)
+    assert (data["service"], data["file"]) == (f"{sandbox.url} (tenant 1)", str(file))
     for form in ("table", "markdown"):
         ran = custody("whitelist", "plan", str(file), "--output", form)
         assert ran.code == 2
         assert data["plan_hash"] in ran.out
 
 
-def test_prune_plans_deletions(custody: Run, create: Create, file: Path) -> None:
-    create(3)
-    data = json.loads(custody("whitelist", "plan", str(file), "--prune", "-o", "json").out)
-    assert [each["action"] for each in data["rows"]] == ["create", "create", "delete"]
-    other = json.loads(custody("whitelist", "plan", str(file), "-o", "json").out)
-    assert other["rows"][2]["action"] is None
-    assert other["plan_hash"] != data["plan_hash"]
-
-
-def test_what_differs_is_replaced_and_duplicates_are_pruned(custody: Run, create: Create, file: Path) -> None:
-    first = create(1, label="Old")
-    ran = custody("whitelist", "plan", str(file))
-    assert (ran.code, "or have replace=True (--replace)" in ran.err) == (2, True)
-    data = json.loads(custody("whitelist", "plan", str(file), "--replace", "-o", "json").out)
-    assert (data["counts"]["replace"], data["rows"][0]["action"], data["rows"][0]["others"]) == (1, "create", [first])
-    kept = create(1)
-    for option in ("--replace", "--prune"):
-        data = json.loads(custody("whitelist", "plan", str(file), option, "-o", "json").out)
-        (row,) = [each for each in data["rows"] if each["state"] == "duplicate"]
-        assert (row["action"], row["id"], row["others"]) == ("delete", first, [kept])
-
-
-def test_a_plan_may_be_about_some_of_the_service(custody: Run, create: Create, file: Path) -> None:
-    create(1)
+@pytest.mark.parametrize(
+    ("options", "states", "actions"),
+    [
+        # Of the file's two rows one has another label at the service, and one another status word.
+        ([], ["differs", "differs", "undeclared"], []),
+        (["--prune"], ["differs", "differs", "undeclared"], ["delete"]),
+        (["--prune", "--dry-run-chain", "eth"], ["differs", "differs", "undeclared"], []),
+        (["--replace"], ["differs", "replace", "undeclared"], ["create"]),
+        (["--any-status"], ["differs", "unchanged", "undeclared"], []),
+        (
+            ["--effective-status", "Live", "--effective-status", "approved"],
+            ["differs", "unchanged", "undeclared"],
+            [],
+        ),
+        (["--rejected-status", "live"], ["differs", "rejected", "undeclared"], []),
+        (["--only", "customer_id=a", "--only", "customer_id=c", "--only", "blockchain=Ethereum"], ["differs"] * 2, []),
+    ],
+    ids=" ".join,
+)
+def test_options_of_a_plan(
+    custody: Run, create: Create, file: Path, options: list[str], states: list[str], actions: list[str]
+) -> None:
+    create(1, label="Old")
+    create(2, status="live")
     create(3, customer_id="b")
-    file.write_text(json.dumps({"version": 1, "addresses": [row(1, customer_id="a"), row(2, customer_id="a")]}))
-    only = ["--only", "customer_id=a", "--only", "customer_id=c", "--only", "blockchain=Ethereum"]
-    data = json.loads(custody("whitelist", "plan", str(file), *only, "--prune", "-o", "json").out)
-    assert [each["state"] for each in data["rows"]] == ["differs", "create"]
-    assert data["only"] == {"customer_id": ["a", "c"], "blockchain": ["eth"]}
-    for wrong in ("customer_id", "customer_id=", "label=x", "=x"):
-        ran = custody("whitelist", "plan", str(file), "--only", wrong)
-        assert (ran.code, ran.out) == (1, "")
-        assert "custody: only" in ran.err
+    if "--only" in options:
+        write(file, row(1, customer_id="a"), row(2, customer_id="a"))
+    data = custody("whitelist", "plan", str(file), *options, "-o", "json").data
+    assert sorted(each["state"] for each in data["rows"]) == sorted(states)
+    assert [each["action"] for each in data["rows"] if each["action"]] == actions
+    assert data["only"] == ({"customer_id": ["a", "c"], "blockchain": ["eth"]} if "--only" in options else {})
 
 
 @pytest.mark.parametrize(
@@ -214,10 +202,8 @@ def test_a_plan_over_a_limit_is_1_and_shown_in_full(
     assert ran.code == 1
     assert all(label in ran.out for label in ("L1", "L2", "L3"))
     assert ran.err.startswith("custody: the plan is over a limit: ")
-    assert text in ran.err
-    data = json.loads(custody("whitelist", "plan", str(file), *limit, "-o", "json").out)
-    assert text in data["over_limits"][0]
-    assert len(data["over_limits"]) == 1
+    (found,) = custody("whitelist", "plan", str(file), *limit, "-o", "json").data["over_limits"]
+    assert text in found
 
 
 def test_limits_can_be_lifted(custody: Run, create: Create, file: Path) -> None:
@@ -226,11 +212,6 @@ def test_limits_can_be_lifted(custody: Run, create: Create, file: Path) -> None:
     assert custody("whitelist", "plan", str(file), "--prune").code == 1
     limits = ["--max-deletes", "none", "--max-delete-percent", "none"]
     assert custody("whitelist", "plan", str(file), "--prune", *limits).code == 2
-
-
-def test_a_dry_run_of_a_chain(custody: Run, file: Path) -> None:
-    data = json.loads(custody("whitelist", "plan", str(file), "--dry-run-chain", "eth", "-o", "json").out)
-    assert [each["action"] for each in data["rows"]] == [None, None]
 
 
 def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
@@ -252,49 +233,150 @@ def test_what_nobody_asked_for_is_accepted_by_name(custody: Run, create: Create,
     assert custody("whitelist", "dump", *accept).code == 0
 
 
-def test_status_words(custody: Run, create: Create, file: Path) -> None:
-    create(1, status="live")
-    create(2, status="live")
-
-    def plan(*options: str) -> dict[str, int]:
-        counts = json.loads(custody("whitelist", "plan", str(file), *options, "-o", "json").out)["counts"]
-        return {state: number for state, number in counts.items() if number}
-
-    assert plan() == {"differs": 2}
-    assert plan("--effective-status", "Live") == {"unchanged": 2}
-    assert plan("--any-status") == {"unchanged": 2}
-    assert plan("--rejected-status", "live") == {"rejected": 2}
-
-
-def test_status_words_that_contradict_each_other(custody: Run, file: Path) -> None:
-    ran = custody("whitelist", "plan", str(file), "--any-status", "--effective-status", "live")
-    assert ran.code == 1
-    assert "--any-status" in ran.err
-
-
-def test_a_wrong_file_asks_the_service_nothing(custody: Run, sandbox: Sandbox, tmp_path: Path) -> None:
-    file = tmp_path / "list.json"
-    file.write_text(json.dumps({"version": 1, "addresses": [{"label": "L"}, {**ROW, "x\x1b[2J": 1}]}))
-    ran = custody("whitelist", "plan", str(file))
-    assert (ran.code, ran.out) == (1, "")
-    lines = ran.err.splitlines()
-    assert all(line.startswith(f"custody: {file}: ") for line in lines)
-    assert lines[-1].endswith(f"{len(lines) - 1} faults; the service was not asked [custody/file-wrong]")
-    assert "\x1b" not in ran.err
-    assert sandbox.control.request_log() == []
-
-
-def test_a_listing_that_cannot_be_read_is_no_plan(custody: Run, create: Create, sandbox: Sandbox, file: Path) -> None:
-    create(1)
-    sandbox.control.add_fault("status", status=500, method="GET", path="/whitelists/addresses")
-    ran = custody("whitelist", "plan", str(file), "-o", "json")
-    assert (ran.code, ran.out) == (1, "")
-
-
 def test_what_cannot_be_read_can_be_ignored(custody: Run, file: Path, create: Create, sandbox: Sandbox) -> None:
     broken = create(1)
     sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
-    counts = json.loads(custody("whitelist", "plan", str(file), "-o", "json").out)["counts"]
-    assert (counts["create"], counts["unreadable"]) == (0, 3)
-    found = json.loads(custody("whitelist", "plan", str(file), "-o", "json", "--ignore", broken).out)
-    assert (found["counts"]["create"], found["counts"]["unreadable"], found["ignored"]) == (2, 1, [broken])
+    assert counts(custody("whitelist", "plan", str(file), "-o", "json")) == {"unreadable": 3}
+    ran = custody("whitelist", "plan", str(file), "-o", "json", "--ignore", broken)
+    assert (counts(ran), ran.data["ignored"]) == ({"create": 2, "unreadable": 1}, [broken])
+
+
+@pytest.mark.parametrize("path", ["/whitelists/addresses", "/whitelists/addresses/for-approval"])
+def test_a_listing_that_cannot_be_read_is_no_plan_and_no_file(
+    custody: Run, create: Create, sandbox: Sandbox, file: Path, path: str
+) -> None:
+    create(1)
+    for arguments in (["plan", str(file), "-o", "json"], ["dump"]):
+        sandbox.control.add_fault("status", status=500, method="GET", path=path)
+        ran = custody("whitelist", *arguments)
+        assert (ran.code, ran.out) == (1, "")
+        sandbox.control.clear_faults()
+
+
+# --- what the service has: a plan of it finds nothing to do --------------------------------------------------
+
+Plan = Callable[[Ran], dict[str, int]]
+
+
+@pytest.fixture
+def plan(custody: Run, tmp_path: Path) -> Plan:
+    """Return what plans with a file that was printed, and returns the counts that are not zero."""
+
+    def plan(ran: Ran) -> dict[str, int]:
+        file = tmp_path / "list.yaml"
+        file.write_text(ran.out)
+        return counts(custody("whitelist", "plan", str(file), "-o", "json"))
+
+    return plan
+
+
+def test_a_plan_of_what_was_dumped_finds_nothing_to_do(custody: Run, create: Create, plan: Plan) -> None:
+    create(3, label="Zürich: vault #1", memo="007", address_type="individual")
+    create(1, status="pending", network="mainnet")
+    create(2, status="rejected")
+    create(10, blockchain="BTC", address="1BoatSLRHtKNngkdXEeobR76b53LETtpyT")
+    ran = custody("whitelist", "dump")
+    assert (ran.code, ran.err) == (0, "custody: left out: 1 rejected request\n")
+    assert "is pending approval (status pending)" in ran.out
+    rows = yaml.safe_load(ran.out)["addresses"]
+    assert [each["label"] for each in rows] == ["Zürich: vault #1", "L1", "L10"]
+    assert rows[0]["memo"] == "007"
+    assert plan(ran) == {"pending": 1, "unchanged": 2}
+
+
+def test_requests_for_one_destination_become_one_row(custody: Run, create: Create, plan: Plan) -> None:
+    first, second, third = create(10, status="pending"), create(10), create(10, label="another")
+    ran = custody("whitelist", "dump")
+    assert ran.code == 0
+    (row,) = yaml.safe_load(ran.out)["addresses"]
+    assert row["label"] == "L10"
+    assert f"more requests: {third}, {first}" in ran.out or f"more requests: {first}, {third}" in ran.out
+    assert second not in ran.out.split("more requests: ")[2].splitlines()[0]
+    assert "a plan shows them as duplicate or undeclared" in ran.err
+    assert plan(ran) == {"unchanged": 1, "duplicate": 1, "undeclared": 1}
+
+
+def test_what_is_missing_or_differs_is_named_and_the_file_says_so(
+    custody: Run, create: Create, sandbox: Sandbox, plan: Plan
+) -> None:
+    create(1)
+    broken, spaced, other = create(2), create(3), create(4)
+    sandbox.control.set_whitelist_metadata(broken, hash="0" * 64)
+    sandbox.control.change_whitelist_request(spaced, address=" x\nversion: 2")
+    sandbox.control.set_whitelist_envelope(other, blockchain="BTC")
+    ran = custody("whitelist", "dump")
+    assert ran.code == 1
+    assert "THIS FILE IS NOT COMPLETE" in ran.out
+    for identifier in (broken, spaced):
+        assert f"missing: whitelisting request {identifier}" in ran.err
+        assert f"# missing: whitelisting request {identifier}" in ran.out
+    assert f"whitelisting request {other} differs from this in " in ran.err
+    assert len(ran.err.splitlines()) == 3
+    assert yaml.safe_load(ran.out)["version"] == 1
+    assert len(yaml.safe_load(ran.out)["addresses"]) == 2
+    found = plan(ran)
+    assert found.get("unchanged") == 1, found
+
+
+def test_an_address_that_a_file_would_be_refused_for_is_named(
+    custody: Run, create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(1)
+    monkeypatch.setattr(
+        "airflow_custody.client.whitelist.addresses.check_address",
+        lambda *address: AddressCheck("invalid", "its checksum is wrong"),
+    )
+    ran = custody("whitelist", "dump")
+    assert ran.code == 1
+    assert "the file would be refused: line 4: address: " in ran.err
+    assert len(yaml.safe_load(ran.out)["addresses"]) == 1
+
+
+def test_a_status_that_is_not_known_is_said(custody: Run, create: Create) -> None:
+    ran = custody("whitelist", "dump")
+    assert (ran.code, yaml.safe_load(ran.out)) == (0, {"version": 1, "addresses": []})
+    assert "a file without addresses is refused" in ran.err
+    identifier = create(1, status="live")
+    ran = custody("whitelist", "dump")
+    # All that it asks for is in the file.
+    assert ran.code == 0
+    assert f"whitelisting request {identifier} has status live, which is not known to be in effect" in ran.err
+    for option in (["--effective-status", "live"], ["--any-status"]):
+        ran = custody("whitelist", "dump", *option)
+        assert (ran.code, ran.err) == (0, "")
+    assert "left out: 1 rejected request" in custody("whitelist", "dump", "--rejected-status", "live").err
+
+
+def test_with_pinned_keys_a_dump_leaves_out_what_nobody_signed_and_a_plan_names_it(
+    custody: Run, create: Create, pins: list[str], sandbox: Sandbox, tmp_path: Path
+) -> None:
+    signed, forged, waiting = create(1, status="pending"), create(2), create(3, status="pending")
+    sandbox.control.sign_whitelist_requests([signed])
+    assert custody("whitelist", "dump").code == 0
+    ran = custody("whitelist", "dump", *pins)
+    assert ran.code == 1
+    assert [each["label"] for each in yaml.safe_load(ran.out)["addresses"]] == ["L1", "L3"]
+    assert "THIS FILE IS NOT COMPLETE" in ran.out
+    text = f"missing: whitelisting request {forged} is not verified: "
+    assert f"custody: {text}" in ran.err
+    assert f"# {text}" in ran.out
+    # Anybody may have put it there: the service alone says that somebody asked for it.
+    assert f"request {waiting} is pending approval (status pending), and nobody has signed it: keep it" in ran.out
+    assert f"1 row is only what the service claims: nobody has signed {waiting}. Keep in the file only" in ran.err
+    file = tmp_path / "list.yaml"
+    file.write_text(ran.out)
+    ran = custody("whitelist", "plan", str(file), "--prune", "-o", "json", *pins)
+    assert (ran.code, counts(ran)) == (2, {"unchanged": 1, "pending": 1, "unverified": 1})
+    (row,) = [each for each in ran.data["rows"] if each["state"] == "unverified"]
+    assert (row["id"], row["action"], row["where"], row["request"]["label"]) == (forged, None, "", "L2")
+    for form in ("table", "markdown"):
+        ran = custody("whitelist", "plan", str(file), "-o", form, *pins)
+        assert ran.code == 2
+        assert f"whitelisting request {forged} is not verified" in ran.out
+        assert waiting in ran.out
+    # Once it is signed, nothing is left to do.
+    sandbox.control.sign_whitelist_requests([forged])
+    ran = custody("whitelist", "dump", *pins)
+    assert ran.code == 0
+    file.write_text(ran.out)
+    assert custody("whitelist", "plan", str(file), *pins).code == 0

@@ -1,14 +1,21 @@
-"""A user of the sandbox with a password."""
+"""A client of the sandbox with a token, and one that signs in as ann."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from clocks import Clock
 from sign_ins import PASSWORD, ROLES, client_of
 
 from airflow_custody.client import CustodyClient, PasswordSignIn
 from airflow_custody.sandbox import Sandbox
+
+
+@pytest.fixture
+def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
+    with CustodyClient(sandbox.url, sandbox.token, timeout=60, max_retries=0) as made:
+        yield made
 
 
 @pytest.fixture
@@ -18,7 +25,13 @@ def ann(sandbox: Sandbox) -> str:
 
 
 @pytest.fixture
-def client(sandbox: Sandbox, ann: str) -> Iterator[CustodyClient]:
+def clock() -> Clock:
+    """Return the clock by which a token's age is told."""
+    return Clock()
+
+
+@pytest.fixture
+def anns(sandbox: Sandbox, ann: str, clock: Clock) -> Iterator[CustodyClient]:
     """Return a client that signs in as ann."""
-    with client_of(sandbox, PasswordSignIn("ann", PASSWORD)) as made:
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=clock)) as made:
         yield made

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
 from airflow_custody.client.http import transport
@@ -36,20 +37,17 @@ def wait() -> None:
 def send(url: str) -> None:
     # The outage lasts longer.
     transport._FENCE = 600.0
-    try:
+    with suppress(CustodyError):
         CustodyClient(url, "t0ken", timeout=TIMEOUT).create_whitelist_request(REQUEST, before_send=wait)
-    except CustodyError:
-        # Alive, so that nothing but giving up ends the connection.
-        time.sleep(60)
+    # Alive, so that nothing but giving up ends the connection.
+    time.sleep(600)
 
 
 def serve(listener: socket.socket, received: list[str]) -> None:
     connection, _ = listener.accept()
-    try:
+    with suppress(OSError):
         while data := connection.recv(65536):
             received.append(data.decode("latin-1"))
-    except OSError:
-        pass
 
 
 def main() -> None:
@@ -60,11 +58,9 @@ def main() -> None:
         listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=serve, args=(listener, got), daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        command = [sys.executable, __file__, url]
-        client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert client.stdout is not None
-        client.stdout.readline()
-        clients[name] = client
+        pipe = subprocess.PIPE
+        clients[name] = subprocess.Popen([sys.executable, __file__, url], stdin=pipe, stdout=pipe)
+        clients[name].stdout.readline()  # type: ignore[union-attr]
     network("down")
     for name, client in clients.items():
         if name != "fine":
@@ -86,7 +82,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        send(sys.argv[1])
-    else:
-        main()
+    send(sys.argv[1]) if len(sys.argv) > 1 else main()

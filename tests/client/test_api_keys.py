@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
 import requests
 from sign_ins import REQUEST, client_of
 
-from airflow_custody.client import (
-    ApiKey,
-    CustodyAuthenticationError,
-)
+from airflow_custody.client import ApiKey, CustodyAuthenticationError
 from airflow_custody.sandbox import Sandbox
 
 
@@ -47,24 +43,18 @@ def key(sandbox: Sandbox, ann: str) -> ApiKey:
 
 
 def test_calls_are_signed(sandbox: Sandbox, key: ApiKey) -> None:
-    with client_of(sandbox, key) as client:
+    # A call that is repeated is signed again.
+    sandbox.control.add_fault("status", path="/health", status=503, times=2, work=True)
+    with client_of(sandbox, key, max_retries=2) as client:
         client.list_health_checks(tenant_id="1")
         number = client.create_whitelist_request(REQUEST)
         (found,) = client.find_whitelist_requests(query="Trésor", addresses=[REQUEST.address])
         assert found.id == number
         assert list(client.find_whitelist_requests(query="a b+c&d/ü", ids=["1", "2"])) == []
     calls = sandbox.control.request_log()
-    assert {call["status"] for call in calls} == {200}
-    assert ["content-type" in call["headers"] for call in calls] == [False, True, False, False]
-
-
-def test_a_repeated_call_is_signed_again(sandbox: Sandbox, key: ApiKey) -> None:
-    sandbox.control.add_fault("status", path="/health", status=503, times=2, work=True)
-    with client_of(sandbox, key, max_retries=2) as client:
-        client.list_health_checks()
-    calls = sandbox.control.request_log()
-    assert [call["status"] for call in calls] == [503, 503, 200]
-    assert len({call["headers"]["authorization"] for call in calls}) == 3
+    assert [call["status"] for call in calls] == [503, 503, 200, 200, 200, 200]
+    assert [call["method"] for call in calls if "content-type" in call["headers"]] == ["POST"]
+    assert len({call["headers"]["authorization"] for call in calls}) == 6
 
 
 def test_a_wrong_key_and_a_wrong_clock_are_reported(sandbox: Sandbox, key: ApiKey) -> None:
@@ -75,15 +65,3 @@ def test_a_wrong_key_and_a_wrong_clock_are_reported(sandbox: Sandbox, key: ApiKe
     with client_of(sandbox, wrong) as client, pytest.raises(CustodyAuthenticationError, match="the drawer"):
         client.list_health_checks()
     assert len(sandbox.control.request_log()) == 2
-
-
-def test_the_secret_never_leaks(sandbox: Sandbox, ann: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    made = sandbox.control.add_api_key(ann)
-    auth = ApiKey(made["id"], made["secret"])
-    with client_of(sandbox, auth) as client:
-        sandbox.control.add_fault("status", status=401, body={"message": f"no: {made['secret']}"})
-        with pytest.raises(CustodyAuthenticationError) as caught:
-            client.list_health_checks()
-    for text in (caplog.text, str(caught.value), repr(client), repr(auth)):
-        assert made["secret"] not in text

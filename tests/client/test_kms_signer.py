@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hsm import missing
 from people import ROLES, Person
 
-from airflow_custody.client import CustodyClient, CustodyError, WhitelistRequest
+from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.signers import raw_signature
 from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.sandbox import Sandbox
@@ -74,29 +74,6 @@ def test_the_service_accepts_a_signature_of_the_kms(sandbox: Sandbox, monkeypatc
     ann = Person(sandbox, "ann", "approvers")
     monkeypatch.setitem(sys.modules, "boto3", SimpleNamespace(client=lambda name: FakeKms(ann)))
     approve(sandbox, ann.token, "alias/custody")
-
-
-class EndpointConnectionError(Exception):
-    """What boto3 raises if AWS cannot be reached: an exception of its own, and no OSError."""
-
-
-@pytest.mark.parametrize("call", ["get_public_key", "sign"])
-def test_a_kms_that_is_away_is_tried_again_and_nothing_is_sent(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    class AwayKms(FakeKms):
-        pass
-
-    def fail(self: FakeKms, **arguments: Any) -> Any:
-        raise EndpointConnectionError("Could not connect")
-
-    setattr(AwayKms, call, fail)
-    ann = Person(sandbox, "ann", "approvers")
-    monkeypatch.setitem(sys.modules, "boto3", SimpleNamespace(client=lambda name: AwayKms(ann)))
-    with pytest.raises(CustodyError, match="'alias/custody' failed: EndpointConnectionError") as caught:
-        approve(sandbox, ann.token, "alias/custody")
-    assert (caught.value.code, caught.value.retryable) == ("signing-failed", True)
-    assert sandbox.control.request_log(method="POST", path="/whitelists/addresses/approve") == []
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
+from calls import create
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from raw_server import raw_server
-from secret_forms import FORMS, forms_of, is_latin_1, secrets, tokens
 
 from airflow_custody.client import (
     ApiKey,
@@ -27,10 +28,78 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.auth import BearerToken
 from airflow_custody.client.http.authentication import Authentication
+from airflow_custody.client.secrets import REDACTED, redact
+from airflow_custody.sandbox import Sandbox
 
 TYPE, URL = "requestStatus.updated", "https://receiver.example.com/"
 # A word of the service that is no secret.
 WORD = "zebra-quagga"
+
+
+def in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def escaped(text: str) -> str:
+    """Return a text as .NET and Gson write it in JSON."""
+    return "".join(
+        json.dumps(each)[1:-1] if ord(each) > 126 else each if each.isalnum() else f"\\u{ord(each):04X}"
+        for each in text
+    )
+
+
+#: The forms in which a secret is redacted.
+FORMS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "JSON": lambda text: json.dumps(text)[1:-1],
+    "JSON, raw": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "JSON, escaped": escaped,
+    "URL": lambda text: quote(text, safe=""),
+    "URL, slashes": quote,
+    "URL, form": quote_plus,
+    "base64": in_base64,
+    "base64, unpadded": lambda text: in_base64(text).rstrip("="),
+    "base64, URL": lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
+}
+
+
+def is_latin_1(text: str) -> bool:
+    with suppress(UnicodeEncodeError):
+        return bool(text.encode("latin-1")) or not text
+    return False
+
+
+def marked(letters: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Return secrets that turn up nowhere by chance."""
+    texts = st.text(letters, min_size=4, max_size=40)
+    return st.builds(lambda text, at: f"{text[:at]}Zq7{text[at:]}", texts, st.integers(0, 40))
+
+
+#: Secrets with all that some format escapes.
+secrets = marked(
+    st.sampled_from("\"\\&<>%+/ é€😀'=;#u0x41") | st.characters(exclude_categories=["Cs", "Cc", "Cn", "Co"])
+)
+#: Those that can be sent in a header.
+tokens = marked(st.sampled_from("\"\\&<>%+/é'=;#u0x41.-_") | st.characters(min_codepoint=0x21, max_codepoint=0x7E))
+keys = st.builds(
+    lambda key, change: change(key.hex()), st.binary(min_size=4, max_size=32), st.sampled_from([str.upper, str.lower])
+)
+
+
+@given(secrets, st.sampled_from(list(FORMS)))
+def test_a_secret_is_redacted_in_every_form(secret: str, form: str) -> None:
+    text = redact(f"<{FORMS[form](secret)}>", [secret])
+    assert FORMS[form](secret) not in text
+    assert REDACTED in text
+
+
+@pytest.mark.parametrize("secret", ["", "====", "tea"])
+def test_what_is_no_secret_stays(secret: str) -> None:
+    assert redact("no such text", [secret]) == "no such text"
+    assert redact("t0ken-and-more", ["t0ken", "t0ken-and-more"]) == REDACTED
+
+
+# --- a service that echoes ---------------------------------------------------------------------------------
 
 
 class Hostile(ThreadingHTTPServer):
@@ -40,16 +109,14 @@ class Hostile(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.reset()
-
-    def reset(self) -> None:
-        self.status, self.reason, self.headers, self.body = 200, "OK", dict[str, str](), b""
-        self.sign_in_works = True
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.requests = 0
+        self.sign_in_works = True
+        self.respond(200, b"")
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    def respond(self, status: int, body: object, headers: dict[str, str] | None = None, reason: str = "OK") -> None:
+        self.status, self.headers, self.reason = status, headers or {}, reason
+        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -69,16 +136,15 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.endswith("/authentication/token") and service.sign_in_works:
             status, reason, headers, body = 200, "OK", {}, b'{"result": "signed-in-t0ken"}'
         self.send_response(status, reason)
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = do_PATCH = do_DELETE = respond
+    do_GET = do_POST = respond
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def hostile() -> Iterator[Hostile]:
     with Hostile() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -86,12 +152,6 @@ def hostile() -> Iterator[Hostile]:
         yield server
         server.shutdown()
         thread.join()
-
-
-@pytest.fixture(autouse=True)
-def as_new(hostile: Hostile) -> None:
-    """Let no test depend on what another one has had the service send."""
-    hostile.reset()
 
 
 @contextmanager
@@ -125,26 +185,27 @@ def texts_of(call: Callable[[], object]) -> str:
     assert isinstance(error, CustodyError), error
     assert error.__cause__ is None
     assert error.__context__ is None
+    assert len(str(error)) < 1000
     shown = [str(error), error.reason, repr(error), str(vars(error)), json.dumps(error.to_json(), ensure_ascii=False)]
     return "\n".join([*shown, *lines])
 
 
-def seen(secret: str, texts: str) -> list[str]:
-    return [form for form in forms_of(secret) if form in texts]
-
-
-def marked(texts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Return texts that turn up nowhere by chance."""
-    return st.builds(lambda text, at: f"{text[:at]}Zq7{text[at:]}", texts, st.integers(0, 40))
+def read(server: Hostile, auth: Authentication, **settings: Any) -> str:
+    with CustodyClient(server.url, auth=auth, max_retries=0, timeout=60, **settings) as client:
+        return texts_of(client.list_health_checks)
 
 
 PLACES = ["text", "html", "error", "message", "both", "error_code", "other", "nested", "list", "reason", "type"]
 PLACES += ["location", "malformed header", "a key", "two hundred"]
+ways = st.tuples(
+    st.sampled_from(PLACES),
+    st.sampled_from(list(FORMS)),
+    st.sampled_from([400, 401, 403, 404, 409, 422, 429, 500, 503]),
+)
 
 
 def echo(server: Hostile, place: str, text: str, status: int) -> None:
     """Have the server send a text in one place of its response."""
-    server.status, server.reason, server.headers, body = status, "Reason", {"Content-Type": "application/json"}, b""
     bodies: dict[str, object] = {
         "error": {"error": text, "message": "m"},
         "message": {"error": "E", "message": text, "code": 7},
@@ -157,99 +218,56 @@ def echo(server: Hostile, place: str, text: str, status: int) -> None:
     }
     if place in bodies:
         body = json.dumps(bodies[place], ensure_ascii=len(text) % 2 == 0).encode()
+        server.respond(200 if place == "a key" else status, body, {"Content-Type": "application/json"})
     elif place in ("text", "html"):
-        body = (f"<p>{text}</p>" if place == "html" else text).encode()
-        server.headers = {"Content-Type": f"text/{place}"}
-    elif place == "two hundred":
-        server.status, body = 200, text.encode()
-    elif not is_latin_1(text) or "\n" in text or "\r" in text:
-        body = text.encode()
+        server.respond(
+            status, (f"<p>{text}</p>" if place == "html" else text).encode(), {"Content-Type": f"text/{place}"}
+        )
+    elif place == "two hundred" or not is_latin_1(text) or "\n" in text or "\r" in text:
+        server.respond(200 if place == "two hundred" else status, text.encode())
     elif place == "reason":
-        server.reason = text
+        server.respond(status, b"", reason=text)
     else:
         name = {"type": "Content-Type", "location": "Location", "malformed header": "bad name"}[place]
-        server.headers = {name: text}
-        if place == "location":
-            server.status = 302
-    if place == "a key":
-        server.status = 200
-    server.body = body
+        server.respond(302 if place == "location" else status, b"", {name: text})
 
 
-statuses = st.sampled_from([400, 401, 403, 404, 409, 422, 429, 500, 503])
-ways = st.tuples(st.sampled_from(PLACES), st.sampled_from(list(FORMS)), statuses)
+def by_proxy(server: Hostile, secret: str) -> str:
+    proxy = server.url.replace("://", f"://user:{quote(secret, safe='')}@")
+    return read(server, BearerToken("t0ken"), proxy=proxy, allow_http=True)
 
 
-def read(server: Hostile, auth: Authentication, **settings: Any) -> str:
-    with CustodyClient(server.url, auth=auth, max_retries=0, timeout=60, **settings) as client:
-        return texts_of(client.list_health_checks)
+def create_webhook(server: Hostile, secret: str | None) -> str:
+    with CustodyClient(server.url, "t0ken", max_retries=0) as client:
+        return texts_of(lambda: client.create_webhook(TYPE, URL, secret=secret))
 
 
-@settings(max_examples=150)
-@given(token=marked(tokens), way=ways)
-def test_a_token(hostile: Hostile, token: str, way: tuple[str, str, int]) -> None:
-    place, form, status = way
-    echo(hostile, place, f"({FORMS[form](token)})", status)
-    texts = read(hostile, BearerToken(token))
-    assert not seen(token, texts)
+#: Who has which secret, and makes a call. Where the request carries it, no word of the response is quoted.
+CARRIERS: dict[str, tuple[st.SearchStrategy[str], Callable[[Hostile, str], str], bool]] = {
+    "token": (tokens, lambda server, secret: read(server, BearerToken(secret)), True),
+    "password": (secrets, lambda server, secret: read(server, PasswordSignIn("ann", secret)), True),
+    "API key": (keys, lambda server, secret: read(server, ApiKey("key-id", secret.swapcase())), True),
+    "proxy": (secrets.filter(is_latin_1), by_proxy, True),
+    "sign-in": (secrets, lambda server, secret: read(server, PasswordSignIn("ann", secret)), False),
+    "new webhook": (secrets, create_webhook, False),
+}
 
 
-@settings(max_examples=150)
-@given(password=marked(secrets), way=ways)
-def test_a_password(hostile: Hostile, password: str, way: tuple[str, str, int]) -> None:
-    place, form, status = way
-    echo(hostile, place, f"({FORMS[form](password)})", status)
-    hostile.sign_in_works = True
-    assert not seen(password, read(hostile, PasswordSignIn("ann", password)))
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_no_secret_is_shown(hostile: Hostile, carrier: str) -> None:
+    strategy, call, is_quoted = CARRIERS[carrier]
+    hostile.sign_in_works = carrier != "sign-in"
 
+    @settings(max_examples=100)
+    @given(strategy, ways)
+    def check(secret: str, way: tuple[str, str, int]) -> None:
+        place, form, status = way
+        echo(hostile, place, f"{WORD} {FORMS[form](secret)}", status)
+        texts = call(hostile, secret)
+        assert not [each for each in FORMS.values() if each(secret) in texts]
+        assert is_quoted or WORD not in texts
 
-@settings(max_examples=100)
-@given(st.binary(min_size=4, max_size=32), ways, st.sampled_from([str.upper, str.lower]))
-def test_the_secret_of_an_api_key(
-    hostile: Hostile, key: bytes, way: tuple[str, str, int], change: Callable[[str], str]
-) -> None:
-    place, form, status = way
-    echo(hostile, place, f"({FORMS[form](change(key.hex()))})", status)
-    texts = read(hostile, ApiKey("key-id", key.hex()))
-    assert not seen(key.hex(), texts)
-    assert not seen(key.hex().upper(), texts)
-
-
-@settings(max_examples=100)
-@given(marked(secrets).filter(is_latin_1), ways)
-def test_the_password_of_a_proxy(hostile: Hostile, password: str, way: tuple[str, str, int]) -> None:
-    place, form, status = way
-    echo(hostile, place, f"({FORMS[form](password)})", status)
-    proxy = hostile.url.replace("://", f"://user:{quote(password, safe='')}@")
-    assert not seen(password, read(hostile, BearerToken("t0ken"), proxy=proxy, allow_http=True))
-
-
-# --- where a request carries a secret, no word of the response is quoted -------------------------------------
-
-
-@settings(max_examples=150)
-@given(password=marked(secrets), way=ways)
-def test_no_word_of_a_failed_sign_in_is_quoted(hostile: Hostile, password: str, way: tuple[str, str, int]) -> None:
-    place, form, status = way
-    echo(hostile, place, f"{WORD} {FORMS[form](password)}", status)
-    hostile.sign_in_works = False
-    texts = read(hostile, PasswordSignIn("ann", password))
-    hostile.sign_in_works = True
-    assert WORD not in texts
-    assert not seen(password, texts)
-
-
-@settings(max_examples=150)
-@given(secret=marked(secrets), way=ways)
-def test_no_word_of_a_failed_creation_of_a_webhook_is_quoted(
-    hostile: Hostile, secret: str, way: tuple[str, str, int]
-) -> None:
-    place, form, status = way
-    echo(hostile, place, f"{WORD} {FORMS[form](secret)}", status)
-    with CustodyClient(hostile.url, "t0ken", max_retries=0) as client:
-        texts = texts_of(lambda: client.create_webhook(TYPE, URL, secret=secret))
-    assert WORD not in texts
-    assert not seen(secret, texts)
+    check()
 
 
 @pytest.mark.parametrize(
@@ -267,9 +285,32 @@ def test_no_word_of_what_is_not_http_either(first: bytes) -> None:
     "body", [{"webhook": {"id": WORD}, "secret": WORD}, {"webhook": WORD}, {"secret": {WORD: 1}}, WORD, [WORD]]
 )
 def test_no_word_of_a_strange_success_either(hostile: Hostile, body: object) -> None:
-    hostile.status, hostile.headers, hostile.body = 200, {"Content-Type": WORD}, json.dumps(body).encode()
-    with CustodyClient(hostile.url, "t0ken", max_retries=0) as client:
-        assert WORD not in texts_of(lambda: client.create_webhook(TYPE, URL))
+    hostile.respond(200, body, {"Content-Type": WORD})
+    assert WORD not in create_webhook(hostile, None)
+    hostile.sign_in_works = False
+    hostile.respond(200, {"result": f"{WORD} \u20ac"})
+    assert WORD not in read(hostile, PasswordSignIn("ann", "a-password"))
+
+
+@pytest.mark.parametrize("name", ["read", "create", "sign-in"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        # Where a text is cut, half of a secret may be left.
+        {"kind": "status", "status": 500, "body": {"error": "x" * 290, "message": "{token}"}},
+        {"kind": "html", "body": "y" * 110 + "{token}"},
+        {"kind": "drop"},
+        {"kind": "truncate_headers"},
+    ],
+    ids=lambda fault: fault["kind"],
+)
+def test_no_part_of_a_token_is_shown(sandbox: Sandbox, client: CustodyClient, fault: Any, name: str) -> None:
+    token, auth = sandbox.token, PasswordSignIn("ann", sandbox.token)
+    sandbox.control.add_fault(**json.loads(json.dumps(fault).replace("{token}", token)))
+    with CustodyClient(sandbox.url, auth=auth, max_retries=0) as other:
+        caller = other if name == "sign-in" else client
+        texts = texts_of(lambda: create(caller) if name == "create" else caller.get_rules())
+        assert token[:12] not in texts + repr(client) + repr(other) + repr(auth)
 
 
 # --- what is quoted elsewhere ------------------------------------------------------------------------------
@@ -284,70 +325,27 @@ def test_no_word_of_a_strange_success_either(hostile: Hostile, body: object) -> 
         ({"error": "InvalidArgument", "message": {"text": WORD}}, False),
         ({"error": [WORD], "message": "m"}, False),
         ({"error": "InvalidArgument", "message": "m", "error_code": {"text": WORD}}, False),
+        # Another body is described.
+        (b"<html>a page</html>" + b" many more words" * 20 + WORD.encode(), False),
     ],
 )
 def test_only_error_and_message_of_a_json_object_are_quoted(hostile: Hostile, body: object, quoted: bool) -> None:
-    hostile.status, hostile.headers, hostile.body = 400, {}, json.dumps(body).encode()
-    assert (WORD in read(hostile, BearerToken("t0ken"))) is quoted
-
-
-@pytest.mark.parametrize("body", ["<html>a page</html>", '["a list"]', '{"detail": "of another"}'])
-def test_another_body_is_described_and_its_first_words_are_quoted(hostile: Hostile, body: str) -> None:
-    hostile.status, hostile.headers = 400, {"Content-Type": "text/x-test"}
-    hostile.body = (body + " many more words" * 20 + WORD).encode()
+    hostile.respond(400, body, {"Content-Type": "text/x-test"})
     texts = read(hostile, BearerToken("t0ken"))
-    assert f"content type text/x-test, {len(hostile.body)} bytes, beginning {body!r}"[:-1] in texts
-    assert WORD not in texts
+    assert (WORD in texts) is quoted
+    if isinstance(body, bytes):
+        assert f"content type text/x-test, {len(body)} bytes, beginning '<html>a page</html> " in texts
 
 
-def test_the_last_hundred_tokens_are_redacted(hostile: Hostile) -> None:
-    auth = PasswordSignIn("ann", "a-password")
-    spent = [f"token-number-{number:03}-of-many" for number in range(100)]
-    for token in spent:
-        auth.hide_token(token)
-    for token in spent:
-        hostile.status, hostile.headers, hostile.body = 400, {}, json.dumps({"message": f"not {token}"}).encode()
-        assert token not in read(hostile, auth)
-
-
-# --- what a secret is made of ------------------------------------------------------------------------------
-
-MAKERS: list[Callable[[], object]] = [
-    lambda: CustodyClient("https://custody.example.com", "s3cret-\u20ac"),
-    lambda: CustodyClient("https://custody.example.com", "s3cret- x"),
-    lambda: ApiKey("id", "s3cret-not-hex"),
-    lambda: ApiKey("id", b"s3cret"),  # type: ignore[arg-type]
-    lambda: CustodyClient("https://ann:s3cret@[custody", "t0ken"),
-    lambda: CustodyClient("https://custody.example.com", "t0ken", proxy="http://ann:s3cret@[proxy"),
-    lambda: CustodyClient("https://custody.example.com", "t0ken", proxy="http://ann:s3cret\u20ac@proxy.example.com"),
-    lambda: CustodyClient("https://custody.example.com", "t0ken", proxy="http://ann:s3cret%E2%82%AC@proxy.example.com"),
-    lambda: CustodyClient("https://custody.example.com", "t0ken", user_agent="s3cret-\u20ac"),
-    lambda: ClientSettings("https://custody.example.com", verify="/no/such"),
-    lambda: ClientSettings("https://custody.example.com", client_cert="/no/such"),
-]
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_what_cannot_be_sent_is_refused_without_a_chain(make: Callable[[], object]) -> None:
-    texts = texts_of(make)
-    assert "s3cret" not in texts.replace('s3cret-not-hex")', "").split("Traceback")[0]
-
-
-@pytest.mark.parametrize("token", ["t0ken-\u20ac", "two words", "", 3, None])
-def test_a_token_from_the_service_that_cannot_be_sent(hostile: Hostile, token: object) -> None:
-    hostile.status, hostile.headers, hostile.body = 200, {}, json.dumps({"result": token}).encode()
-    hostile.sign_in_works = False
-    texts = read(hostile, PasswordSignIn("ann", "a-password"))
-    hostile.sign_in_works = True
-    assert "\u20ac" not in texts
-    assert "two words" not in texts
-
-
-def test_a_proxy_of_the_environment_whose_password_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://ann:s3cret%E2%82%AC@proxy.example.com")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    monkeypatch.delenv("no_proxy", raising=False)
-    assert "s3cret" not in texts_of(lambda: CustodyClient("https://custody.example.com", "t0ken"))
+def test_no_proxy_password_in_an_error_a_repr_or_the_log() -> None:
+    with raw_server(
+        lambda stream: stream.sendall(b"HTTP/1.1 407 Denied proxy-s3cret\r\nContent-Length: 0\r\n\r\n")
+    ) as (url, _):
+        proxy = f"http://user:proxy-s3cret@{urlsplit(url).netloc}"
+        with CustodyClient("https://custody.example.com", "t0ken", proxy=proxy, max_retries=1) as client:
+            texts = texts_of(client.list_health_checks)
+            assert "proxy-s3cret" not in texts + repr(client) + repr(client.settings)
+    assert "proxy-s3cret" not in repr(ClientSettings("https://custody.example.com", proxy=proxy))
 
 
 def test_what_no_library_should_raise_becomes_an_error_of_ours(hostile: Hostile) -> None:
@@ -355,9 +353,8 @@ def test_what_no_library_should_raise_becomes_an_error_of_ours(hostile: Hostile)
         def apply(self, request: Any, transport: Any, within: float | None = None) -> None:
             request.headers["Authorization"] = "Bearer s3cret-\u20ac"
 
-    before = hostile.requests
     with CustodyClient(hostile.url, auth=Careless(source="nowhere"), max_retries=2) as client:
         with pytest.raises(CustodyConfigurationError, match="UnicodeEncodeError; nothing was sent") as caught:
             client.list_health_checks()
         assert caught.value.__context__ is None
-    assert hostile.requests == before
+    assert hostile.requests == 0

@@ -12,18 +12,6 @@ from airflow_custody.client.timestamps import parse_timestamp
 FORM = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-@given(st.datetimes(timezones=st.just(timezone.utc)), st.integers(0, 999))
-def test_a_formatted_timestamp_is_parsed(moment: datetime, nanos: int) -> None:
-    text = f"{moment:%Y}".zfill(4) + f"-{moment:%m-%dT%H:%M:%S}.{moment.microsecond:06d}{nanos:03d}Z"
-    assert parse_timestamp(text) == moment
-
-
-@given(st.text())
-def test_no_text_crashes_the_parser(text: str) -> None:
-    parsed = parse_timestamp(text)
-    assert parsed is None or parsed.tzinfo is not None
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -46,14 +34,14 @@ def test_malformed_timestamps_are_not_parsed(text: str) -> None:
     assert parse_timestamp(text) is None
 
 
-# A few changes to what the service writes: there a quick check and a thorough one would differ.
 @given(st.data())
 def test_only_rfc_3339_is_parsed(data: st.DataObject) -> None:
-    text = list(data.draw(st.sampled_from(["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456789Z"])))
-    for _ in range(data.draw(st.integers(0, 3))):
+    # A few changes to what the service writes: there a quick check and a thorough one would differ.
+    text = list(data.draw(st.sampled_from(["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456789Z"]) | st.text()))
+    for _ in range(data.draw(st.integers(0, 3)) if text else 0):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.sampled_from("0129-+:.,TtZzW ١\x00"))
-    written = "".join(text)
-    assert parse_timestamp(written) is None or FORM.fullmatch(written)
+    parsed = parse_timestamp("".join(text))
+    assert parsed is None or (FORM.fullmatch("".join(text)) and parsed.tzinfo is not None)
 
 
 @given(st.datetimes(), st.sampled_from(["Z", "z", "+00:00", "-00:00"]), st.sampled_from("Tt"), st.integers(0, 9))

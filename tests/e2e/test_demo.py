@@ -1,4 +1,4 @@
-"""The demo, as a user runs it, and how the demo with the UI is set up."""
+"""The demo, as a user runs it, what it prints, and how the demo with the UI is set up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW, load
@@ -13,12 +14,13 @@ from airflow_runs import AIRFLOW, load
 from airflow_custody.sandbox import Sandbox
 
 ROOT = Path(__file__).parent.parent.parent
+DEMO = ROOT / "demo"
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="somebody approves in it, which an embedded Airflow before 3.3 cannot do")
 def test_the_main_job_end_to_end() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "demo" / "run.py")], capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, str(DEMO / "run.py")], capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     # Lines are wrapped.
@@ -59,32 +61,55 @@ def test_the_main_job_end_to_end() -> None:
     assert "\x1b" not in done.stdout
 
 
-class TestUi:
-    @pytest.fixture
-    def environment(self, sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-        """Return the environment of the Airflow in the demo with the UI."""
-        monkeypatch.syspath_prepend(str(ROOT / "demo"))
-        service = SimpleNamespace(control=sandbox.control, connection=sandbox.connection())
-        environment: dict[str, str] = load(ROOT / "demo" / "ui.py")._environment(
-            tmp_path, service, service, "http://127.0.0.1:8080", [8081, 8082], "a-webhook"
-        )
-        return environment
+@pytest.fixture
+def output(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(DEMO))
+    return load(DEMO / "_output.py")
 
-    @pytest.mark.parametrize(("component", "timeout"), [("api-server", 1), ("scheduler", 60)])
-    def test_only_the_api_server_gives_up_soon_on_a_locked_database(
-        self, environment: dict[str, str], component: str, timeout: int
-    ) -> None:
-        module, _, name = environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"].partition(".")
-        script = f"import {module}; print({module}.{name})"
-        done = subprocess.run(
-            [sys.executable, "-c", script, component], env=environment, capture_output=True, text=True, check=True
-        )
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_word_is_cut_at_any_width(output: Any, width: int) -> None:
+    address = "bc1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3qccfmv3"
+    text = f"fails: the file: 1 fault; nothing was sent: {address!r} is not a valid BTC address: wrong checksum"
+    style = output.Style(width, colour=False)
+    row = ("create", "ETH", address, "Supplier Gdansk", "line 22")
+    for lines, words in (
+        (style.step(12.3, "plan", text, text), ["12.3", "s", "plan", *text.split(), *text.split()]),
+        (style.table(("State", "Chain", "Address", "Label", "Details"), [row])[-3:], " ".join(row).split()),
+    ):
+        assert " ".join(lines).split()[-len(words) :] == words
+        # A word that is longer than a line has its own.
+        assert all(len(line) <= width or len(line.split()) == 1 for line in lines)
+
+
+@pytest.mark.parametrize("name", ["_INSTRUCTIONS", "_LAST"])
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_instructions_of_the_demo_with_the_ui_fit(output: Any, name: str, width: int) -> None:
+    url = "http://127.0.0.1:36365"
+    text = getattr(load(DEMO / "ui.py"), name).format(airflow=url, sandbox=url, token="t" * 43, webhook="w" * 36)
+    lines = output.Style(width, colour=False).paragraphs(text)
+    # Commands are to be copied, so they are not wrapped: they fit into 80 columns.
+    assert [line for line in lines if len(line) > (80 if line.startswith("    ") else width)] == []
+    assert " ".join(lines).split() == text.split()
+
+
+def test_the_instructions_name_every_example() -> None:
+    text = (DEMO / "ui.py").read_text()
+    assert [path.stem for path in (ROOT / "example_dags").glob("*.py") if path.stem not in text] == []
+
+
+def test_the_environment_of_the_demo_with_the_ui(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(DEMO))
+    service = SimpleNamespace(control=sandbox.control, connection=sandbox.connection())
+    arguments = (tmp_path, service, service, "http://127.0.0.1:8080", [8081, 8082], "a-webhook")
+    environment: dict[str, str] = load(DEMO / "ui.py")._environment(*arguments)
+    for name in ("FIRST_SIGNER", "FIRST_KEY", "SECOND_SIGNER", "SECOND_KEY"):
+        assert f"AIRFLOW_CONN_CUSTODY_{name}" in environment
+    # Only the API server gives up soon on a locked database.
+    module, _, name = environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"].partition(".")
+    for component, timeout in (("api-server", 1), ("scheduler", 60)):
+        command = [sys.executable, "-c", f"import {module}; print({module}.{name})", component]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == str({"timeout": timeout})
-
-    def test_the_approvers_of_the_examples_are_connected(self, environment: dict[str, str]) -> None:
-        for name in ("FIRST_SIGNER", "FIRST_KEY", "SECOND_SIGNER", "SECOND_KEY"):
-            assert f"AIRFLOW_CONN_CUSTODY_{name}" in environment
-
-    def test_its_instructions_name_every_example(self) -> None:
-        text = (ROOT / "demo" / "ui.py").read_text()
-        assert [path.stem for path in (ROOT / "example_dags").glob("*.py") if path.stem not in text] == []

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -53,42 +51,26 @@ def wait_for(find: Callable[[], Any], within: float = 900.0) -> Any:
 @pytest.fixture
 def airflow(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "faults"))
-    from servers import Standalone
-
-    class Components(Standalone):
-        triggerer: Any
-
-        def start(self) -> None:
-            migrate = ["airflow", "db", "migrate"]
-            subprocess.run(migrate, env=self.environment, check=True, capture_output=True, timeout=600)
-            # No task needs the API server.
-            for component in ("scheduler", "dag-processor"):
-                self.launch("airflow", component)
-            self.triggerer = self.launch("airflow", "triggerer")
-
-        def _wait_until_healthy(self) -> None:
-            pass
+    from servers import Airflow
 
     dags = tmp_path / "dags"
     dags.mkdir()
     (dags / "on_calls.py").write_text(DAG)
-    home = tmp_path / "airflow"
-    home.mkdir()
     environment = {
         "PYTHONPATH": os.pathsep.join([str(ROOT / "demo"), str(ROOT), *sys.path]),
         "AIRFLOW_CONN_CUSTODY_DEFAULT": connection_json(sandbox),
-        "NO_PROXY": "127.0.0.1,localhost",
         # One that is killed is replaced soon.
         "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "3",
         "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
     }
-    with Components(home, dags, environment) as components:
+    # No task needs the API server.
+    with Airflow(tmp_path, dags, environment, ("scheduler", "dag-processor", "triggerer")) as components:
         yield components
 
 
 def test_a_call_starts_a_dag_and_a_killed_triggerer_loses_none(sandbox: Sandbox, airflow: Any) -> None:
     def rows(query: str) -> list[Any]:
-        with closing(sqlite3.connect(f"file:{airflow.home}/airflow.db?mode=ro", uri=True, timeout=30)) as database:
+        with closing(sqlite3.connect(f"file:{airflow.database}?mode=ro", uri=True, timeout=30)) as database:
             return [row[0] for row in database.execute(query)]
 
     def seen() -> list[str]:
@@ -109,9 +91,9 @@ def test_a_call_starts_a_dag_and_a_killed_triggerer_loses_none(sandbox: Sandbox,
         add_call(sandbox, f"third-{number}")
         expected.append(f"third-{number}")
         if number == 5:
-            os.killpg(airflow.triggerer.pid, signal.SIGKILL)
+            airflow.kill("triggerer")
         time.sleep(0.1)
-    airflow.triggerer = airflow.launch("airflow", "triggerer")
+    airflow.restart("triggerer")
     wait_for(lambda: {*seen()} == {*expected})
     # Some may have come twice, but each came in order.
     assert list(dict.fromkeys(seen())) == expected

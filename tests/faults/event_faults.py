@@ -2,197 +2,158 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
-from contextlib import suppress
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from event_airflow import Components, is_alive, pick_kill, until
-from event_journal import Journal, Kills, Seen, read_events
-from event_names import CONSUMERS, FIRST, PID_FILE, SECOND, TOO_EARLY_FILE
+from event_journal import FIRST, PID_FILE, SECOND, Journal, now, read_events
+from processes import kill, read_pids, running, until
+from servers import Airflow
 
-BEFORE = "none: written before Airflow starts"
-TRIGGERER_KILLED = "triggerer killed and restarted, 3 times"
-TRIGGERER_STOPPED = "triggerer stopped (SIGTERM) and restarted"
-TASK_KILLED = "process of the reading task killed, 4 times"
-SUPERVISOR_KILLED = "supervisor of the reading task killed, twice"
-API_KILLED = "API server killed, down for a while"
-SCHEDULER_KILLED = "scheduler killed with all tasks, down for a while"
-SERVICE_KILLED = "service killed and restarted, twice"
-SLOW = "service slow: some responses after the time-out"
-UNAVAILABLE = "service responds 503"
-HALF = "half responses, and none"
-LATE = "calls created up to 60 s before known ones"
-EQUAL = "calls with one time stamp"
-CUT_OFF = "journal cut off while it could not be read"
-#: The number of calls that are written during each fault; before the last, 500.
-ROWS = {
-    BEFORE: 20,
-    TRIGGERER_KILLED: 90,
-    TRIGGERER_STOPPED: 30,
-    TASK_KILLED: 50,
-    SUPERVISOR_KILLED: 30,
-    API_KILLED: 30,
-    SCHEDULER_KILLED: 50,
-    SERVICE_KILLED: 40,
-    SLOW: 30,
-    UNAVAILABLE: 30,
-    HALF: 30,
-    LATE: 30,
-    EQUAL: 40,
-    CUT_OFF: 20,
-}
-#: How many calls of the journal that is cut off are kept.
-CUT_OFF_KEPT = 5
 JOURNAL_PATH = "/webhooks/calls"
+#: The faults of the service's responses.
+RESPONSES: dict[str, list[dict[str, Any]]] = {
+    "service slow: some responses after the time-out": [
+        {"times": 3, "delay_after": 1.5},
+        {"times": 2, "delay_after": 4.0},
+        {"times": 1, "delay": 4.0},
+    ],
+    "service responds 503": [{"times": 4, "kind": "status", "status": 503}],
+    "half responses, and none": [
+        {"times": 2, "kind": "truncate_body"},
+        {"times": 1, "kind": "truncate_headers"},
+        {"times": 1, "kind": "drop", "work": True},
+    ],
+}
 
 
-def triggerer_faults(airflow: Components, journal: Journal, folder: Path, seed: int, kills: Kills) -> None:
-    """Kill the triggerer several times, then stop it."""
-    moments = random.Random(f"{seed} triggerer")
-    too_early = folder / TOO_EARLY_FILE
-    with journal.writing(TRIGGERER_KILLED, ROWS[TRIGGERER_KILLED], 30):
-        for number in range(3):
-            _until_event(airflow, (FIRST, SECOND))
-            if number == 1:
-                # The worst moment of the watcher that does it wrong, so that it is sure to be caught.
-                too_early.unlink(missing_ok=True)
-                until(too_early.exists, "a watcher to save its cursor too early")
-            else:
+class EventFaults:
+    """The faults of one run; what was killed is counted."""
+
+    def __init__(self, airflow: Airflow, journal: Journal, folder: Path, seed: int) -> None:
+        self.kills: Counter[str] = Counter()
+        self._airflow = airflow
+        self._journal = journal
+        self._folder = folder
+        self._seed = seed
+
+    def run(self) -> list[str]:
+        """Inject all faults but the last, and return in words which could not be."""
+        failures: list[str] = []
+
+        def run(lane: Callable[[random.Random], None]) -> None:
+            try:
+                lane(random.Random(f"{self._seed} {lane.__name__}"))
+            except Exception:
+                failures.append(traceback.format_exc(limit=3))
+
+        lanes = (self._break_triggerer, self._break_tasks, self._break_service)
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            list(pool.map(run, lanes))
+        return failures
+
+    def cut_off(self) -> None:
+        """Write calls while nobody can read them, and remove most of them."""
+        control = self._journal.service.control
+        control.add_fault(kind="status", status=503, path=JOURNAL_PATH, times=None)
+        self._journal.cut_off("journal cut off while it could not be read", 20, kept=5)
+        control.clear_faults()
+
+    def _break_triggerer(self, moments: random.Random) -> None:
+        """Kill the triggerer several times, then stop it."""
+        with self._journal.written("triggerer killed and restarted, 3 times"):
+            for _ in range(3):
+                self._until_event()
                 time.sleep(moments.uniform(0, 2))
-            airflow.kill("triggerer", only=pick_kill(moments) if number != 1 else None, later=moments.uniform(0, 1))
-            kills.add("triggerer")
-            time.sleep(moments.uniform(0, 1))
-            airflow.restart("triggerer")
-    with journal.writing(TRIGGERER_STOPPED, ROWS[TRIGGERER_STOPPED], 10):
-        _until_event(airflow, (FIRST, SECOND))
-        time.sleep(moments.uniform(0, 2))
-        airflow.terminate("triggerer")
-        airflow.restart("triggerer")
+                self._airflow.kill("triggerer", moments.choice(("parent", "child", None)), moments.uniform(0, 1))
+                self.kills["triggerer"] += 1
+                time.sleep(moments.uniform(0, 1))
+                self._airflow.restart("triggerer")
+        with self._journal.written("triggerer stopped (SIGTERM) and restarted"):
+            self._until_event()
+            time.sleep(moments.uniform(0, 2))
+            self._airflow.terminate("triggerer")
+            self._airflow.restart("triggerer")
 
+    def _break_tasks(self, moments: random.Random) -> None:
+        """Kill the reading task, its supervisor, the API server and the scheduler, each while it reads."""
+        with self._journal.written("process of the reading task killed, 4 times"):
+            for _ in range(4):
+                task, _supervisor = self._catch_reading(moments)
+                kill(task)
+                self.kills["task"] += 1
+        with self._journal.written("supervisor of the reading task killed, twice"):
+            for _ in range(2):
+                # A worker that is between two tasks must not be killed: it may hold the lock of LocalExecutor's queue,
+                # and no other worker would ever get a task.
+                _task, supervisor = self._catch_reading(moments)
+                kill(supervisor)
+                self.kills["supervisor"] += 1
+        with self._journal.written("API server killed, down for a while"):
+            self._catch_reading(moments)
+            self._airflow.kill("api-server")
+            self.kills["API server"] += 1
+            time.sleep(moments.uniform(1, 4))
+            self._airflow.restart("api-server")
+            self._next_reading()
+        with self._journal.written("scheduler killed with all tasks, down for a while"):
+            self._catch_reading(moments)
+            self._airflow.kill("scheduler")
+            self.kills["scheduler"] += 1
+            time.sleep(moments.uniform(3, 6))
+            self._airflow.restart("scheduler")
+            self._next_reading()
 
-def task_faults(airflow: Components, journal: Journal, folder: Path, seed: int, kills: Kills) -> None:
-    """Kill the reading task, its supervisor, the API server and the scheduler, each while it reads."""
-    moments = random.Random(f"{seed} task")
-    with journal.writing(TASK_KILLED, ROWS[TASK_KILLED], 20):
-        for _ in range(4):
-            task, _supervisor = _catch_reading(folder, moments)
-            _kill(task)
-            kills.add("task")
-    with journal.writing(SUPERVISOR_KILLED, ROWS[SUPERVISOR_KILLED], 15):
-        for _ in range(2):
-            # A worker that is between two tasks must not be killed: it may hold the lock of LocalExecutor's queue, and
-            # no other worker would ever get a task.
-            _task, supervisor = _catch_reading(folder, moments)
-            _kill(supervisor)
-            kills.add("supervisor")
-    with journal.writing(API_KILLED, ROWS[API_KILLED], 12):
-        _catch_reading(folder, moments)
-        airflow.kill("api-server")
-        kills.add("API server")
-        time.sleep(moments.uniform(1, 4))
-        airflow.restart("api-server")
-        _next_reading(folder)
-    with journal.writing(SCHEDULER_KILLED, ROWS[SCHEDULER_KILLED], 12):
-        _catch_reading(folder, moments)
-        airflow.kill("scheduler")
-        kills.add("scheduler")
-        time.sleep(moments.uniform(3, 6))
-        airflow.restart("scheduler")
-        _next_reading(folder)
+    def _break_service(self, moments: random.Random) -> None:
+        """Break the service, and the order of its journal."""
+        control = self._journal.service.control
+        stamp = ""
+        with self._journal.written("service killed and restarted, twice"):
+            for _ in range(2):
+                time.sleep(moments.uniform(1, 3))
+                self._journal.kill_service(moments.uniform(0.5, 2))
+                self.kills["service"] += 1
+        for name, faults in RESPONSES.items():
+            with self._journal.written(name):
+                for fault in faults:
+                    control.add_fault(path=JOURNAL_PATH, **fault)
+                until(lambda: not control.faults(), "the faults to happen")
+                # Polls become rarer while they fail.
+                self._until_event()
+        for _ in range(30):
+            self._journal.write("calls created up to 60 s before known ones", now(-moments.uniform(1, 60)))
+            time.sleep(moments.uniform(0, 0.5))
+        for number in range(40):
+            stamp = stamp if number % 8 else now()
+            self._journal.write("calls with one time stamp", stamp)
+            time.sleep(moments.uniform(0, 0.4))
 
+    def _until_event(self) -> None:
+        """Wait until one of the watchers has seen more."""
 
-def service_faults(airflow: Components, journal: Journal, folder: Path, seed: int, kills: Kills) -> None:
-    """Break the service, and the order of its journal."""
-    moments = random.Random(f"{seed} service")
-    control = journal.service.control
-    with journal.writing(SERVICE_KILLED, ROWS[SERVICE_KILLED], 10):
-        for _ in range(2):
-            time.sleep(moments.uniform(1, 3))
-            journal.kill_service(moments.uniform(0.5, 2))
-            kills.add("service")
-    faults: dict[str, list[dict[str, Any]]] = {
-        SLOW: [
-            {"times": 3, "delay_after": 1.5},
-            {"times": 2, "delay_after": 4.0},
-            {"times": 1, "delay": 4.0},
-        ],
-        UNAVAILABLE: [{"times": 4, "kind": "status", "status": 503}],
-        HALF: [
-            {"times": 2, "kind": "truncate_body"},
-            {"times": 1, "kind": "truncate_headers"},
-            {"times": 1, "kind": "drop", "work": True},
-        ],
-    }
-    for row, injected in faults.items():
-        with journal.writing(row, ROWS[row], 8):
-            for fault in injected:
-                control.add_fault(path=JOURNAL_PATH, **fault)
-            until(lambda: not control.faults(), "the faults to happen")
-            # Polls become rarer while they fail.
-            _until_event(airflow, (FIRST, SECOND))
-    journal.write(LATE, ROWS[LATE], seconds=8, stamps="late")
-    journal.write(EQUAL, ROWS[EQUAL], seconds=8, stamps="equal")
+        def count() -> int:
+            seen = read_events(self._airflow.database, {})
+            return sum(seen[consumer].times.total() for consumer in (FIRST, SECOND))
 
+        before = count()
+        until(lambda: count() > before, "an event of a watcher", every=0.3)
 
-LANES = (triggerer_faults, task_faults, service_faults)
+    def _next_reading(self) -> tuple[int, ...]:
+        """Wait until another process reads, and return its id and its supervisor's."""
+        file = self._folder / PID_FILE
+        before = read_pids(file)
+        until(lambda: read_pids(file) != before, "the next reading")
+        return read_pids(file)
 
-
-def cut_off(airflow: Components, journal: Journal) -> None:
-    """Write calls while nobody can read them, remove most of them, and wait until all have reported that."""
-    control = journal.service.control
-    control.add_fault(kind="status", status=503, path=JOURNAL_PATH, times=None)
-    journal.write(CUT_OFF, ROWS[CUT_OFF])
-    control.configure(calls={"max_number": CUT_OFF_KEPT})
-    control.clear_faults()
-
-    def is_reported() -> bool:
-        seen = read_events(airflow.database, journal.calls)
-        return all(seen[consumer].gaps and not kept_unseen(journal, seen, consumer) for consumer in CONSUMERS)
-
-    with suppress(RuntimeError):
-        # Who did not is named later.
-        until(is_reported, "the reports", within=60, every=0.5)
-
-
-def kept_unseen(journal: Journal, seen: dict[str, Seen], consumer: str) -> list[str]:
-    """Return the ids of the calls that a consumer has not seen although the journal that was cut off has kept them."""
-    kept = [call_id for call_id, call in journal.calls.items() if call.row == CUT_OFF][-CUT_OFF_KEPT:]
-    return [each for each in kept if journal.is_for(each, consumer) and each not in seen[consumer].times]
-
-
-def _until_event(airflow: Components, consumers: tuple[str, ...]) -> None:
-    """Wait until one of these consumers has seen more."""
-
-    def count() -> int:
-        seen = read_events(airflow.database, {})
-        return sum(sum(seen[consumer].times.values()) for consumer in consumers)
-
-    before = count()
-    until(lambda: count() > before, "an event of a watcher", every=0.3)
-
-
-def _next_reading(folder: Path) -> tuple[int, int]:
-    """Wait until another process reads, and return its id and its supervisor's."""
-    file = folder / PID_FILE
-    before = file.read_text() if file.exists() else ""
-    until(lambda: file.exists() and file.read_text() != before, "the next reading")
-    task, supervisor = map(int, file.read_text().split())
-    return task, supervisor
-
-
-def _catch_reading(folder: Path, moments: random.Random) -> tuple[int, int]:
-    """Wait for a random moment at which a task reads, and return its id and its supervisor's."""
-    while True:
-        task, supervisor = _next_reading(folder)
-        time.sleep(moments.uniform(0, 0.8))
-        if is_alive(task):
-            return task, supervisor
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+    def _catch_reading(self, moments: random.Random) -> tuple[int, ...]:
+        """Wait for a random moment at which a task reads, and return its id and its supervisor's."""
+        while True:
+            pids = self._next_reading()
+            time.sleep(moments.uniform(0, 0.8))
+            if pids[0] in running():
+                return pids

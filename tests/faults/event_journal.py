@@ -7,15 +7,29 @@ import random
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from event_names import HOOKS, WEBHOOKS
-from scenario_run import Service
+from processes import Service
+
+#: Id of the Airflow connection.
+CONNECTION = "events"
+HOOKS = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222")
+# The consumers, by their assets: two watchers and the reading task.
+FIRST, SECOND = "calls_first", "calls_second"
+READ = f"custody://{CONNECTION}/webhook-calls"
+#: The webhooks that each consumer is for.
+WEBHOOKS = {FIRST: HOOKS[:1], SECOND: HOOKS[1:], READ: HOOKS}
+#: Name of the file with the ids of the reading task's process and of its supervisor's.
+PID_FILE = "read.pid"
+#: How often calls are written while something happens.
+CALLS_PER_SECOND = 3.0
 
 
 @dataclass(frozen=True)
@@ -23,14 +37,18 @@ class Call:
     """
     A call that the service has written.
 
-    :param row: the fault during which it was written.
+    :param fault: the fault during which it was written.
     :param webhook_id: its webhook.
-    :param is_late: whether its time stamp is older than the time at which it was written.
+    :param is_late: whether its time stamp may be older than those of earlier calls.
     """
 
-    row: str
+    fault: str
     webhook_id: str
     is_late: bool
+
+    def is_for(self, consumer: str) -> bool:
+        """Tell whether a consumer is for its webhook."""
+        return self.webhook_id in WEBHOOKS[consumer]
 
 
 class Journal:
@@ -45,65 +63,44 @@ class Journal:
         self.service = service
         self.calls: dict[str, Call] = {}
         self._seed = seed
+        self._moments = random.Random(f"{seed} journal")
         self._lock = threading.Lock()
 
-    def write(self, row: str, number: int, *, seconds: float = 0.0, stamps: str = "") -> None:
-        """
-        Write calls at random moments.
-
-        :param row: the fault during which they are written.
-        :param number: how many.
-        :param seconds: in about which time. Default: at once.
-        :param stamps: ``late``: created earlier than calls that are known; ``equal``: several with one time stamp.
-        """
-        self._write(row, number, seconds, stamps, threading.Event())
+    def write(self, fault: str, created_at: str = "") -> None:
+        """Write a call; ``created_at`` is a time stamp of its own, which need not be later than that of others."""
+        with self._lock:
+            fields: dict[str, Any] = {
+                "webhookId": self._moments.choice(HOOKS),
+                **({"createdAt": created_at} if created_at else {}),
+            }
+            (call_id,) = self.service.control.add_webhook_calls(1, payload=json.dumps({"fault": fault}), **fields)
+            self.calls[call_id] = Call(fault, fields["webhookId"], bool(created_at))
 
     @contextmanager
-    def writing(self, row: str, number: int, seconds: float) -> Iterator[None]:
-        """
-        Write calls while something happens.
-
-        If that takes longer, the last third of them comes more slowly; if it takes less, the rest comes at the end.
-        """
-        failures: list[Exception] = []
+    def written(self, fault: str) -> Iterator[None]:
+        """Write calls at random moments, while something happens."""
         done = threading.Event()
+        moments = random.Random(f"{self._seed} {fault}")
 
         def write() -> None:
+            while not done.wait(min(moments.expovariate(CALLS_PER_SECOND), 2.0)):
+                self.write(fault)
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write)
             try:
-                self._write(row, number - number // 3, seconds, "", done)
-                self._write(row, number // 3, 3 * seconds, "", done)
-            except Exception as error:
-                failures.append(error)
+                yield
+            finally:
+                done.set()
+        writing.result()
 
-        thread = threading.Thread(target=write, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
-        if failures:
-            raise failures[0]
-
-    def _write(self, row: str, number: int, seconds: float, stamps: str, at_once: threading.Event) -> None:
-        moments = random.Random(f"{self._seed} {number} calls of {row}")
-        stamp = _now()
-        for index in range(number):
-            if seconds:
-                at_once.wait(min(moments.expovariate(number / seconds), 4 * seconds / number))
-            fields: dict[str, Any] = {"webhookId": moments.choice(HOOKS), "eventId": f"{row}, {index + 1}"}
-            if stamps == "late":
-                fields["createdAt"] = _now(-moments.uniform(1, 60))
-            if stamps == "equal":
-                stamp = stamp if index % 8 else _now()
-                fields["createdAt"] = stamp
-            with self._lock:
-                (call_id,) = self.service.control.add_webhook_calls(1, payload=json.dumps({"row": row}), **fields)
-                self.calls[call_id] = Call(row, fields["webhookId"], bool(stamps))
-
-    def is_for(self, call_id: str, consumer: str) -> bool:
-        """Tell whether a consumer is for a call's webhook."""
-        return self.calls[call_id].webhook_id in WEBHOOKS[consumer]
+    def cut_off(self, fault: str, number: int, kept: int) -> None:
+        """Write calls, of which the service keeps the last ones only."""
+        for _ in range(number):
+            self.write(fault)
+        self.service.control.configure(calls={"max_number": kept})
+        for call_id in [*self.calls][-number:-kept]:
+            del self.calls[call_id]
 
     def kill_service(self, down: float) -> None:
         """Kill the service, and restart it with its state."""
@@ -111,28 +108,6 @@ class Journal:
             self.service.kill()
             time.sleep(down)
             self.service.start()
-
-
-class Kills:
-    """
-    The processes that were killed.
-
-    :param log: file that tells when.
-    """
-
-    def __init__(self, log: Path) -> None:
-        self.numbers: dict[str, int] = {}
-        self._log = log
-
-    def add(self, what: str) -> None:
-        """Add one."""
-        self.numbers[what] = self.numbers.get(what, 0) + 1
-        self.note(f"killed: {what}")
-
-    def note(self, text: str) -> None:
-        """Write to the log when something happened."""
-        with self._log.open("a") as log:
-            log.write(f"{_now()} {text}\n")
 
 
 @dataclass
@@ -145,7 +120,7 @@ class Seen:
     :param gaps: the gaps that events report.
     """
 
-    times: dict[str, int] = field(default_factory=dict)
+    times: Counter[str] = field(default_factory=Counter)
     disorder: dict[str, str] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
     _newest: dict[str, str] = field(default_factory=dict)
@@ -155,7 +130,7 @@ class Seen:
         if event["gap"]:
             self.gaps.append(event["gap"])
         # Of many calls, an event has only the ids.
-        for call_id in event["call_ids"] if "call_ids" in event else [row["id"] for row in event["calls"]]:
+        for call_id in event["call_ids"] if "call_ids" in event else [call["id"] for call in event["calls"]]:
             call = calls.get(call_id)
             if call_id not in self.times and call is not None and not call.is_late:
                 # The ids are numbers that count up.
@@ -163,7 +138,7 @@ class Seen:
                 if int(call_id) < int(newest):
                     self.disorder[call_id] = newest
                 self._newest[call.webhook_id] = max(newest, call_id, key=int)
-            self.times[call_id] = self.times.get(call_id, 0) + 1
+            self.times[call_id] += 1
 
 
 def read_events(database: Path, calls: dict[str, Call]) -> dict[str, Seen]:
@@ -176,13 +151,13 @@ def read_events(database: Path, calls: dict[str, Call]) -> dict[str, Seen]:
         ).fetchall()
     for uri, name, extra in rows:
         event = json.loads(extra)
-        event = event.get("payload", event)
         consumer = uri if uri in seen else name
         if consumer in seen:
-            seen[consumer].add(event, calls)
+            seen[consumer].add(event.get("payload", event), calls)
     return seen
 
 
-def _now(seconds: float = 0.0) -> str:
+def now(seconds: float = 0.0) -> str:
+    """Return a time stamp, so many seconds from now."""
     time_ = datetime.now(timezone.utc) + timedelta(seconds=seconds)
     return time_.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -8,109 +8,103 @@ Airflow's database. Prints a table; the exit code is 1 if a call was lost, or ca
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
+import json
 import sys
-import tempfile
-import time
-import traceback
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from event_airflow import Components, until
-from event_faults import BEFORE, CUT_OFF, LANES, ROWS, cut_off
-from event_journal import Journal, Kills, read_events
-from event_names import CONNECTION, CONSUMERS
-from event_report import evaluate, lost, print_table
-from scenario_run import TIMEOUT, TOKEN, Service
-from servers import free_ports
+from event_faults import EventFaults
+from event_journal import CONNECTION, FIRST, READ, SECOND, WEBHOOKS, Journal, Seen, read_events
+from processes import Service, until
+from servers import Airflow
+from suite import parser_of, print_table, run_in_folder
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-# Seconds until what was written last has been seen.
-DRAIN = 120.0
+# What is dead is noticed sooner than by default: this is waited for.
+SETTINGS = {
+    "AIRFLOW__CORE__PARALLELISM": "2",
+    "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "3",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
+    "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "5",
+}
+HEAD = ("Fault", "Calls", "Seen by watchers", "twice", "Seen by the task", "twice", "Order")
 
 
 def main() -> int:
     """Run the faults, print the table, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keep", action="store_true", help="keep the logs")
-    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random moments")
-    options = parser.parse_args()
-    print(f"random seed: {options.seed}", flush=True)
-    folder = Path(tempfile.mkdtemp(prefix="custody-events-"))
-    home = folder / "airflow"
-    home.mkdir()
-    (port,) = free_ports(1)
-    service = Service(folder, CONNECTION, port)
-    environment = {
-        # The demo has the settings of the database.
-        "PYTHONPATH": os.pathsep.join([str(HERE), str(ROOT / "demo"), str(ROOT)]),
-        "FAULTS_FOLDER": str(folder),
-        "NO_PROXY": "127.0.0.1,localhost",
-        f"AIRFLOW_CONN_{CONNECTION.upper()}": (
-            f'{{"conn_type": "custody", "host": "{service.url}", "password": "{TOKEN}", '
-            f'"extra": {{"timeout": {TIMEOUT}, "max_retries": 0}}}}'
-        ),
-    }
-    failures: list[str] = []
-    kills = Kills(folder / "kills.log")
+    options = parser_of(__doc__).parse_args()
+    return run_in_folder(options, lambda folder: _run(options, folder))
+
+
+def _run(options: argparse.Namespace, folder: Path) -> list[str]:
+    service = Service(folder, CONNECTION)
+    environment = {**SETTINGS, f"AIRFLOW_CONN_{CONNECTION.upper()}": json.dumps(service.connection)}
+    dags = Path(__file__).resolve().parent / "event_dags"
     try:
         service.start()
         journal = Journal(service, options.seed)
-        journal.write(BEFORE, ROWS[BEFORE])
-        kills.note("start")
-        airflow = Components(home, HERE / "event_dags", environment)
-        with airflow:
-            kills.note("started")
+        for _ in range(20):
+            journal.write("none: written before Airflow starts")
+        with Airflow(folder, dags, environment) as airflow:
 
-            def run(lane: Callable[..., None]) -> None:
-                try:
-                    lane(airflow, journal, folder, options.seed, kills)
-                except Exception:
-                    failures.append(f"{lane.__name__}: {traceback.format_exc(limit=3)}")
-                kills.note(f"done: {lane.__name__}")
+            def seen() -> dict[str, Seen]:
+                return read_events(airflow.database, journal.calls)
 
-            with ThreadPoolExecutor(len(LANES)) as pool:
-                list(pool.map(run, LANES))
-            until_seen(airflow, journal)
-            kills.note("all seen")
-            for consumer, what in read_events(airflow.database, journal.calls).items():
-                failures += [f"{consumer} reports a gap where there is none: {gap}" for gap in what.gaps[:1]]
-            cut_off(airflow, journal)
-            seen = read_events(airflow.database, journal.calls)
-            kills.note("done")
-        told = ", ".join(f"{what} {number}" for what, number in kills.numbers.items())
-        number = sum(call.row != CUT_OFF for call in journal.calls.values())
-        print(f"{number} calls written, {sum(kills.numbers.values())} processes killed: {told}")
-        failures += evaluate(journal, seen)
-        print_table(journal, seen)
-    except RuntimeError as error:
-        failures.append(str(error))
+            faults = EventFaults(airflow, journal, folder, options.seed)
+            failures = faults.run()
+            # What is missing after the time, or not reported, is named below.
+            with suppress(TimeoutError):
+                until(lambda: not any(lost(journal, seen(), each) for each in WEBHOOKS), "all calls", every=0.5)
+            failures += [f"{name} reports a gap where there is none" for name in WEBHOOKS if seen()[name].gaps]
+            faults.cut_off()
+            with suppress(TimeoutError):
+                until(lambda: not evaluate(journal, seen()), "the reports of the gap", every=0.5)
+            result = seen()
     finally:
         service.kill()
-        if options.keep or failures:
-            print(f"logs: {folder}")
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    for failure in failures:
-        print(f"FAILED {failure}")
-    return 1 if failures else 0
+    killed = ", ".join(f"{what} {number}" for what, number in faults.kills.items())
+    print(f"{len(journal.calls)} calls written, {faults.kills.total()} processes killed: {killed}")
+    print_table(HEAD, [*rows_of(journal, result)])
+    failures += evaluate(journal, result)
+    return failures
 
 
-def until_seen(airflow: Components, journal: Journal) -> None:
-    """Wait until all calls have been seen, or for so long that they will never be."""
+def lost(journal: Journal, seen: dict[str, Seen], consumer: str) -> list[str]:
+    """Return the ids of the calls that a consumer has not seen."""
+    mine = [call_id for call_id, call in journal.calls.items() if call.is_for(consumer)]
+    return [call_id for call_id in mine if call_id not in seen[consumer].times]
 
-    def is_done() -> bool:
-        seen = read_events(airflow.database, journal.calls)
-        return not any(lost(journal, seen, consumer) for consumer in CONSUMERS)
 
-    try:
-        until(is_done, "all calls", within=DRAIN, every=0.5)
-    except RuntimeError:
-        # The evaluation says which.
-        return
+def evaluate(journal: Journal, seen: dict[str, Seen]) -> list[str]:
+    """Return in words what consumers have missed."""
+    failures: list[str] = []
+    for consumer in WEBHOOKS:
+        names = {call_id: f"call {call_id} ({call.fault})" for call_id, call in journal.calls.items()}
+        failures += [f"{consumer} never saw {names[each]}" for each in lost(journal, seen, consumer)]
+        failures += [f"{consumer} saw {names[each]} after {newer}" for each, newer in seen[consumer].disorder.items()]
+        failures += [] if seen[consumer].gaps else [f"{consumer} did not report that the journal was cut off"]
+    return failures
+
+
+def rows_of(journal: Journal, seen: dict[str, Seen]) -> Iterable[tuple[str, ...]]:
+    """Return the rows of the table."""
+
+    def counts(consumers: Iterable[str], call_ids: Iterable[str]) -> tuple[str, str]:
+        """Return how many calls were seen, and how many of them more than once."""
+        times = [sum(seen[consumer].times[call_id] for consumer in consumers) for call_id in call_ids]
+        return str(sum(each > 0 for each in times)), str(sum(each > 1 for each in times))
+
+    for fault in dict.fromkeys(call.fault for call in journal.calls.values()):
+        ids = [call_id for call_id, call in journal.calls.items() if call.fault == fault]
+        in_order = not any(call_id in seen[consumer].disorder for consumer in WEBHOOKS for call_id in ids)
+        order = "kept" if in_order else "WRONG"
+        yield fault, str(len(ids)), *counts((FIRST, SECOND), ids), *counts((READ,), ids), order
 
 
 if __name__ == "__main__":

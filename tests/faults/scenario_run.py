@@ -2,76 +2,50 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import random
+import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lie_run
-import network
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from processes import TOKEN, Service, kill, read_pids, until
 from scenarios import ADDRESS, OTHER, Scenario
-from servers import CeleryCluster, Standalone
+from servers import Airflow
 
-from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.sandbox import SandboxControl, SandboxError
+from airflow_custody.client import CustodyClient
+from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.whitelist.signing import RequestSigner
 
-TOKEN = "fault-suite"
-# The sandbox responds immediately: this is for the responses that never arrive.
-TIMEOUT = 3.0
-SCENARIO_TIMEOUT = 240.0
-# For all scenarios together: if Airflow itself has died, each of them would wait for its own time-out.
-TOTAL_TIMEOUT = 600.0
-# Seconds until a try is killed. After the maximum it has found out what became of what an earlier one sent.
+# This is run by a script, which sees the modules of its own folder only.
+sys.path.append(str(Path(__file__).parent.parent))
+
+from attacks import attack
+
+# How often an apply is killed, and after how many seconds. After the maximum it has found out what became of what an
+# earlier try sent.
+KILLS = 10
 MEAN_SECONDS_TO_KILL = 2.5
 MAX_SECONDS_TO_KILL = 9.0
-# Seconds. The kernel sends what was not acknowledged again after 0.2, 0.6, 1.4, ... 25.4 and 51 seconds.
-NETWORK_GONE = 27.0
-STARTED = time.monotonic()
 # A task that cannot know whether its request exists fails, and tells a person to do this.
 INSTRUCTION = "airflow variables set "
-EXPLANATION = ("it cannot be known whether", "so it is not sent again")
+EXPLANATION = ("it cannot be known whether", "so it is not sent again", INSTRUCTION)
 
-
-class Service:
-    """A sandbox process that can be killed, and restarted with the same state."""
-
-    def __init__(self, folder: Path, name: str, port: int, *, behind_network: bool = False) -> None:
-        host = network.SERVICE_ADDRESS if behind_network else "127.0.0.1"
-        self.url = f"http://{host}:{port}"
-        self.control = SandboxControl(self.url)
-        self._command = [
-            *(network.AT_SERVICE if behind_network else ()),
-            *(sys.executable, "-m", "airflow_custody.sandbox", "--token", TOKEN, "--host", host),
-            *("--port", str(port), "--state", str(folder / f"{name}.db")),
-        ]
-        self._log = folder / f"{name}.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                self.control.about()
-            except SandboxError:
-                if time.monotonic() > deadline or self._process.poll() is not None:
-                    raise
-                time.sleep(0.1)
-            else:
-                return
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+# Where the service lies: who signs, in which group; the last one's signature is left to the task that signs.
+_PEOPLE = {"alice": "operations", "bob": "operations", "carol": "risk"}
+_ROLES = ["TPUser", "WhitelistedAddressApprover"]
+_RULES = [
+    {"externalGroupID": "operations", "minimumSignatures": 2},
+    {"externalGroupID": "risk", "minimumSignatures": 1},
+]
 
 
 @dataclass
@@ -87,7 +61,7 @@ class Outcome:
 class ScenarioRun:
     """One run of a scenario, from its preparation to its outcome."""
 
-    def __init__(self, scenario: Scenario, airflow: Standalone, service: Service, folder: Path, seed: int) -> None:
+    def __init__(self, scenario: Scenario, airflow: Airflow, service: Service, folder: Path, seed: int) -> None:
         self.scenario = scenario
         self.seed = seed
         self.airflow = airflow
@@ -95,201 +69,166 @@ class ScenarioRun:
         self.pid_file = folder / f"{scenario.name}.pid"
         self.runs: list[str] = []
         self.existing: set[str] = set()
-        self.lied = lie_run.Lied("", "")
+        # Where the service lies: the requests that it lies about, one to be signed and one in effect.
+        self.lied: dict[str, str] = {}
 
     def run(self) -> Outcome:
-        self._prepare()
-        procedures: dict[str, Callable[[], None]] = {
-            "trigger": self._trigger_and_wait,
-            "start the service late": self._start_service_late,
-            "restart the service": self._restart_service,
-            "clear the task": self._clear,
-            "hold the store": self._hold_store,
-            "delete the run": self._delete_run,
-            "trigger two runs": self._trigger_two_runs,
-            "a person gives the id": self._person_gives_id,
-            "a person says that none was created": self._person_says_none,
-            "kill at random": self._kill_at_random,
-            "the service lies": self._lie,
-        }
-        procedures[self.scenario.procedure]()
-        if self.scenario.attack is not None:
+        """Prepare the service, let the fault happen, and see what it has led to."""
+        if self.scenario.rows:
+            lines = [f"Row {number},{_address(number)},ETH" for number in range(1, self.scenario.rows + 1)]
+            self.pid_file.with_suffix(".csv").write_text("\n".join(["label,address,blockchain", *lines]))
+        if self.scenario.procedure != "start the service late":
+            self._prepare()
+        getattr(self, f"_{self.scenario.procedure.replace(' ', '_')}")()
+        if self.lied:
             return self._evaluate_lie()
         return self._evaluate_rows() if self.scenario.rows else self._evaluate()
 
     def _prepare(self) -> None:
-        if self.scenario.rows:
-            lines = [f"Row {number},{_address(number)},ETH" for number in range(1, self.scenario.rows + 1)]
-            self.pid_file.with_suffix(".csv").write_text("\n".join(["label,address,blockchain", *lines]))
-        if self.scenario.procedure == "start the service late":
-            return
         self.service.start()
-        with CustodyClient(self.service.url, TOKEN, allow_http=True) as client:
-            if not self.scenario.first:
-                client.create_whitelist_request(WhitelistRequest(label="Earlier", address=OTHER, blockchain="ETH"))
-            for _ in range(self.scenario.existing):
-                request_id = client.create_whitelist_request(
-                    WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
-                )
-                self.service.control.set_whitelist_status(request_id, "APPROVED")
-                self.service.control.set_whitelist_age(request_id, 30 * 86400)
-        self.service.control.clear_request_log()
-        self.service.control.configure(whitelist_lag=self.scenario.lag)
-        self.service.control.configure(**self.scenario.behaviour)
-        for fault in self.scenario.sandbox_faults:
-            self.service.control.add_fault(**fault)
+        control = self.service.control
+        if not self.scenario.first:
+            control.add_whitelist_requests(
+                [{"label": "Earlier", "address": OTHER, "blockchain": "ETH"}], status="pending"
+            )
+        same = {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"}
+        for request_id in control.add_whitelist_requests([same] * self.scenario.existing):
+            control.set_whitelist_age(request_id, 30 * 86400)
         self.existing = set(self._requests())
+        control.clear_request_log()
+        control.configure(**self.scenario.settings)
+        for fault in self.scenario.sandbox_faults:
+            control.add_fault(**fault)
 
     # --- procedures ----------------------------------------------------------------------------------------
 
-    def _trigger_and_wait(self) -> None:
-        self._trigger("run")
-        if self.scenario.disruption == "cut the network":
-            self._until(self.pid_file.exists, "the network to be cut")
-            cut_at = time.monotonic()
-            time.sleep(NETWORK_GONE)
-            network.connect()
-            self._until_done()
-            # What the kernel still had to send has arrived by then.
-            time.sleep(max(0.0, cut_at + 2 * NETWORK_GONE + 5 - time.monotonic()))
-            return
-        if self.scenario.disruption in ("orphan the task", "pause both"):
-            self._until(lambda: len(self._requests()) > 0, "the request of the next try")
-            task, supervisor = self.pid_file.read_text().split()
+    def _trigger(self, *runs: str) -> None:
+        """Trigger runs and wait for their end; the rest of a first try goes on once another has sent, or is done."""
+        self._start(*runs or ("run",))
+        disruption = self.scenario.disruption
+        if disruption in ("orphan the task", "pause both"):
+            self._until_requested()
             # Resume the task first: its supervisor would kill it.
-            os.kill(int(task), signal.SIGCONT)
-            if self.scenario.disruption == "pause both":
+            for pid in read_pids(self.pid_file)[: 2 if disruption == "pause both" else 1]:
+                os.kill(pid, signal.SIGCONT)
                 time.sleep(0.5)
-                os.kill(int(supervisor), signal.SIGCONT)
         self._until_done()
-        if self.scenario.disruption and self.scenario.disruption != "kill the task":
+        if disruption in ("kill the supervisor", "orphan the task", "pause both"):
             # The task that outlived its supervisor may continue now, and must do no harm.
             self.pid_file.with_suffix(".done").touch()
-            process = Path("/proc") / self.pid_file.read_text().split()[0]
-            self._until(lambda: not process.exists(), "the end of the old process")
+            task, _ = read_pids(self.pid_file)
+            self._until(lambda: not Path(f"/proc/{task}").exists(), "the end of the old process")
 
-    def _start_service_late(self) -> None:
-        self._trigger("run")
+    def _start_the_service_late(self) -> None:
+        self._start("run")
         self._until(lambda: self._tries() >= 2, "the second try")
         self.service.start()
         self._until_done()
 
-    def _restart_service(self) -> None:
-        self.service.control.add_fault(method="POST", kind="normal", delay_after=50)
-        self._trigger("run")
-        self._until(lambda: len(self._requests()) > 0, "the request")
+    def _restart_the_service(self) -> None:
+        self.service.control.add_fault(method="POST", delay_after=50)
+        self._start("run")
+        self._until_requested()
         self.service.kill()
         time.sleep(2)
         self.service.start()
         self._until_done()
 
-    def _clear(self) -> None:
-        self._trigger("run")
-        self._until_done()
-        self._clear_task()
+    def _clear_the_task(self) -> None:
+        self._trigger()
+        self._clear()
+        self._until_second_try()
 
-    def _person_gives_id(self) -> None:
-        self._trigger("run")
-        self._until_done()
-        self._follow_instructions(self._requests()[0])
+    def _a_person_gives_the_id(self) -> None:
+        self._follow_instructions(lambda: self._requests()[0])
 
-    def _person_says_none(self) -> None:
-        self._trigger("run")
-        self._until_done()
-        self._follow_instructions("none")
+    def _a_person_says_none(self) -> None:
+        self._follow_instructions(lambda: "none")
 
-    def _follow_instructions(self, value: str) -> None:
+    def _follow_instructions(self, value: Callable[[], str]) -> None:
         """Do what the task's error message tells a person to do."""
-        (task,) = self._tasks("run")
+        self._trigger()
+        (task,) = self._tasks()
         if task["state"] != "failed" or not self._explains(task):
             raise RuntimeError("the task did not fail with instructions for a person")
         name = self._log(task).split(INSTRUCTION)[1].split()[0]
-        self.airflow.call("POST", "/variables", {"key": name, "value": value})
-        self._clear_task()
+        self.airflow.call("POST", "/variables", {"key": name, "value": value()})
+        self._clear()
+        self._until_second_try()
 
-    def _request_clear(self) -> None:
-        task_id = "apply" if self.scenario.rows else "create"
-        body = {"dry_run": False, "dag_run_id": "run", "task_ids": [task_id], "only_failed": False}
-        self.airflow.call("POST", f"/dags/{self.scenario.name}/clearTaskInstances", body)
-
-    def _clear_task(self) -> None:
-        self._request_clear()
-        self._until(lambda: self._tries() >= 2, "the second try")
-        self._until_done()
-
-    def _hold_store(self) -> None:
-        assert isinstance(self.airflow, CeleryCluster)
-        self._trigger("run")
-        self._until(self.pid_file.exists, "the task's write")
-        with self.airflow.held_store():
-            self.pid_file.with_suffix(".held").touch()
-            # Long enough for the write to have been checked, and short enough for the task to believe in it.
-            time.sleep(1)
-            path = f"/dags/{self.scenario.name}/dagRuns/run/taskInstances/create"
-            self.airflow.call("PATCH", path, {"new_state": "failed"})
-            self._request_clear()
-            time.sleep(2.5)
-        self._until(lambda: self._tries() >= 2, "the second try")
-        self._until_done()
-
-    def _delete_run(self) -> None:
-        self._trigger("run")
-        self._until_done()
-        self.airflow.call("DELETE", f"/dags/{self.scenario.name}/dagRuns/run")
-        self._trigger("run")
-        self._until_done()
+    def _delete_the_run(self) -> None:
+        self._trigger()
+        self._call("DELETE", "/dagRuns/run")
+        self._trigger()
 
     def _trigger_two_runs(self) -> None:
-        self._trigger("one")
-        self._trigger("two")
-        self._until_done()
+        self._trigger("one", "two")
 
     def _kill_at_random(self) -> None:
         # Seeded with a text: each scenario has moments of its own.
         moments = random.Random(f"{self.seed} {self.scenario.name}")
-        supervisors = moments.sample(range(self.scenario.kills), self.scenario.supervisor_kills)
-        self._trigger("run")
-        last = ""
-        for number in range(self.scenario.kills):
-            self._until(lambda: self._is_new_try(last), "the next try")  # noqa: B023 - called at once
+        supervisors = moments.sample(range(KILLS), self.scenario.supervisor_kills)
+        self._start("run")
+        last: tuple[int, ...] = ()
+
+        def is_new_try() -> bool:
+            """Tell whether another process carries out the task; a person clears it if it is done already."""
+            if read_pids(self.pid_file) != last:
+                return True
+            if last and self._is_done():
+                self._clear()
+            return False
+
+        for number in range(KILLS):
+            self._until(is_new_try, "the next try")
             time.sleep(min(moments.expovariate(1 / MEAN_SECONDS_TO_KILL), MAX_SECONDS_TO_KILL))
-            last = self.pid_file.read_text()
-            task, supervisor = map(int, last.split())
-            with suppress(ProcessLookupError):
-                os.kill(supervisor if number in supervisors else task, signal.SIGKILL)
+            task, supervisor = last = read_pids(self.pid_file)
+            kill(supervisor if number in supervisors else task)
         self._until_done()
 
-    def _is_new_try(self, last: str) -> bool:
-        """Tell whether another process carries out the task; a person clears it if it is done already."""
-        if self.pid_file.exists() and self.pid_file.read_text() != last:
-            return True
-        if last and self._is_done():
-            self._request_clear()
-        return False
-
-    def _lie(self) -> None:
-        attack = self.scenario.attack or ""
-        folder, name = self.pid_file.parent, self.scenario.name
-        self.lied, connections = lie_run.prepare(self.service.url, TOKEN, attack, folder, name)
-        for conn_id, connection in connections.items():
-            self.airflow.call("POST", "/connections", {"connection_id": conn_id, **connection})
-        self._trigger("run", {"pending": self.lied.pending, "effective": self.lied.effective})
+    def _let_the_service_lie(self) -> None:
+        """Have people sign two addresses, and let the service lie about both, but not about a third."""
+        control, folder, name = self.service.control, self.pid_file.parent, self.scenario.name
+        control.set_approvers([{"sequential": _RULES}])
+        people = {each: self._add_person(each, group) for each, group in _PEOPLE.items()}
+        fields = {"blockchain": "ETH", "network": "mainnet", "memo": "4242", "linkedWalletIds": ["7"]}
+        rows = [{**fields, "label": f"Supplier {number}", "address": _address(number)} for number in (1, 2, 3)]
+        pending, effective, other = control.add_whitelist_requests(rows, status="pending")
+        for person, own_token in people.items():
+            signer = PemSigner.from_file(folder / f"{name}-{person}.key")
+            with CustodyClient(self.service.url, own_token) as client:
+                ids = [effective, other] if person == "carol" else [pending, effective, other]
+                RequestSigner(client, signer, log=logging.getLogger(__name__)).sign(ids, None, "signed")
+        lines = [f"{row['label']},{row['address']},ETH,mainnet,4242,7" for row in rows]
+        columns = "label,address,blockchain,network,memo,linked_wallet_ids"
+        (folder / f"{name}.csv").write_text("\n".join([columns, *lines]))
+        self.lied = {"pending": pending, "effective": effective}
+        for request_id in self.lied.values() if self.scenario.attack else ():
+            attack(control, TOKEN, request_id, self.scenario.attack or "")
+        extra = {**control.pins(), "networks": ["mainnet"], "max_retries": 0}
+        for suffix, token in (("pinned", TOKEN), ("signer", people["carol"])):
+            connection = {**self.service.connection, "password": token, "extra": json.dumps(extra)}
+            self.airflow.call("POST", "/connections", {"connection_id": f"{name}_{suffix}", **connection})
+        self._start("run", conf=self.lied)
         self._until_done()
+
+    def _add_person(self, person: str, group: str) -> str:
+        """Add a user who signs, with a key in a file, and return the user's token."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (self.pid_file.parent / f"{self.scenario.name}-{person}.key").write_bytes(pem)
+        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+        control = self.service.control
+        return control.add_token(_ROLES, user_id=control.add_user(person, _ROLES, groups=[group], public_key=public))
 
     # --- results -------------------------------------------------------------------------------------------
 
     def _evaluate(self) -> Outcome:
-        requests = set(self._requests())
-        tasks = [task for run in self.runs for task in self._tasks(run)]
-        correct = explained = 0
-        ids = []
-        for task in tasks:
-            if task["state"] == "success":
-                request_id = self._xcom(task)
-                ids.append(request_id)
-                correct += request_id in requests
-            elif self._explains(task):
-                explained += 1
+        requests = self._requests()
+        tasks = self._tasks()
+        ids = [str(self._xcom(task)) for task in tasks if task["state"] == "success"]
+        correct = sum(each in requests for each in ids)
+        explained = sum(task["state"] != "success" and self._explains(task) for task in tasks)
         # Every task that succeeded must have a request of its own.
         guarantee_held = (
             len(requests) <= self.scenario.requests
@@ -298,43 +237,43 @@ class ScenarioRun:
             and explained <= self.scenario.explained
             and (explained > 0 or len(requests) == self.scenario.requests)
         )
+        states = ", ".join(sorted(str(task["state"]) for task in tasks))
+        wrong = len(tasks) - correct - explained
+        counts = {"XCom correct": correct, "failed, explained": explained, f"WRONG: {states}": wrong}
+        result = ", ".join(f"{count} {text}" if len(tasks) > 1 else text for text, count in counts.items() if count)
         tries = sorted({int(task["try_number"]) for task in tasks})
-        results = [f"{correct} XCom correct" if len(tasks) > 1 else "XCom correct"] if correct else []
-        results += [f"{explained} failed, explained" if len(tasks) > 1 else "failed, explained"] if explained else []
-        if wrong := len(tasks) - correct - explained:
-            results.append(f"{wrong} WRONG: {', '.join(sorted(str(task['state']) for task in tasks))}")
-        return Outcome(
-            tries=str(tries[0]) if len(tries) == 1 else f"{tries[0]} to {tries[-1]}",
-            requests=len(requests),
-            result=", ".join(results),
-            guarantee_held=guarantee_held,
-        )
+        first_to_last = " to ".join(map(str, sorted({tries[0], tries[-1]})))
+        return Outcome(first_to_last, len(requests), result, guarantee_held)
 
     def _evaluate_rows(self) -> Outcome:
-        asked = {_address(number): f"Row {number}" for number in range(1, self.scenario.rows + 1)}
-        made = {each["id"]: each for each in self.service.control.whitelist_requests()}
-        own = {each["address"] for name, each in made.items() if name not in self.existing}
-        (task,) = [each for each in self._tasks("run") if each["task_id"] == "apply"]
-        pushed = self._xcom_value(task, "requests") if task["state"] == "success" else []
+        asked = {(_address(number), f"Row {number}") for number in range(1, self.scenario.rows + 1)}
+        made = {each["id"]: (each["address"], each["label"]) for each in self.service.control.whitelist_requests()}
+        (task,) = [each for each in self._tasks() if each["task_id"] == "apply"]
+        pushed = self._xcom(task, "requests") if task["state"] == "success" else []
         # Each id is that of what its row asks for.
-        correct = [
-            each["id"]
-            for each in pushed
-            if each["id"] in made
-            and (each["address"], each["label"]) == (made[each["id"]]["address"], made[each["id"]]["label"])
-            and asked.get(each["address"]) == each["label"]
-        ]
+        correct = {each["id"] for each in pushed if made.get(each["id"]) == (each["address"], each["label"])}
         requests = self._requests()
-        guarantee_held = len(requests) == len(asked) == len(set(correct)) and own == set(asked)
+        guarantee_held = len(requests) == len(asked) == len(correct) and {made[each] for each in requests} == asked
         result = f"all {len(correct)} ids in their place" if guarantee_held else f"WRONG: {task['state']}"
         return Outcome(str(task["try_number"]), len(requests), result, guarantee_held)
 
     def _evaluate_lie(self) -> Outcome:
-        tasks = {task["task_id"]: task for task in self._tasks("run")}
-        states = {name: str(task["state"]) for name, task in tasks.items()}
-        logs = {name: self._log(task) for name, task in tasks.items()}
-        held, result = lie_run.judge(self.scenario.attack or "", self.lied, states, logs)
+        tasks = {task["task_id"]: task for task in self._tasks()}
+        states = {str(task["state"]) for task in tasks.values()}
+        named = {"sign": "pending", "wait": "effective", "reconcile": "effective"}
+        # What contradicts itself is refused before any signature is looked at.
+        why = "(is not verified|cannot be verified|contradicts itself)"
+        silent = [
+            task
+            for task, request in named.items()
+            if not re.search(f"request {self.lied[request]} {why}", self._log(tasks[task]))
+        ]
+        if self.scenario.attack:
+            held, result = states == {"failed"} and not silent, "refused by signing, sensor and plan"
+        else:
+            held, result = states == {"success"}, "signed, in effect, reconciled"
         requests = self._requests()
+        result = result if held else f"WRONG: {sorted(states)}, named by all but {silent}"
         return Outcome("1", len(requests), result, held and len(requests) == self.scenario.requests)
 
     def _requests(self) -> list[str]:
@@ -342,30 +281,32 @@ class ScenarioRun:
         found = [request["id"] for request in self.service.control.whitelist_requests()]
         return [each for each in found if each not in self.existing]
 
-    def _trigger(self, run: str, conf: dict[str, str] | None = None) -> None:
-        body: dict[str, Any] = {"dag_run_id": run, "logical_date": None, "conf": conf or {}}
-        self.airflow.call("POST", f"/dags/{self.scenario.name}/dagRuns", body)
-        if run not in self.runs:
-            self.runs.append(run)
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        return self.airflow.call(method, f"/dags/{self.scenario.name}{path}", body)
 
-    def _tasks(self, run: str) -> list[dict[str, Any]]:
-        path = f"/dags/{self.scenario.name}/dagRuns/{run}/taskInstances"
-        tasks: list[dict[str, Any]] = self.airflow.call("GET", path)["task_instances"]
-        return tasks
+    def _start(self, *runs: str, conf: dict[str, str] | None = None) -> None:
+        self.runs = list(runs)
+        for run in runs:
+            self._call("POST", "/dagRuns", {"dag_run_id": run, "logical_date": None, "conf": conf or {}})
+
+    def _clear(self) -> None:
+        task_id = "apply" if self.scenario.rows else "create"
+        body = {"dry_run": False, "dag_run_id": "run", "task_ids": [task_id], "only_failed": False}
+        self._call("POST", "/clearTaskInstances", body)
+
+    def _tasks(self) -> list[dict[str, Any]]:
+        found = [self._call("GET", f"/dagRuns/{run}/taskInstances")["task_instances"] for run in self.runs]
+        return [task for tasks in found for task in tasks]
 
     def _tries(self) -> int:
-        return max((task["try_number"] for run in self.runs for task in self._tasks(run)), default=0)
+        return max((task["try_number"] for task in self._tasks()), default=0)
 
-    def _xcom(self, task: dict[str, Any]) -> str:
-        return str(self._xcom_value(task, "return_value"))
-
-    def _xcom_value(self, task: dict[str, Any], key: str) -> Any:
-        path = f"/dags/{self.scenario.name}/dagRuns/{task['dag_run_id']}/taskInstances/{task['task_id']}"
-        query = f"map_index={task['map_index']}&deserialize=true"
-        return self.airflow.call("GET", f"{path}/xcomEntries/{key}?{query}")["value"]
+    def _xcom(self, task: dict[str, Any], key: str = "return_value") -> Any:
+        path = f"/dagRuns/{task['dag_run_id']}/taskInstances/{task['task_id']}/xcomEntries/{key}"
+        return self._call("GET", f"{path}?map_index={task['map_index']}&deserialize=true")["value"]
 
     def _explains(self, task: dict[str, Any]) -> bool:
-        return all(part in self._log(task) for part in (*EXPLANATION, INSTRUCTION))
+        return all(part in self._log(task) for part in EXPLANATION)
 
     def _log(self, task: dict[str, Any]) -> str:
         folder = self.airflow.logs / f"dag_id={self.scenario.name}" / f"run_id={task['dag_run_id']}"
@@ -375,20 +316,25 @@ class ScenarioRun:
         return (folder / f"attempt={task['try_number']}.log").read_text()
 
     def _is_done(self) -> bool:
-        states = [self.airflow.call("GET", f"/dags/{self.scenario.name}/dagRuns/{run}")["state"] for run in self.runs]
-        return all(state in ("success", "failed") for state in states)
+        return all(self._call("GET", f"/dagRuns/{run}")["state"] in ("success", "failed") for run in self.runs)
 
     def _until_done(self) -> None:
         self._until(self._is_done, "the end of the run")
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = min(time.monotonic() + SCENARIO_TIMEOUT, STARTED + TOTAL_TIMEOUT)
-        while time.monotonic() < deadline:
-            with suppress(SandboxError):
-                if condition():
-                    return
-            time.sleep(0.5)
-        raise TimeoutError(f"timed out waiting for {what}")
+    def _until_second_try(self) -> None:
+        self._until(lambda: self._tries() >= 2, "the second try")
+        self._until_done()
+
+    def _until_requested(self) -> None:
+        self._until(self._requests, "the request")
+
+    def _until(self, condition: Callable[[], object], what: str) -> None:
+        def is_met() -> object:
+            # Without Airflow, each scenario would wait in vain.
+            self.airflow.check()
+            return condition()
+
+        until(is_met, what, every=0.5)
 
 
 def _address(number: int) -> str:

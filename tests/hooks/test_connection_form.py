@@ -65,13 +65,10 @@ def test_the_info_fits_airflows_schema() -> None:
     jsonschema.validate(get_provider_info(), schema)
 
 
-def test_both_forms_behave_alike() -> None:
-    behaviour = CustodyHook.get_ui_field_behaviour()
-    assert behaviour == {
-        "hidden_fields": TYPE["ui-field-behaviour"]["hidden-fields"],
-        "relabeling": TYPE["ui-field-behaviour"]["relabeling"],
-        "placeholders": TYPE["ui-field-behaviour"]["placeholders"],
-    }
+def test_the_form_of_airflow_2_shows_the_standard_fields_alike() -> None:
+    behaviour = TYPE["ui-field-behaviour"]
+    assert CustodyHook.get_ui_field_behaviour() == {name.replace("-", "_"): behaviour[name] for name in behaviour}
+    assert {"hidden-fields", "relabeling", "placeholders"} == set(behaviour)
 
 
 @pytest.mark.skipif(AIRFLOW >= (3, 0), reason="the form of Airflow 2")
@@ -105,16 +102,14 @@ def test_the_form_has_every_setting_of_the_client() -> None:
             assert f"Default: {settings[name]:.0f}" in field["description"]
 
 
-@pytest.mark.parametrize("bound", ["minimum", "maximum"])
-def test_the_form_takes_the_numbers_that_the_client_takes(bound: str) -> None:
-    for name, field in TYPE["conn-fields"].items():
-        if (limit := field["schema"].get(bound)) is None:
-            continue
-        beyond = limit - 1 if bound == "minimum" else limit + 1
-        settings = {"base_url": "https://custody.example.com", **pinned(1)}
-        ClientSettings.parse({**settings, name: limit})
-        with pytest.raises(CustodyConfigurationError, match=name):
-            ClientSettings.parse({**settings, name: beyond})
+def test_the_form_takes_the_numbers_that_the_client_takes() -> None:
+    settings = {"base_url": "https://custody.example.com", **pinned(1)}
+    limits = [(name, each["schema"]) for name, each in TYPE["conn-fields"].items()]
+    for bound, beyond in (("minimum", -1), ("maximum", 1)):
+        for name, limit in [(name, schema[bound]) for name, schema in limits if bound in schema]:
+            ClientSettings.parse({**settings, name: limit})
+            with pytest.raises(CustodyConfigurationError, match=name):
+                ClientSettings.parse({**settings, name: limit + beyond})
 
 
 def test_the_client_takes_every_setting_as_an_argument() -> None:

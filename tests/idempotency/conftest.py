@@ -5,8 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from apply_tries import ROWS, ApplyTask, plan, write_rows
-from task_tries import RowsStore
+from airflow_runs import AIRFLOW
+from apply_tries import ROWS, ApplyTask, address, plan, write_rows
+from task_tries import RowsStore, somebody_creates
+
+from airflow_custody.idempotency import send
+from airflow_custody.sandbox import Sandbox
+
+
+@pytest.fixture
+def batches(connection: str, airflow_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send several batches although there are few rows."""
+    monkeypatch.setattr(send, "BATCH", 5)
+
+
+@pytest.fixture
+def earlier(sandbox: Sandbox, batches: None) -> None:
+    """Create another request of this user: while the service lists that, the absence of one counts."""
+    somebody_creates(sandbox, label="Earlier", address=address(0))
 
 
 @pytest.fixture
@@ -19,3 +35,11 @@ def path(tmp_path: Path) -> str:
 def task(path: str) -> ApplyTask:
     """Return a task that applies it."""
     return ApplyTask(path, plan(path)["plan_hash"], RowsStore())
+
+
+@pytest.fixture
+def stored(task: ApplyTask) -> ApplyTask:
+    """Return the task if this Airflow keeps a record for later tries."""
+    if AIRFLOW < (3, 3):
+        pytest.skip("the task state store of Airflow 3.3")
+    return task

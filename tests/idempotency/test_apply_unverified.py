@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from apply_tries import ROWS, ApplyTask, address, before, effective
-from task_tries import CREATE, Store, Task, needs_store, somebody_creates
+from task_tries import CREATE, somebody_creates
 
 from airflow_custody.client import CustodyConflictError
 from airflow_custody.idempotency import send
@@ -51,38 +51,21 @@ def test_what_is_forged_right_before_sending_takes_no_row(
     assert len(sandbox.control.whitelist_requests()) == 1 + len(ROWS)
 
 
-@pytest.mark.parametrize("state", ["pending", "signed", "rejected"])
-def test_what_somebody_has_asked_for_takes_its_row(
-    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    def create() -> None:
-        made = somebody_creates(sandbox, label=f"Label {NUMBER}", address=address(NUMBER))
-        if state == "signed":
-            sandbox.control.sign_whitelist_requests([made])
-        if state == "rejected":
-            sandbox.control.set_whitelist_status(made, "rejected")
-
-    before(monkeypatch, Sender, "send", create)
-    assert task.attempt()["counts"]["found"] == 1
-    assert len(rows_of(sandbox)) == 1
-
-
-@needs_store
 def test_what_is_forged_after_a_lost_response_is_not_this_tasks(
-    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, stored: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox.control.add_fault("drop", **CREATE, skip=NUMBER - 1)
     made: list[str] = []
     before(monkeypatch, Search, "resolve", lambda: made.append(forge(sandbox)))
-    error = task.fails(max_parallel=1)
+    error = stored.fails(max_parallel=1)
     assert "1 unknown" in str(error)
     assert f"{made[0]} is new, and whitelisting request {made[0]} is not verified: no signature" in str(error)
-    error = task.fails(max_parallel=1)
+    error = stored.fails(max_parallel=1)
     assert f"1 unverified: line 5 (request {made[0]}) unverified" in str(error)
     assert rows_of(sandbox) == made
     # Once people have signed it, it is.
     sandbox.control.sign_whitelist_requests(made)
-    assert task.attempt()["counts"]["created"] == len(ROWS)
+    assert stored.attempt()["counts"]["created"] == len(ROWS)
     assert rows_of(sandbox) == made
 
 
@@ -101,34 +84,16 @@ def test_what_was_created_and_is_shown_as_in_effect_is_unknown(
     assert "1 unknown" in str(error)
 
 
-@needs_store
 def test_what_was_found_and_does_not_verify_any_more_gives_its_row_back(
-    sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, stored: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
     fields = {"label": f"Label {NUMBER}", "address": address(NUMBER)}
     before(monkeypatch, Sender, "send", lambda: made.append(somebody_creates(sandbox, **fields)))
-    task.dies_at(5)
+    stored.dies_at(5)
     assert rows_of(sandbox) == made
     sandbox.control.set_whitelist_status(made[0], "APPROVED")
-    error = task.fails()
+    error = stored.fails()
     assert isinstance(error, CustodyConflictError)
     assert f"1 unverified: line 5 (request {made[0]}) unverified" in str(error)
     assert rows_of(sandbox) == made
-
-
-@needs_store
-def test_a_single_request_that_is_forged_after_a_lost_response_is_not_this_tasks(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fields = {"label": f"Label {NUMBER}", "address": address(NUMBER)}
-    task = Task(Store(), **fields)
-    sandbox.control.add_fault("drop", **CREATE)
-    made: list[str] = []
-    before(monkeypatch, Search, "resolve", lambda: made.append(forge(sandbox)))
-    task.refused("it cannot be known whether")
-    assert "is not verified: no signature covers its text" in task.refused()
-    assert rows_of(sandbox) == made
-    # Once people have signed it, it is.
-    sandbox.control.sign_whitelist_requests(made)
-    assert task.attempt() == made[0]

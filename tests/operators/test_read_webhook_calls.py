@@ -1,26 +1,24 @@
+"""Reading webhook calls, run by run: where it goes on, what it emits, and what may be lost."""
+
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import Asset
 from airflow_runs import failing_at_once, new_dag
 from task_log import TaskLog
 from webhook_reads import TYPE, Reader, StateStore, new_asset, write_calls
 
 from airflow_custody.assets import webhook_calls_asset
 from airflow_custody.client import CustodyError
+from airflow_custody.client.webhooks.calls import BEGINNING, CallCursor
+from airflow_custody.operators._call_place import STORE_KEY
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
+from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
 pytestmark = pytest.mark.usefixtures("connection")
-
-
-@pytest.fixture
-def webhook(sandbox: Sandbox) -> str:
-    """Return the id of a webhook."""
-    return str(sandbox.control.add_webhook(type=TYPE)["id"])
 
 
 def test_each_run_goes_on_where_the_last_event_ends(sandbox: Sandbox, webhook: str) -> None:
@@ -33,16 +31,6 @@ def test_each_run_goes_on_where_the_last_event_ends(sandbox: Sandbox, webhook: s
     assert reader.ids() is None
     write_calls(sandbox, webhook, 4, 5)
     assert reader.ids() == ["4", "5"]
-
-
-def test_a_run_whose_event_was_not_stored_is_repeated(sandbox: Sandbox, webhook: str) -> None:
-    reader = Reader(StateStore(), start="beginning")
-    write_calls(sandbox, webhook, 1, 2)
-    assert reader.ids() == ["1", "2"]
-    write_calls(sandbox, webhook, 3)
-    assert reader.ids(emit=False) == ["3"]
-    write_calls(sandbox, webhook, 4)
-    assert reader.ids() == ["3", "4"]
 
 
 def test_the_first_run_from_now_stores_the_place(sandbox: Sandbox, webhook: str) -> None:
@@ -62,38 +50,23 @@ def test_more_than_a_run_takes_is_left_to_the_next(sandbox: Sandbox, webhook: st
     assert ([each["id"] for each in extra["calls"]], extra["more"]) == (["3"], False)
 
 
-def test_above_the_size_an_event_has_ids_only(sandbox: Sandbox, webhook: str) -> None:
-    reader = Reader(start="beginning")
-    write_calls(sandbox, webhook, 1, 2, payload='"' + "x" * 40_000 + '"')
-    extra = reader.run()
-    assert (extra["count"], extra["call_ids"]) == (2, ["1", "2"])
-    assert "calls" not in extra
-
-
-def test_without_payload(sandbox: Sandbox, webhook: str) -> None:
-    write_calls(sandbox, webhook, 1)
-    (call,) = Reader(start="beginning", with_payload=False).run()["calls"]
-    assert not call.get("payload")
-
-
 # --- filters ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda other: {"webhook_ids": [other]},
-        lambda other: {"webhook_types": "currencyStatus.updated"},
-        lambda other: {"event_ids": ["event-2"]},
-        lambda other: {"statuses": ("failed",)},
-    ],
-)
-def test_only_calls_that_match_are_emitted(sandbox: Sandbox, webhook: str, change: Any) -> None:
+def test_only_calls_that_match_are_emitted(sandbox: Sandbox, webhook: str) -> None:
     other = sandbox.control.add_webhook(type="currencyStatus.updated", url="https://hooks.example.com/2")["id"]
     write_calls(sandbox, webhook, 1)
     write_calls(sandbox, other, 2, status="failed")
     write_calls(sandbox, webhook, 3)
-    assert Reader(start="beginning", **change(other)).ids() == ["2"]
+    each_alone: list[dict[str, Any]] = [
+        {"webhook_ids": [other]},
+        {"webhook_types": "currencyStatus.updated"},
+        {"event_ids": ["event-2"]},
+        {"statuses": ("failed",)},
+    ]
+    for filters in each_alone:
+        (call,) = Reader(start="beginning", with_payload=False, **filters).run()["calls"]
+        assert (call["id"], call.get("payload")) == ("2", None)
 
 
 def test_calls_that_do_not_match_do_not_stop_those_that_do(sandbox: Sandbox, webhook: str) -> None:
@@ -101,28 +74,6 @@ def test_calls_that_do_not_match_do_not_stop_those_that_do(sandbox: Sandbox, web
     write_calls(sandbox, webhook, *range(1, 12))
     # No store keeps how far it was read: an event does.
     assert [reader.ids() for _ in range(6)] == [[], [], [], [], ["9"], None]
-
-
-def test_a_webhook_without_a_type_is_of_any_and_a_call_without_a_status_has_any(sandbox: Sandbox, webhook: str) -> None:
-    bare = sandbox.control.add_webhook(type="", url="https://hooks.example.com/2")["id"]
-    write_calls(sandbox, webhook, 1)
-    write_calls(sandbox, bare, 2)
-    write_calls(sandbox, webhook, 3, status=None)
-    assert Reader(start="beginning", webhook_types=[TYPE]).ids() == ["1", "2", "3"]
-    assert Reader(start="beginning", statuses=["failed"]).ids() == ["3"]
-
-
-def test_a_filter_that_needs_the_listing_fails_without_it(sandbox: Sandbox, webhook: str) -> None:
-    write_calls(sandbox, webhook, 1)
-    sandbox.control.add_fault("status", method="GET", path="/webhooks", status=501, skip=1)
-    with pytest.raises(CustodyError, match="list webhooks"):
-        Reader(start="beginning", webhook_types=[TYPE]).run()
-
-
-def test_a_filter_that_matches_no_webhook_is_named(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
-    Reader(webhook_types=[TYPE, "no.such"]).run()
-    assert "there is no webhook with the type no.such now." in task_log.text
-    assert f"with the type {TYPE}" not in task_log.text
 
 
 # --- gaps, and webhooks that may not write --------------------------------------------------------------------------
@@ -152,21 +103,27 @@ def test_webhooks_that_are_disabled_or_cool_down_are_reported(
     sandbox.control.add_webhook(type=TYPE, url="https://hooks.example.com/3", timeout_until=later)
     past = {"timeout_until": "2020-01-01T00:00:00Z"}
     sandbox.control.add_webhook(type=TYPE, url="https://hooks.example.com/4", **past)
-    reader = Reader()
-    reader.run()
+    Reader(webhook_types=[TYPE, "no.such"]).run()
+    assert "there is no webhook with the type no.such now." in task_log.text
+    assert f"with the type {TYPE}" not in task_log.text
     assert f"Webhook {disabled} ({TYPE}) is disabled: it is not known whether" in task_log.text
     assert f"is enabled until {later}" in task_log.text
 
 
-@pytest.mark.parametrize("status", [404, 501, 403, 500])
-def test_where_webhooks_cannot_be_listed_calls_are_read_all_the_same(
+@pytest.mark.parametrize("status", [404, 500])
+def test_where_webhooks_cannot_be_listed_calls_are_read_unless_a_filter_needs_the_listing(
     sandbox: Sandbox, webhook: str, status: int
 ) -> None:
     write_calls(sandbox, webhook, 1)
-    sandbox.control.add_fault("status", method="GET", path="/webhooks", status=status, skip=1)
-    reader = Reader(start="beginning")
-    assert reader.ids() == ["1"]
-    assert reader.result == {"count": 1}
+    given: list[dict[str, Any]] = [{}, {"webhook_types": [TYPE]}]
+    for filters in given:
+        sandbox.control.add_fault("status", method="GET", path="/webhooks", status=status, skip=1)
+        reader = Reader(start="beginning", **filters)
+        if filters:
+            with pytest.raises((CustodyError, CustodyFailException), match="list webhooks"):
+                reader.run()
+        else:
+            assert reader.ids() == ["1"]
 
 
 # --- arguments ------------------------------------------------------------------------------------------------------
@@ -211,24 +168,189 @@ def test_the_asset_is_inlet_and_outlet_once() -> None:
     assert default.max_active_tis_per_dag == 1
 
 
-@pytest.mark.parametrize(
-    ("numbers", "text"), [((), "No new webhook calls"), ((1,), "1 new webhook call"), ((1, 2), "2 new webhook calls")]
-)
-def test_how_many_calls_are_new(
-    sandbox: Sandbox, webhook: str, task_log: TaskLog, numbers: tuple[int, ...], text: str
-) -> None:
-    reader = Reader()
-    write_calls(sandbox, webhook, 0)
-    if numbers:
-        reader.run()
-    write_calls(sandbox, webhook, *numbers)
+# --- the state store ----------------------------------------------------------------------------------------------
+
+
+def test_a_reading_without_calls_is_kept_in_the_store(sandbox: Sandbox, webhook: str) -> None:
+    store = StateStore()
+    reader = Reader(store, start="beginning", event_ids=["event-1", "event-4"])
+    write_calls(sandbox, webhook, 1)
+    assert reader.ids() == ["1"]
+    # Not beyond what is emitted for certain.
+    assert CallCursor.from_json(store.get(STORE_KEY)["cursor"]) == BEGINNING
+    write_calls(sandbox, webhook, 2, 3)
+    assert reader.ids() is None
+    kept = store.get(STORE_KEY)["cursor"]
+    assert "3" in str(kept)
+    # What was deleted by Airflow's clean-up does no harm.
+    reader.events.clear()
+    write_calls(sandbox, webhook, 4)
+    assert reader.ids(start="now") == ["4"]
+
+
+def test_what_other_filters_have_left_in_the_store_is_not_used(sandbox: Sandbox, webhook: str) -> None:
+    store = StateStore()
+    reader = Reader(store, start="beginning")
+    write_calls(sandbox, webhook, 1)
     reader.run()
-    assert f"{text}." in task_log.text
+    write_calls(sandbox, webhook, 2)
+    # Another task of the same asset, to which nothing is new.
+    assert reader.ids(event_ids=["event-9"]) is None
+    assert "event-9" in store.values[STORE_KEY]
+    assert reader.ids() == ["2"]
 
 
-def test_the_asset_of_a_connection() -> None:
-    assert webhook_calls_asset() == Asset(uri="custody://custody_default/webhook-calls")
-    assert webhook_calls_asset("A/b c").uri == "custody://A%2Fb%20c/webhook-calls"
-    for odd in ("", " ", "{{ x }}", "{% x %}", None, 5):
-        with pytest.raises(ValueError, match="custody_conn_id"):
-            webhook_calls_asset(odd)  # type: ignore[arg-type]
+def test_trouble_with_the_store_does_no_harm_where_an_event_has_the_place(
+    sandbox: Sandbox, webhook: str, task_log: TaskLog
+) -> None:
+    store = StateStore()
+    reader = Reader(store, start="beginning")
+    write_calls(sandbox, webhook, 1)
+    assert reader.ids() == ["1"]
+    store.failure = BrokenPipeError("away")
+    assert reader.ids() is None
+    write_calls(sandbox, webhook, 2)
+    assert reader.ids() == ["2"]
+    assert "cannot be read (BrokenPipeError('away')): its last event will do" in task_log.text
+    store.failure = None
+    store.set(STORE_KEY, {**reader.events[-1].extra, "cursor": {"version": 99}})
+    assert reader.ids() is None
+
+
+def test_where_nothing_else_has_the_place_a_broken_store_is_retried(sandbox: Sandbox, webhook: str) -> None:
+    store = StateStore()
+    store.failure = RuntimeError("away")
+    with pytest.raises(CustodyError, match="where to go on is not known") as caught:
+        Reader(store).run()
+    assert caught.value.retryable
+    assert sandbox.control.request_log() == []
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+def test_what_the_filters_leave_out_makes_no_event_unless_only_that_can_keep_the_place(
+    sandbox: Sandbox, webhook: str, has_store: bool
+) -> None:
+    reader = Reader(StateStore() if has_store else None, start="beginning", event_ids=["event-1"], max_calls=3)
+    write_calls(sandbox, webhook, 1)
+    assert reader.ids() == ["1"]
+    for number in (2, 3):
+        write_calls(sandbox, webhook, number)
+        assert reader.ids() is None
+    reader.events[-1].timestamp -= timedelta(days=1)
+    assert reader.ids() == (None if has_store else [])
+    assert reader.ids() is None
+    write_calls(sandbox, webhook, 4, 5, 6, 7)
+    assert reader.ids() == (None if has_store else [])
+    assert reader.ids() is None
+    # A quiet journal needs no event, however old the last one is.
+    reader.events[-1].timestamp -= timedelta(days=1)
+    reader.run()
+    assert reader.ids() is None
+
+
+# --- events of others -----------------------------------------------------------------------------------------------
+
+
+def test_a_place_that_is_buried_under_other_events_is_not_guessed(sandbox: Sandbox, webhook: str) -> None:
+    reader = Reader()
+    reader.run()
+    sent = len(sandbox.control.request_log())
+    for _ in range(500):
+        reader.add_event({}, task_id=None)
+    with failing_at_once("none of the last 500 events of the asset .* tells how far a task has come"):
+        reader.run()
+    assert len(sandbox.control.request_log()) == sent
+
+
+@pytest.mark.parametrize("start", ["now", "beginning"])
+@pytest.mark.parametrize("trouble", ["buried", "deleted"])
+def test_where_the_last_event_is_gone_its_calls_come_again(
+    sandbox: Sandbox, webhook: str, start: str, trouble: str
+) -> None:
+    reader = Reader(StateStore(), start=start)
+    write_calls(sandbox, webhook, 1)
+    assert reader.ids() == (["1"] if start == "beginning" else [])
+    write_calls(sandbox, webhook, 2)
+    if trouble == "deleted":
+        reader.events.clear()
+    for _ in range(500 if trouble == "buried" else 0):
+        reader.add_event({}, task_id=None)
+    assert reader.ids() == (["1", "2"] if start == "beginning" else ["2"])
+    assert reader.ids() is None
+    reader.events.clear()
+    write_calls(sandbox, webhook, 3)
+    assert reader.run(statuses=["success"])["calls"][-1]["id"] == "3"
+
+
+def test_a_cursor_of_another_version_is_refused(sandbox: Sandbox, webhook: str) -> None:
+    reader = Reader()
+    reader.run()
+    reader.events[-1].extra["cursor"]["version"] = 99
+    with failing_at_once("version"):
+        reader.run()
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+def test_after_a_gap_that_is_accepted_once_the_task_works_again(
+    sandbox: Sandbox, webhook: str, has_store: bool
+) -> None:
+    reader = Reader(StateStore() if has_store else None, start="beginning")
+    write_calls(sandbox, webhook, -9999, 1)
+    reader.run()
+    sandbox.control.reset()
+    for _ in range(2):
+        with failing_at_once("webhook calls may be lost: the newest call that was known is not listed any more"):
+            reader.run()
+    # It is said until an event is stored that says it.
+    for emit in (False, True):
+        assert "may have been removed" in reader.run(on_gap="continue", emit=emit)["gap"]
+    for _ in range(2):
+        assert reader.run() is None
+    write_calls(sandbox, webhook, 9000)
+    extra = reader.run()
+    assert ([each["id"] for each in extra["calls"]], extra["gap"]) == (["9000"], "")
+
+
+def test_what_max_calls_held_back_and_is_removed_is_said(sandbox: Sandbox, webhook: str) -> None:
+    reader = Reader(StateStore(), start="beginning", max_calls=10)
+    write_calls(sandbox, webhook, *range(60))
+    assert reader.ids() == list(map(str, range(10)))
+    sandbox.control.configure(calls={"max_number": 40})
+    with failing_at_once("may have been removed before they were read"):
+        reader.run()
+
+
+def test_another_task_with_other_filters_is_a_gap_and_changed_filters_are_not(
+    sandbox: Sandbox, webhook: str, task_log: TaskLog
+) -> None:
+    reader = Reader(start="beginning")
+    write_calls(sandbox, webhook, 1, 2)
+    assert reader.ids(event_ids=["event-2"]) == ["2"]
+    assert reader.ids() is None
+    assert "The filters were changed." in task_log.text
+    reader.events[-1].extra["task"] = ["dag", "another"]
+    with failing_at_once("reads calls for the same asset with other filters"):
+        reader.run()
+    write_calls(sandbox, webhook, 3)
+    extra = reader.run(on_gap="continue")
+    assert (extra["count"], "'another'" in extra["gap"]) == (1, True)
+    assert reader.ids() is None
+
+
+def test_a_place_that_is_shared_with_another_task_is_warned_of(
+    sandbox: Sandbox, webhook: str, task_log: TaskLog
+) -> None:
+    reader = Reader(start="beginning")
+    write_calls(sandbox, webhook, 1)
+    reader.run()
+    reader.run()
+    assert "was emitted by" not in task_log.text
+    reader.events[-1].extra["task"] = ["copied", "task"]
+    write_calls(sandbox, webhook, 2)
+    assert reader.ids() == ["2"]
+    warning = f"The last event of the asset {reader.asset.uri!r} was emitted by task ['copied', 'task']"
+    assert task_log.text.count(warning) == 1
+    assert "asset of its own (asset=...)" in task_log.text
+    # Its own event is the last one now.
+    reader.run()
+    assert task_log.text.count("was emitted by") == 1

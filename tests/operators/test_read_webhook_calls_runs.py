@@ -14,9 +14,8 @@ from airflow.configuration import AIRFLOW_HOME
 from airflow.providers.common.compat.sdk import DAG, Asset, task
 from airflow_runs import AIRFLOW, Run, new_dag, run_dag
 from task_log import TaskLog
-from webhook_reads import TYPE, new_asset, register_assets, stored_events, write_calls
+from webhook_reads import new_asset, register_assets, stored_events, write_calls
 
-from airflow_custody.assets import latest_events
 from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.operators.webhook import CustodyReadWebhookCallsOperator
 from airflow_custody.sandbox import Sandbox
@@ -24,12 +23,6 @@ from airflow_custody.sandbox import Sandbox
 pytestmark = [pytest.mark.usefixtures("connection", "airflow_db"), pytest.mark.filterwarnings("ignore")]
 
 KILLED = Path(__file__).parent.parent / "killed_read.py"
-
-
-@pytest.fixture
-def webhook(sandbox: Sandbox) -> str:
-    """Return the id of a webhook."""
-    return str(sandbox.control.add_webhook(type=TYPE)["id"])
 
 
 def ids_of(extra: Any) -> list[str]:
@@ -77,22 +70,6 @@ def test_a_quiet_reading_is_kept_in_the_real_store(sandbox: Sandbox, webhook: st
     assert "state store" not in task_log.text
 
 
-def test_a_task_that_fails_after_reading_emits_nothing(sandbox: Sandbox, webhook: str) -> None:
-    asset = new_asset()
-
-    class FailingOperator(CustodyReadWebhookCallsOperator):
-        def post_execute(self, context: Any, result: Any = None) -> None:
-            raise RuntimeError("after the reading")
-
-    write_calls(sandbox, webhook, 1, 2)
-    with new_dag() as dag:
-        FailingOperator(task_id="read", asset=asset, start="beginning")
-    assert run_dag(dag).state == "failed"
-    assert stored_events(asset) == []
-    assert run_dag(reading(asset, start="beginning")).state == "success"
-    assert [ids_of(each) for each in stored_events(asset)] == [["1", "2"]]
-
-
 def test_what_a_killed_task_has_read_is_read_again(sandbox: Sandbox, webhook: str) -> None:
     asset = new_asset()
     write_calls(sandbox, webhook, 1)
@@ -113,34 +90,6 @@ def test_what_a_killed_task_has_read_is_read_again(sandbox: Sandbox, webhook: st
     assert [ids_of(each) for each in stored_events(asset)] == [["1"]]
     assert run_dag(reading(asset)).state == "success"
     assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2", "3"]]
-
-
-def test_a_consumer_finds_the_last_events(sandbox: Sandbox, webhook: str) -> None:
-    asset = new_asset()
-    dag = reading(asset, start="beginning")
-    for number in range(1, 4):
-        write_calls(sandbox, webhook, number)
-        run_dag(dag)
-    with new_dag() as consumer:
-
-        @task(inlets=[asset])
-        def look(inlet_events: Any = None) -> Any:
-            return [ids_of(each.extra) for each in latest_events(inlet_events, asset, 2)]
-
-        look()
-    assert run_dag(consumer).xcom("look") == [["3"], ["2"]]
-
-
-def test_two_dags_with_one_asset_are_warned(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
-    asset = new_asset()
-    one, other = reading(asset, start="beginning"), reading(asset, start="beginning")
-    write_calls(sandbox, webhook, 1)
-    run_dag(one)
-    assert "was emitted by" not in task_log.text
-    write_calls(sandbox, webhook, 2)
-    run_dag(other)
-    assert f"was emitted by task ['{one.dag_id}', 'read']" in task_log.text
-    assert [ids_of(each) for each in stored_events(asset)] == [["1"], ["2"]]
 
 
 def test_a_mapped_task_is_refused(sandbox: Sandbox, task_log: TaskLog) -> None:

@@ -1,27 +1,27 @@
-"""Planning a whitelist that is kept as a file, and where that file is."""
+"""Planning a whitelist that is kept as a file, and where that file is. What is planned is decided in the client."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG, AirflowSkipException
-from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag, run_dag
-from apply_tries import ApplyTask, address, check_exactly, write_rows
+from airflow.providers.common.compat.sdk import AirflowSkipException
+from airflow_runs import FakeTaskInstance, execute, failing_at_once, new_dag
+from apply_tries import ApplyTask, address, check_exactly, effective, plan, write_rows
 from task_log import TaskLog
-from task_tries import RowsStore, somebody_creates
+from task_tries import RowsStore, failure_of, somebody_creates
 
 from airflow_custody.client import CustodyConflictError, CustodyError, CustodyRequestError, CustodyServerError
 from airflow_custody.client.errors import WhitelistFileError
 from airflow_custody.client.whitelist.plan import STATES
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
-from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 
 ROWS = range(1, 5)
-
+NOTHING = dict.fromkeys(STATES, 0)
 
 pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
 
@@ -39,62 +39,29 @@ class PlanTask:
         self.arguments = {"path": path, **arguments}
 
     def run(self) -> dict[str, Any]:
-        result: dict[str, Any] = execute(
-            lambda: CustodyPlanWhitelistOperator(task_id="plan", **self.arguments), ti=self.ti
-        )
-        return result
+        return plan(ti=self.ti, **self.arguments)
 
     def fails(self) -> CustodyError:
-        with pytest.raises((CustodyError, CustodyFailException)) as caught:
-            self.run()
-        error = getattr(caught.value, "error", caught.value)
-        assert isinstance(error, CustodyError)
-        return error
-
-
-def approve(sandbox: Sandbox, number: int, **changes: Any) -> str:
-    request_id = somebody_creates(sandbox, **{"label": f"Label {number}", "address": address(number), **changes})
-    sandbox.control.set_whitelist_status(request_id, "APPROVED")
-    return request_id
+        return failure_of(self.run)
 
 
 # --- what is planned -------------------------------------------------------------------------------------------
 
 
 def test_the_xcom_of_a_plan(sandbox: Sandbox, path: str, task_log: TaskLog) -> None:
-    approve(sandbox, 1)
+    effective(sandbox, 1)
     somebody_creates(sandbox, label="Label 2", address=address(2))
-    task = PlanTask(path)
-    result = task.run()
+    result = PlanTask(path).run()
     assert list(result) == ["plan_hash", "counts", "report"]
     assert len(result["plan_hash"]) == 64
-    assert result["counts"] == {**dict.fromkeys(STATES, 0), "create": 2, "pending": 1, "unchanged": 1}
+    assert result["counts"] == {**NOTHING, "create": 2, "pending": 1, "unchanged": 1}
     assert result["plan_hash"] in result["report"]
     assert "line 6" in task_log.text
     # What is merely observed does not change the hash; what is to be done does.
-    sandbox.control.set_whitelist_status(approve(sandbox, 77), "pending")
+    sandbox.control.set_whitelist_status(effective(sandbox, 77), "pending")
     assert PlanTask(path).run()["plan_hash"] == result["plan_hash"]
-    approve(sandbox, 3)
+    effective(sandbox, 3)
     assert PlanTask(path).run()["plan_hash"] != result["plan_hash"]
-
-
-@pytest.mark.parametrize("installed", [True, False])
-def test_addresses_that_could_not_be_checked_are_in_the_log(
-    tmp_path: Path, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch, installed: bool
-) -> None:
-    level, text = "info", "addresses: 1 of 1 could not be checked (XYZ)"
-    if installed:
-        pytest.importorskip("bip_utils")
-    else:
-        level, text = "warning", "addresses were not checked: the extra 'addresses' is not installed: pip install"
-        monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
-    path = tmp_path / "list.csv"
-    path.write_text("label,address,blockchain\na,abc,XYZ\n")
-    PlanTask(str(path), check_address=False).run()
-    assert text not in task_log.text
-    PlanTask(str(path)).run()
-    lines = [each for each in task_log.text.splitlines() if f"{path}: {text}" in each]
-    assert [level in each.lower() for each in lines] == [True]
 
 
 def test_planning_changes_nothing(sandbox: Sandbox, path: str) -> None:
@@ -102,76 +69,56 @@ def test_planning_changes_nothing(sandbox: Sandbox, path: str) -> None:
     assert {each["method"] for each in sandbox.control.request_log()} == {"GET"}
 
 
-def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbox, path: str) -> None:
-    broken = approve(sandbox, 77)
-    sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
-    task = PlanTask(path, ignore=[int(broken)])
-    assert PlanTask(path).run()["counts"]["unreadable"] == len(ROWS) + 1
-    result = task.run()
-    assert (result["counts"]["create"], result["counts"]["unreadable"]) == (len(ROWS), 1)
-    assert f"Ignored, although each may be a row's: `{broken}`" in result["report"]
-    apply = ApplyTask(path, result["plan_hash"], RowsStore())
-    assert "not the one that was approved" in str(apply.fails())
-    assert apply.attempt(ignore=broken)["counts"]["created"] == len(ROWS)
-
-
-def differ(sandbox: Sandbox) -> None:
-    approve(sandbox, 1, label="Another")
-
-
-def reject(sandbox: Sandbox) -> None:
-    sandbox.control.set_whitelist_status(approve(sandbox, 1), "REJECTED")
-
-
-def hide(sandbox: Sandbox) -> None:
-    sandbox.control.set_whitelist_metadata(approve(sandbox, 1), hash="00")
-
-
-def add(sandbox: Sandbox) -> None:
-    approve(sandbox, 1)
-    approve(sandbox, 77)
-
-
-def forget(sandbox: Sandbox) -> None:
-    """Leave the first row out."""
+def test_addresses_that_could_not_be_checked_are_in_the_log(
+    path: str, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{path}: addresses were not checked: the extra 'addresses' is not installed: pip install"
+    monkeypatch.setattr("airflow_custody.client.whitelist.addresses.is_installed", lambda: False)
+    PlanTask(path, check_address=False).run()
+    assert text not in task_log.text
+    PlanTask(path).run()
+    (line,) = [each for each in task_log.text.splitlines() if text in each]
+    assert "warning" in line.lower()
 
 
 @pytest.mark.parametrize(
-    ("change", "state"),
-    [(differ, "differs"), (reject, "rejected"), (hide, "unreadable"), (add, "undeclared"), (forget, "create")],
+    ("change", "state", "number"),
+    [
+        (lambda sandbox: effective(sandbox, 1, label="Another"), "differs", 1),
+        (lambda sandbox: sandbox.control.set_whitelist_status(effective(sandbox, 1), "REJECTED"), "rejected", 1),
+        # A row that may be the request that cannot be read is not created.
+        (lambda sandbox: sandbox.control.set_whitelist_metadata(effective(sandbox, 1), hash="00"), "unreadable", 2),
+        (lambda sandbox: [effective(sandbox, each) for each in (1, 77)], "undeclared", 1),
+        (lambda sandbox: None, "create", 1),
+    ],
+    ids=["differs", "rejected", "unreadable", "undeclared", "create"],
 )
-def test_a_reconciliation_fails_on_each_change(sandbox: Sandbox, path: str, change: Any, state: str) -> None:
+def test_a_reconciliation_fails_on_each_change(
+    sandbox: Sandbox, path: str, change: Callable[[Sandbox], object], state: str, number: int
+) -> None:
     change(sandbox)
-    for number in ROWS[1:]:
-        approve(sandbox, number)
+    for each in ROWS[1:]:
+        effective(sandbox, each)
     task = PlanTask(path, fail_on_changes=True)
     error = task.fails()
     assert isinstance(error, CustodyConflictError)
     assert not error.retryable
-    # A row that may be the request that cannot be read is not created.
-    number = 2 if state == "unreadable" else 1
     assert f"{number} {state}" in str(error)
     assert task.ti.pushed["return_value"]["counts"][state] == number
     assert task.ti.pushed["return_value"]["report"]
 
 
-def test_a_reconciliation_takes_what_is_pending_for_no_change(sandbox: Sandbox, path: str) -> None:
-    for number in ROWS:
-        somebody_creates(sandbox, label=f"Label {number}", address=address(number))
-    sandbox.control.set_whitelist_status(sandbox.control.whitelist_requests()[0]["id"], "APPROVED")
-    result = PlanTask(path, fail_on_changes=True).run()
-    assert result["counts"] == {**dict.fromkeys(STATES, 0), "pending": 3, "unchanged": 1}
-
-
-def test_a_plan_that_does_nothing_can_be_skipped(sandbox: Sandbox, path: str) -> None:
+def test_what_is_pending_is_no_change_and_what_does_nothing_can_be_skipped(sandbox: Sandbox, path: str) -> None:
     assert PlanTask(path, skip_if_nothing_to_do=True).run()["counts"]["create"] == 4
-    for number in ROWS:
-        approve(sandbox, number)
-    assert PlanTask(path).run()["counts"]["unchanged"] == 4
+    effective(sandbox, 1)
+    for number in ROWS[1:]:
+        somebody_creates(sandbox, label=f"Label {number}", address=address(number))
+    counts = {**NOTHING, "pending": 3, "unchanged": 1}
+    assert PlanTask(path, fail_on_changes=True).run()["counts"] == counts
     task = PlanTask(path, skip_if_nothing_to_do=True)
     with pytest.raises(AirflowSkipException, match="nothing to do"):
         task.run()
-    assert task.ti.pushed["return_value"]["counts"]["unchanged"] == 4
+    assert task.ti.pushed["return_value"]["counts"] == counts
 
 
 @pytest.mark.parametrize(
@@ -188,7 +135,7 @@ def test_a_plan_over_a_limit_is_shown_in_full_and_fails(
     sandbox: Sandbox, path: str, limits: dict[str, Any], reason: str, task_log: TaskLog
 ) -> None:
     for number in (77, 78):
-        approve(sandbox, number)
+        effective(sandbox, number)
     task = PlanTask(path, **limits)
     error = task.fails()
     assert isinstance(error, CustodyRequestError)
@@ -199,23 +146,40 @@ def test_a_plan_over_a_limit_is_shown_in_full_and_fails(
     assert all(address(number) in text for number in ROWS)
 
 
-@pytest.mark.parametrize("limits", [{"max_creates": -1}, {"max_creates": 1.5}, {"max_delete_percent": True}], ids=str)
-def test_a_limit_must_be_a_number(path: str, limits: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be a (whole )?number from 0"):
-        CustodyPlanWhitelistOperator(task_id="plan", path=path, **limits)
+@pytest.mark.parametrize(
+    ("operator", "given"),
+    [
+        *((CustodyPlanWhitelistOperator, {"max_creates": wrong}) for wrong in (-1, 1.5)),
+        (CustodyPlanWhitelistOperator, {"max_delete_percent": True}),
+        *((CustodyApplyWhitelistPlanOperator, {"plan_hash": "0", "max_parallel": wrong}) for wrong in (0, 33, True)),
+    ],
+    ids=str,
+)
+def test_a_limit_must_be_a_number(path: str, operator: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be a (whole )?number from [01]"):
+        operator(task_id="task", path=path, **given)
 
 
 def test_nothing_is_done_for_a_chain_that_is_only_tried(sandbox: Sandbox, path: str) -> None:
-    result = PlanTask(path, dry_run_chains=["eth"]).run()
-    assert result["counts"]["create"] == 4
-    apply = {"task_id": "apply", "path": path, "plan_hash": result["plan_hash"], "lookup_wait": 0.2}
-    ti = FakeTaskInstance()
-    done = execute(lambda: CustodyApplyWhitelistPlanOperator(dry_run_chains=["ETH"], **apply), ti=ti)
-    assert done["request_ids"] == []
+    planned = PlanTask(path, dry_run_chains=["eth"]).run()
+    assert planned["counts"]["create"] == 4
+    apply = ApplyTask(path, planned["plan_hash"], RowsStore())
+    assert apply.attempt(dry_run_chains=["ETH"])["request_ids"] == []
     # It is not what was approved without it.
-    with failing_at_once("not the one that was approved"):
-        execute(lambda: CustodyApplyWhitelistPlanOperator(**apply), ti=ti)
+    assert "not the one that was approved" in str(apply.fails())
     check_exactly(sandbox, [])
+
+
+def test_what_cannot_be_read_is_ignored_by_planning_and_applying(sandbox: Sandbox, path: str) -> None:
+    broken = effective(sandbox, 77)
+    sandbox.control.set_whitelist_metadata(broken, payloadAsString=None)
+    assert PlanTask(path).run()["counts"]["unreadable"] == len(ROWS) + 1
+    result = PlanTask(path, ignore=[int(broken)]).run()
+    assert (result["counts"]["create"], result["counts"]["unreadable"]) == (len(ROWS), 1)
+    assert f"Ignored, although each may be a row's: `{broken}`" in result["report"]
+    apply = ApplyTask(path, result["plan_hash"], RowsStore())
+    assert "not the one that was approved" in str(apply.fails())
+    assert apply.attempt(ignore=broken)["counts"]["created"] == len(ROWS)
 
 
 def test_a_listing_of_which_a_page_cannot_be_read_plans_nothing(sandbox: Sandbox, path: str) -> None:
@@ -227,50 +191,55 @@ def test_a_listing_of_which_a_page_cannot_be_read_plans_nothing(sandbox: Sandbox
     assert task.ti.pushed == {}
 
 
+def test_what_has_changed_since_the_approval_is_named(sandbox: Sandbox, path: str) -> None:
+    apply = ApplyTask(path, PlanTask(path).run()["plan_hash"], RowsStore())
+    somebody_creates(sandbox, label="Label 3", address=address(3))
+    write_rows(Path(path), [1, 3, 4, 99])
+    message = str(apply.fails())
+    assert "Now it has 3 create: line 3 create; line 5 create; line 6 create" in message
+    assert "start a new run, which plans again and has the new plan approved" in message
+    check_exactly(sandbox, [3])
+
+
 # --- the file ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text", ["", "version: 1\naddresses: []\n", "addresses: [", "version: 1\naddresses: [{a: 1}]\n"]
-)
-def test_a_file_with_faults_is_the_authors_and_not_retried(sandbox: Sandbox, tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["version: 1\naddresses: []\n", "addresses: [", None])
+def test_a_file_with_faults_is_the_authors_and_not_retried(sandbox: Sandbox, tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "whitelist.yaml"
-    path.write_text(text)
-    for make in (CustodyPlanWhitelistOperator, CustodyApplyWhitelistPlanOperator):
-        more = {"plan_hash": "00" * 32} if make is CustodyApplyWhitelistPlanOperator else {}
-        with failing_at_once("nothing was sent") as caught:
-            execute(lambda make=make, more=more: make(task_id="task", path=str(path), **more))  # type: ignore[misc]
-        assert isinstance(caught.value.error, WhitelistFileError)
-    assert sandbox.control.request_log() == []
-
-
-def test_a_file_that_is_missing_is_not_retried(sandbox: Sandbox, tmp_path: Path) -> None:
-    for name in ("missing.yaml", ".", "missing/rows.csv"):
-        error = PlanTask(str(tmp_path / name)).fails()
+    if text is not None:
+        path.write_text(text)
+    for task in (PlanTask(str(path)), ApplyTask(str(path), "00" * 32, RowsStore())):
+        error = task.fails()
+        assert isinstance(error, WhitelistFileError)
         assert not error.retryable
-        assert str(tmp_path) in str(error)
+        assert f"{path}: 1 fault; nothing was sent" in str(error)
     assert sandbox.control.request_log() == []
 
 
-def dag_in(folder: Path) -> DAG:
-    """Return a DAG whose file is said to be in a folder."""
+def plan_in(folder: Path, path: str, **context: Any) -> dict[str, Any]:
+    """Plan in a DAG whose file is said to be in a folder."""
     dag = new_dag()
     dag.fileloc = str(folder / "dag.py")
-    return dag
+    with dag:
+        task = CustodyPlanWhitelistOperator(task_id="plan", path=path)
+    result: dict[str, Any] = execute(lambda: task, **context)
+    return result
 
 
 def test_a_relative_path_begins_at_the_dags_file(sandbox: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "lists").mkdir()
     write_rows(tmp_path / "lists" / "rows.yaml", ROWS)
-    with dag_in(tmp_path):
-        task = CustodyPlanWhitelistOperator(task_id="plan", path="lists/rows.yaml")
-    assert execute(lambda: task)["counts"]["create"] == 4
+    # A link within the bundle is followed.
+    os.symlink("lists/rows.yaml", tmp_path / "link.yaml")
+    for path in ("lists/rows.yaml", "link.yaml"):
+        assert plan_in(tmp_path, path)["counts"]["create"] == 4
 
 
 @pytest.mark.parametrize("bundle", [True, False])
-@pytest.mark.parametrize("kind", ["parent", "link", "linked folder", "URL"])
+@pytest.mark.parametrize("path", ["../outside/rows.yaml", "link.yaml", "linked/rows.yaml", "file://{root}/link.yaml"])
 def test_a_path_that_leads_out_of_the_bundle_is_refused(
-    sandbox: Sandbox, tmp_path: Path, kind: str, bundle: bool, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, tmp_path: Path, path: str, bundle: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, outside = tmp_path / "bundle", tmp_path / "outside"
     root.mkdir()
@@ -278,94 +247,14 @@ def test_a_path_that_leads_out_of_the_bundle_is_refused(
     write_rows(outside / "rows.yaml", ROWS)
     (root / "link.yaml").symlink_to(outside / "rows.yaml")
     (root / "linked").symlink_to(outside)
-    path = {"parent": "../outside/rows.yaml", "link": "link.yaml", "linked folder": "linked/rows.yaml"}.get(
-        kind, f"file://{root}/link.yaml"
-    )
     ti: Any = FakeTaskInstance()
     if bundle:
         ti.bundle_instance = type("Bundle", (), {"path": root})()
     else:
         monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(root))
-    with dag_in(root):
-        task = CustodyPlanWhitelistOperator(task_id="plan", path=path)
     with failing_at_once("leads out of the DAG's bundle"):
-        execute(lambda: task, ti=ti)
+        plan_in(root, path.format(root=root), ti=ti)
     assert sandbox.control.request_log() == []
     # Whoever wants that says so.
-    for path in (f"{outside}/rows.yaml", f"file://{outside}/rows.yaml"):
-        with dag_in(root):
-            task = CustodyPlanWhitelistOperator(task_id="plan", path=path)
-        assert execute(lambda task=task: task, ti=ti)["counts"]["create"] == 4  # type: ignore[misc]
-
-
-def test_a_link_within_the_bundle_is_followed(sandbox: Sandbox, tmp_path: Path) -> None:
-    (tmp_path / "lists").mkdir()
-    write_rows(tmp_path / "lists" / "rows.yaml", ROWS)
-    os.symlink("lists/rows.yaml", tmp_path / "rows.yaml")
-    with dag_in(tmp_path):
-        task = CustodyPlanWhitelistOperator(task_id="plan", path="rows.yaml")
-    assert execute(lambda: task)["counts"]["create"] == 4
-
-
-def test_a_request_that_cannot_be_read_is_ignored_by_name_in_planning_and_applying(sandbox: Sandbox, path: str) -> None:
-    broken = somebody_creates(sandbox, label="Other", address=address(50))
-    sandbox.control.set_whitelist_metadata(broken, payloadAsString="{")
-    assert PlanTask(path).run()["counts"]["create"] == 0
-    planned = PlanTask(path, ignore=[broken]).run()
-    assert planned["counts"]["create"] == 4
-    arguments = {"path": path, "plan_hash": planned["plan_hash"], "lookup_wait": 0.2}
-    with failing_at_once("not the one that was approved"):
-        execute(lambda: CustodyApplyWhitelistPlanOperator(task_id="apply", **arguments))
-    assert (
-        execute(lambda: CustodyApplyWhitelistPlanOperator(task_id="apply", ignore=broken, **arguments))["counts"][
-            "created"
-        ]
-        == 4
-    )
-
-
-# --- in a DAG run ------------------------------------------------------------------------------------------------
-
-
-def test_mapped_tasks_with_native_templates(sandbox: Sandbox, airflow_db: None, tmp_path: Path) -> None:
-    paths = [write_rows(tmp_path / f"{number}.yaml", range(number, number + 2)) for number in (1, 11)]
-    dag = new_dag()
-    dag.render_template_as_native_obj = True
-    with dag:
-        plans = [CustodyPlanWhitelistOperator(task_id=f"plan_{index}", path=path) for index, path in enumerate(paths)]
-        apply = CustodyApplyWhitelistPlanOperator.partial(task_id="apply", lookup_wait=0.2).expand_kwargs(
-            [
-                {"path": path, "plan_hash": f"{{{{ ti.xcom_pull('plan_{index}')['plan_hash'] }}}}"}
-                for index, path in enumerate(paths)
-            ]
-        )
-        plans >> apply
-    run = run_dag(dag)
-    assert run.state == "success"
-    assert len(run.xcom("apply", 0)["request_ids"]) == len(run.xcom("apply", 1)["request_ids"]) == 2
-    check_exactly(sandbox, [1, 2, 11, 12])
-
-
-def test_what_has_changed_since_the_approval_is_named(
-    sandbox: Sandbox, airflow_db: None, path: str, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    messages: list[str] = []
-
-    class Explaining(CustodyApplyWhitelistPlanOperator):
-        def _run(self, context: Any, hook: Any) -> Any:
-            somebody_creates(sandbox, label="Label 3", address=address(3))
-            write_rows(Path(path), [1, 3, 4, 99])
-            try:
-                return super()._run(context, hook)
-            except CustodyError as error:
-                messages.append(str(error))
-                raise
-
-    with new_dag() as dag:
-        plan = CustodyPlanWhitelistOperator(task_id="plan", path=path)
-        Explaining(task_id="apply", path=path, plan_hash=plan.output["plan_hash"])  # type: ignore[index]
-    assert run_dag(dag).state == "failed"
-    (message,) = messages
-    assert "Now it has 3 create: line 3 create; line 5 create; line 6 create" in message
-    assert "start a new run, which plans again and has the new plan approved" in message
-    check_exactly(sandbox, [3])
+    for chosen in (f"{outside}/rows.yaml", f"file://{outside}/rows.yaml"):
+        assert plan_in(root, chosen, ti=ti)["counts"]["create"] == 4

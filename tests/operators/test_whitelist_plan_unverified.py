@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowSkipException
-from airflow_runs import FakeTaskInstance, execute, failing_at_once
-from apply_tries import address, check_exactly, write_rows
+from airflow_runs import FakeTaskInstance, failing_at_once
+from apply_tries import ApplyTask, address, check_exactly, effective, plan, write_rows
 from task_log import TaskLog
-from task_tries import somebody_creates
+from task_tries import RowsStore, somebody_creates
 
-from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.plan import STATES
-from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sandbox import Sandbox
 
 
@@ -31,29 +28,17 @@ def path(tmp_path: Path) -> str:
     return write_rows(tmp_path / "whitelist.yaml", [1, 2])
 
 
-def create(sandbox: Sandbox, number: int, *, signed: bool) -> str:
-    """Create a request that the service shows as in effect."""
-    request_id = somebody_creates(sandbox, label=f"Label {number}", address=address(number))
-    if signed:
-        sandbox.control.sign_whitelist_requests([request_id])
-    else:
-        sandbox.control.set_whitelist_status(request_id, "APPROVED")
-    return request_id
-
-
-def plan(path: str, ti: FakeTaskInstance | None = None, **arguments: Any) -> dict[str, Any]:
-    result: dict[str, Any] = execute(
-        lambda: CustodyPlanWhitelistOperator(task_id="plan", path=path, **arguments), ti=ti or FakeTaskInstance()
-    )
-    return result
+def create_signed(sandbox: Sandbox, number: int) -> None:
+    made = somebody_creates(sandbox, label=f"Label {number}", address=address(number))
+    sandbox.control.sign_whitelist_requests([made])
 
 
 def test_a_reconciliation_names_what_nobody_signed_and_fails(sandbox: Sandbox, path: str, task_log: TaskLog) -> None:
-    create(sandbox, 1, signed=True)
-    forged, elsewhere = create(sandbox, 2, signed=False), create(sandbox, 77, signed=False)
+    create_signed(sandbox, 1)
+    forged, elsewhere = effective(sandbox, 2), effective(sandbox, 77)
     ti = FakeTaskInstance()
     with failing_at_once("2 unverified: ") as caught:
-        plan(path, ti, fail_on_changes=True)
+        plan(path, ti=ti, fail_on_changes=True)
     assert f"line 4 (request {forged}) unverified; request {elsewhere} unverified" in str(caught.value)
     assert "before somebody has found out who put them there; `custody whitelist verify" in str(caught.value.error)
     assert ti.pushed["return_value"]["counts"] == {**dict.fromkeys(STATES, 0), "unchanged": 1, "unverified": 2}
@@ -64,45 +49,18 @@ def test_a_reconciliation_names_what_nobody_signed_and_fails(sandbox: Sandbox, p
     assert plan(path)["counts"] == {**dict.fromkeys(STATES, 0), "unchanged": 2, "undeclared": 1}
 
 
-def test_a_plan_that_does_nothing_says_what_is_not_verified(sandbox: Sandbox, path: str, task_log: TaskLog) -> None:
-    create(sandbox, 1, signed=True)
-    forged = create(sandbox, 2, signed=False)
-    with pytest.raises(AirflowSkipException):
-        plan(path, skip_if_nothing_to_do=True)
-    assert f"Signatures do not prove what the service shows: 1 unverified: line 4 (request {forged})" in task_log.text
-    assert f"before somebody has found out who put it there; `custody whitelist verify --id {forged}`" in task_log.text
-
-
-def test_a_plan_says_once_whose_word_it_is(
-    sandbox: Sandbox, path: str, task_log: TaskLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "is verified against 2 pinned keys, of which 2 must have signed" in plan(path)["report"]
-    assert NOT_PINNED not in task_log.text
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection())
-    assert NOT_PINNED in plan(path)["report"]
-    assert task_log.text.count(NOT_PINNED) == 1
-
-
 def test_applying_goes_on_beside_what_was_seen_and_refuses_what_is_new(sandbox: Sandbox, path: str) -> None:
-    create(sandbox, 77, signed=False)
-    create(sandbox, 2, signed=False)
+    effective(sandbox, 77)
+    effective(sandbox, 2)
     approved = plan(path, prune=True)
     assert approved["counts"] == {**dict.fromkeys(STATES, 0), "create": 1, "unverified": 2}
 
-    def apply() -> dict[str, Any]:
-        arguments = {"path": path, "prune": True, "plan_hash": approved["plan_hash"], "lookup_wait": 0.2}
-        result: dict[str, Any] = execute(
-            lambda: CustodyApplyWhitelistPlanOperator(task_id="apply", **arguments), ti=FakeTaskInstance()
-        )
-        return result
-
+    task = ApplyTask(path, approved["plan_hash"], RowsStore(), prune=True)
     # It changes nothing that applying would do; but whoever approved has not seen it.
-    forged = create(sandbox, 78, signed=False)
-    with failing_at_once(f"Now it has 1 create, 3 unverified: .*request {forged}"):
-        apply()
+    forged = effective(sandbox, 78)
+    assert re.search(f"Now it has 1 create, 3 unverified: .*request {forged}", str(task.fails()))
     check_exactly(sandbox, [77, 2, 78])
     sandbox.control.set_whitelist_status(forged, "removed")
-    result = apply()
     # Neither created again nor deleted.
-    assert result["counts"]["created"] == 1
+    assert task.attempt()["counts"]["created"] == 1
     check_exactly(sandbox, [77, 2, 1])

@@ -29,7 +29,7 @@ def pinning(sandbox: Sandbox) -> Iterator[CustodyClient]:
 def create(client: CustodyClient) -> Create:
     """Return what creates a request that is pending, and returns its id."""
 
-    def create(number: int, **fields: str) -> str:
+    def create(number: int, **fields: Any) -> str:
         given: dict[str, Any] = {"label": f"L{number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}
         return client.create_whitelist_request(WhitelistRequest(**given))
 

@@ -1,18 +1,17 @@
-"""What an overview says of the whitelisting requests that the service lists."""
+"""What an overview says of the whitelisting requests that the service lists, and what there is to see of one."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pinned_keys import pinned
 
-from airflow_custody.client import CustodyClient
+from airflow_custody.client import CustodyClient, CustodyError, CustodyNotFoundError, CustodyRequestError
 from airflow_custody.client.signers import PemSigner
+from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.overview import read_overview, read_request
 from airflow_custody.overview.models import GroupSignatures, Overview, RequestRow, RequestsView
@@ -20,6 +19,7 @@ from airflow_custody.overview.verdict import judge_overview
 from airflow_custody.sandbox import Sandbox
 
 Create = Callable[..., str]
+Prepare = Callable[[Sandbox, str], object]
 ADDRESSES = "/whitelists/addresses"
 FOR_APPROVAL = f"{ADDRESSES}/for-approval"
 
@@ -41,68 +41,114 @@ def show(sandbox: Sandbox, path: str, *rows: Any) -> None:
     sandbox.control.add_fault("status", status=200, body=body, path=path, times=None)
 
 
-# --- states --------------------------------------------------------------------------------------------------
+# --- states and trust ----------------------------------------------------------------------------------------
 
 
-def test_each_request_that_is_listed_is_in_one_place(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
-    ids = [create(number) for number in range(5)]
-    for each, status in zip(ids, ("APPROVED", "REJECTED", "WEIRD", "expired"), strict=False):
-        sandbox.control.set_whitelist_status(each, status)
-    overview = read_overview(client)
-    found = [[row.id for row in view(overview, name).rows] for name in ("pending", "recent", "unknown")]
-    assert found == [[ids[4]], [ids[0]], [ids[2]]]
+def sign(sandbox: Sandbox, number: str) -> None:
+    sandbox.control.sign_whitelist_requests([number])
 
 
-@pytest.mark.parametrize("status", ["WEIRD", "", "APPROVED_"])
-def test_a_status_word_that_is_not_known(
-    sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create, status: str
-) -> None:
-    identifier = create(1)
-    sandbox.control.sign_whitelist_requests([create(2)])
-    sandbox.control.set_whitelist_status(identifier, status)
-    for each, trust in ((client, "not checked"), (pinning, "unverified")):
-        overview = read_overview(each)
-        row = one(overview, "unknown")
-        assert (row.id, row.status, row.state, row.trust) == (identifier, status, "unknown", trust)
-        (wrong,) = judge_overview(overview).texts("wrong")
-        assert wrong.startswith(f"whitelisting request {identifier} (status not known): ")
-        assert (f"Its status, {status!r}, and where it is listed do not say" in wrong) is (trust == "not checked")
+def changed(sandbox: Sandbox, number: str) -> None:
+    sign(sandbox, number)
+    sandbox.control.change_whitelist_request(number, label="another")
 
 
-@pytest.mark.parametrize(("word", "for_approval"), [("EXPIRED", True), ("Rejected", True), ("APPROVED", False)])
-def test_what_is_listed_as_pending_is_pending_whatever_its_status(
-    sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create, word: str, for_approval: bool
-) -> None:
-    identifier = create(1)
-    sandbox.control.configure(status_words={"pending": word})
-    if not for_approval:
-        show(sandbox, FOR_APPROVAL)
-    says = f"Its status, {word!r}, and where it is listed do not say whether it is in effect."
-    for each, trust in ((client, "not checked"), (pinning, "unsigned")):
-        overview = read_overview(each)
-        row = one(overview)
-        assert (row.id, row.state, row.trust, row.problem) == (identifier, "pending", trust, says)
-        assert judge_overview(overview).texts("wrong") == (f"whitelisting request {identifier} (pending): {says}",)
-        shown = read_request(each, identifier).row
-        assert (shown.state, shown.trust, shown.problem) == ("pending", trust, says)
+def status(word: str) -> Prepare:
+    return lambda sandbox, number: sandbox.control.set_whitelist_status(number, word)
 
 
-def test_what_is_only_listed_for_approval_is_pending(
-    sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create
-) -> None:
-    identifier = create(1)
+def listed_as(word: str, *, for_approval: bool = True) -> Prepare:
+    """Return what makes the service call a pending request by another word, and maybe not list it for approval."""
+
+    def prepare(sandbox: Sandbox, number: str) -> None:
+        sandbox.control.configure(status_words={"pending": word})
+        if not for_approval:
+            show(sandbox, FOR_APPROVAL)
+
+    return prepare
+
+
+def only_for_approval(sandbox: Sandbox, number: str) -> None:
     sandbox.control.add_fault(path=FOR_APPROVAL, times=None)
     show(sandbox, ADDRESSES)
-    for each, trust in ((client, "not checked"), (pinning, "unsigned")):
-        row = one(read_overview(each))
-        assert (row.id, row.trust) == (identifier, trust)
+
+
+NOT_CHECKED = ("not checked", "")
+DOUBT = "and where it is listed do not say whether it is in effect."
+UNSIGNED = "no signature covers its text"
+BAD_HASH = "does not have the hash"
+
+
+@pytest.mark.parametrize(
+    ("prepare", "section", "state", "without_pins", "with_pins", "verification"),
+    [
+        # The trust and the problem of each, without pinned keys and with them.
+        (lambda *_: None, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "Nobody has signed it yet."),
+        (sign, "recent", "effective", NOT_CHECKED, ("verified", ""), "Verified: signed by signer-1@example.test under"),
+        (changed, "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
+        (status("APPROVED"), "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
+        (status("rejected"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "It was rejected, in the service's word"),
+        (status("expired"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "It was rejected, in the service's word"),
+        (status("WEIRD"), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
+        (status(""), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
+        (status("APPROVED_"), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
+        # What is listed as pending is pending, whatever its status.
+        (listed_as("EXPIRED"), "pending", "pending", ("not checked", DOUBT), ("unsigned", DOUBT), "Nobody has signed"),
+        (
+            listed_as("APPROVED", for_approval=False),
+            "pending",
+            "pending",
+            ("not checked", DOUBT),
+            ("unsigned", DOUBT),
+            "Nobody has signed it yet.",
+        ),
+        (only_for_approval, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "Nobody has signed it yet."),
+        (
+            lambda sandbox, number: sandbox.control.set_whitelist_metadata(number, hash="0" * 64),
+            "pending",
+            "pending",
+            ("not checked", BAD_HASH),
+            ("unverified", BAD_HASH),
+            BAD_HASH,
+        ),
+    ],
+)
+def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
+    sandbox: Sandbox,
+    client: CustodyClient,
+    pinning: CustodyClient,
+    create: Create,
+    prepare: Prepare,
+    section: str,
+    state: str,
+    without_pins: tuple[str, str],
+    with_pins: tuple[str, str],
+    verification: str,
+) -> None:
+    number = create(1)
+    prepare(sandbox, number)
+    for each, (trust, problem) in ((client, without_pins), (pinning, with_pins)):
+        shown, overview = read_request(each, number), read_overview(each)
+        row = shown.row
+        assert (row.id, row.state, row.trust) == (number, state, trust)
+        assert (problem in row.problem, bool(problem)) == (True, bool(row.problem))
+        assert (verification if each is pinning else NOT_PINNED) in shown.verification
+        # A text without its hash is not shown.
+        assert bool(shown.fields) is bool(row.address) is (problem is not BAD_HASH)
+        found = {name: [row.id for row in view(overview, name).rows] for name in ("pending", "recent", "unknown")}
+        assert found == {name: [number] if name == section else [] for name in found}
+        wrong = judge_overview(overview).texts("wrong")
+        assert len(wrong) == bool(problem)
+        if section:
+            listed = one(overview, section)
+            assert (listed.state, listed.trust, listed.problem) == (state, trust, row.problem)
 
 
 def test_a_deletion_of_what_is_in_effect_is_pending(
     sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create
 ) -> None:
     identifier = create(1)
-    sandbox.control.sign_whitelist_requests([identifier])
+    sign(sandbox, identifier)
     show(sandbox, FOR_APPROVAL, {**client.get_whitelist_request(identifier).wire, "action": "delete"})
     for each, trust in ((client, "not checked"), (pinning, "verified")):
         overview = read_overview(each)
@@ -132,30 +178,45 @@ def test_a_network_that_is_not_signed_is_marked(
         sandbox.control.clear_faults()
 
 
-# --- trust ---------------------------------------------------------------------------------------------------
+def test_a_text_without_an_address(sandbox: Sandbox, client: CustodyClient) -> None:
+    texts = ['{"currency":"ETH"}', '{"currency":"ETH","address":""}', '{"currency":"ETH","address":["x"]}']
+    rows = [{"label": f"L{n}", "address": f"0x{n:040x}", "blockchain": "ETH"} for n in range(len(texts))]
+    for identifier, text in zip(sandbox.control.add_whitelist_requests(rows), texts, strict=True):
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        sandbox.control.set_whitelist_metadata(identifier, payloadAsString=text, hash=digest)
+    assert {row.problem for row in view(read_overview(client), "recent").rows} == {"It has no address in its payload."}
 
 
-def test_all_that_are_listed_are_verified_and_what_fails_comes_first(
-    sandbox: Sandbox, pinning: CustodyClient, create: Create
+# --- order and bounds ----------------------------------------------------------------------------------------
+
+
+def test_many_pending_requests_are_bounded_and_the_oldest_come_first(sandbox: Sandbox, client: CustodyClient) -> None:
+    rows = [{"label": f"L{n}", "address": f"0x{n:040x}", "blockchain": "ETH"} for n in range(250)]
+    ids = sandbox.control.add_whitelist_requests(rows, status="pending")
+    sandbox.control.set_whitelist_age(ids[-1], 9000)
+    pending = view(read_overview(client))
+    assert (len(pending.rows), pending.total) == (200, 250)
+    assert [each.id for each in pending.rows[:3]] == [ids[-1], ids[0], ids[1]]
+
+
+def test_of_what_is_in_effect_all_are_verified_and_faults_come_before_the_latest(
+    sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create
 ) -> None:
     ids = [create(number) for number in range(25)]
+    for each in ids[:-1]:
+        sandbox.control.set_whitelist_age(each, 3600)
+    sandbox.control.sign_whitelist_requests(ids[1:-1])
+    sandbox.control.sign_whitelist_requests(ids[-1:])
     # The unsigned dates say that it was long ago.
     sandbox.control.set_whitelist_age(ids[0], 360_000)
     sandbox.control.set_whitelist_status(ids[0], "APPROVED")
-    sandbox.control.sign_whitelist_requests(ids[1:])
+    assert view(read_overview(client), "recent").rows[0].id == ids[-1]
     overview = read_overview(pinning)
     recent = view(overview, "recent")
-    assert (recent.rows[0].id, recent.rows[0].trust) == (ids[0], "unverified")
-    assert "no signature covers its text" in recent.rows[0].problem
+    assert [row.id for row in recent.rows[:2]] == [ids[0], ids[-1]]
     assert (len(recent.rows), recent.total, recent.faulty) == (20, 25, 1)
     (wrong,) = judge_overview(overview).texts("wrong")
     assert wrong.startswith(f"whitelisting request {ids[0]} (in effect): ")
-
-
-def test_other_pins_verify_nothing(sandbox: Sandbox, create: Create) -> None:
-    sandbox.control.sign_whitelist_requests([create(1)])
-    with CustodyClient(sandbox.url, sandbox.token, **pinned(1, 2)) as client:
-        assert one(read_overview(client), "recent").trust == "unverified"
 
 
 def test_what_fails_and_is_not_shown_counts(sandbox: Sandbox, client: CustodyClient) -> None:
@@ -163,11 +224,7 @@ def test_what_fails_and_is_not_shown_counts(sandbox: Sandbox, client: CustodyCli
     for each in sandbox.control.add_whitelist_requests(rows):
         sandbox.control.set_whitelist_metadata(each, hash="0" * 64)
     overview = read_overview(client)
-    recent = view(overview, "recent")
-    assert (len(recent.rows), recent.faulty) == (20, 30)
-    # A text without its hash is not shown.
-    assert {(row.address, row.label, row.chain) for row in recent.rows} == {("", "", "")}
-    assert "does not have the hash" in recent.rows[0].problem
+    assert (len(view(overview, "recent").rows), view(overview, "recent").faulty) == (20, 30)
     assert judge_overview(overview).texts("wrong")[-1] == "and 10 other requests with such a problem"
 
 
@@ -184,41 +241,6 @@ def test_what_cannot_be_read_hides_nothing(sandbox: Sandbox, pinning: CustodyCli
     assert "evil" not in str(overview)
 
 
-def test_a_text_without_an_address_and_an_id_that_is_no_number(
-    sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient
-) -> None:
-    texts = ['{"currency":"ETH"}', '{"currency":"ETH","address":""}', '{"currency":"ETH","address":["x"]}']
-    rows = [{"label": f"L{n}", "address": f"0x{n:040x}", "blockchain": "ETH"} for n in range(len(texts))]
-    for identifier, text in zip(sandbox.control.add_whitelist_requests(rows), texts, strict=True):
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        sandbox.control.set_whitelist_metadata(identifier, payloadAsString=text, hash=digest)
-    assert {row.problem for row in view(read_overview(client), "recent").rows} == {"It has no address in its payload."}
-    (shown,) = client.find_whitelist_requests(ids=[row.id for row in view(read_overview(client), "recent").rows[:1]])
-    show(sandbox, FOR_APPROVAL)
-    show(sandbox, ADDRESSES, {**shown.wire, "id": "3711a", "status": "APPROVED"})
-    problems = [row.problem for row in view(read_overview(pinning), "recent").rows]
-    assert problems == ["whitelisting request 3711a is not verified: its id is no number [custody/not-verified]"]
-
-
-# --- signatures ----------------------------------------------------------------------------------------------
-
-
-def test_signatures_are_counted_by_group_where_that_is_known(
-    sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create
-) -> None:
-    ann, bob = sandbox.control.add_signers(["ann", "bob"])
-    identifier = create(1)
-    assert (one(read_overview(pinning)).trust, one(read_overview(pinning)).signatures) == ("unsigned", 0)
-    with CustodyClient(sandbox.url, ann["token"]) as approving:
-        signer = PemSigner(lambda: ann["private_key"], name="ann")
-        RequestSigner(approving, signer, log=logging.getLogger(__name__)).sign([identifier], None, "checked")
-    row = one(read_overview(pinning))
-    assert (row.trust, row.signatures) == ("verified", 1)
-    assert row.paths == ((GroupSignatures(ann["group"], 1, 1), GroupSignatures(bob["group"], 0, 1)),)
-    # Without rules, nobody says who is in which group.
-    assert (one(read_overview(client)).signatures, one(read_overview(client)).paths) == (1, ())
-
-
 def test_texts_are_kept_and_bounded(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
     identifier = create(1, label="<script>alert(1)</script>")
     create(2, label="L" * 5000)
@@ -230,32 +252,101 @@ def test_texts_are_kept_and_bounded(sandbox: Sandbox, client: CustodyClient, cre
     assert (len(shown.trails), shown.trails[0].at, shown.trails[0].user) == (300, None, "9")
     assert [each.user for each in shown.signatures] == ["5", "", ""]
     assert len(shown.trails[0].comment) == len(shown.signatures[0].comment) == 4000
-    assert json.loads(dict(shown.fields).get("linkedWallets", "[]")) == []
 
 
-@pytest.mark.parametrize(
-    ("rows", "groups"),
-    [
-        ([{}, {"label": "again"}], [(0, 1)]),
-        ([{}, {}, {"memo": "7"}, {"blockchain": "BTC"}], [(0, 1)]),
-        # An address of this chain is the same in any case; a network that is not named may be any.
-        ([{"address": f"0x{'ab' * 20}"}, {"address": f"0x{'AB' * 20}"}], [(0, 1)]),
-        ([{}, {"network": "mainnet"}, {"network": "sepolia"}], [(0, 1, 2)]),
-        ([{"network": "mainnet"}, {"network": "sepolia"}], []),
-    ],
-)
 def test_a_destination_that_is_in_effect_twice_is_named(
-    sandbox: Sandbox, pinning: CustodyClient, rows: list[dict[str, str]], groups: list[tuple[int, ...]]
+    sandbox: Sandbox, client: CustodyClient, create: Create
 ) -> None:
-    same = {"label": "L", "address": f"0x{1:040x}", "blockchain": "ETH"}
     # One that is pending does not count.
-    sandbox.control.add_whitelist_requests([same], status="pending")
-    ids = sandbox.control.add_whitelist_requests([same | row for row in rows], signed=True)
-    overview = read_overview(pinning)
-    assert overview.in_effect_twice == tuple(tuple(ids[place] for place in group) for group in groups)
-    verdict = judge_overview(overview)
-    named = [" and ".join(filter(None, (", ".join(each[:-1]), each[-1]))) for each in overview.in_effect_twice]
-    assert verdict.texts("note") == tuple(
-        f"whitelisting requests {each} are in effect for the same address" for each in named
+    create(1)
+    same = {"label": "L", "address": f"0x{1:040x}", "blockchain": "ETH"}
+    rows = [same, same | {"network": "mainnet"}, same | {"memo": "7"}, same | {"network": "sepolia"}]
+    one, two, _, three = sandbox.control.add_whitelist_requests(rows)
+    overview = read_overview(client)
+    assert overview.in_effect_twice == ((one, two, three),)
+    assert judge_overview(overview).texts("note") == (
+        f"whitelisting requests {one}, {two} and {three} are in effect for the same address",
     )
-    assert verdict.ok
+    assert judge_overview(overview).ok
+
+
+# --- one request ---------------------------------------------------------------------------------------------
+
+
+def test_all_that_there_is_to_see_of_a_request(client: CustodyClient, create: Create) -> None:
+    view = read_request(client, create(1, memo="m", linked_wallet_ids=["7"], network="mainnet"))
+    assert [name for name, _ in view.fields] == ["currency", "network", "address", "memo", "label", "linkedWallets"]
+    assert dict(view.fields)["linkedWallets"] == '[{"id": 7, "name": "Wallet 7", "path": "m/44\'/60\'/7\'"}]'
+    around = dict(view.around)
+    assert [around[name] for name in ("Action", "Network", "Tenant")] == ["create", "mainnet", "1"]
+    assert len(around["Hash"]) == 64
+    assert [each.action for each in view.trails] == ["created"]
+    assert view.trails[0].at == view.row.created_at
+    assert (view.signatures, view.row.paths) == ((), ())
+
+
+def test_each_signature_is_checked(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
+    identifier = create(1)
+    sign(sandbox, identifier)
+    view = read_request(pinning, identifier)
+    assert [(each.valid, each.problem, each.comment) for each in view.signatures] == [
+        (True, "", "signed by the sandbox")
+    ]
+    sandbox.control.change_whitelist_request(identifier, label="another")
+    view = read_request(pinning, identifier)
+    assert [(each.valid, "another text" in each.problem) for each in view.signatures] == [(False, True)]
+
+
+def test_signatures_are_counted_by_group_where_that_is_known(
+    sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create
+) -> None:
+    ann, bob = sandbox.control.add_signers(["ann", "bob"])
+    identifier = create(1)
+    with CustodyClient(sandbox.url, ann["token"]) as approving:
+        signer = PemSigner(lambda: ann["private_key"], name="ann")
+        RequestSigner(approving, signer, log=logging.getLogger(__name__)).sign([identifier], None, "checked")
+    shown = read_request(pinning, identifier)
+    for row in (one(read_overview(pinning)), shown.row):
+        assert (row.state, row.trust, row.signatures) == ("pending", "verified", 1)
+        assert row.paths == ((GroupSignatures(ann["group"], 1, 1), GroupSignatures(bob["group"], 0, 1)),)
+    assert shown.verification.startswith("Each signature that it has is valid, ")
+    # Without rules, nobody says who is in which group.
+    assert (one(read_overview(client)).signatures, one(read_overview(client)).paths) == (1, ())
+    # Where the request is shown without rules, those in force count: not offered, or not to be had now.
+    sandbox.control.set_whitelist_envelope(identifier, rulesContainer=None, rulesSignatures=None)
+    assert [each.present for each in read_request(pinning, identifier).row.paths[0]] == [1, 0]
+    sandbox.control.add_fault("status", status=404, path="/rules", body={"message": "m", "error": "e"})
+    shown = read_request(pinning, identifier)
+    assert (shown.row.trust, shown.row.paths, [each.valid for each in shown.signatures]) == ("unverified", (), [None])
+    sandbox.control.add_fault("status", status=503, path="/rules")
+    with pytest.raises(CustodyError, match="status 503"):
+        read_request(pinning, identifier)
+
+
+def test_where_several_rules_must_be_met_each_way_has_the_groups_of_all(
+    sandbox: Sandbox, pinning: CustodyClient, create: Create
+) -> None:
+    def way(group: str, minimum: int) -> dict[str, Any]:
+        return {"sequential": [{"externalGroupID": group, "minimumSignatures": minimum}]}
+
+    sandbox.control.configure(network_is_hashed=False)
+    sandbox.control.set_rules(
+        [
+            {"currency": "ETH", "network": "mainnet", "parallel": [way("ops", 1), way("risk", 1)]},
+            {"currency": "ETH", "network": "sepolia", "parallel": [way("ops", 2)]},
+        ]
+    )
+    paths = read_request(pinning, create(1, network="mainnet")).row.paths
+    assert [{each.group: each.needed for each in path} for path in paths] == [{"ops": 2}, {"risk": 1, "ops": 2}]
+
+
+def test_one_that_is_not_listed_or_not_there(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:
+    identifier = create(1)
+    with pytest.raises(CustodyNotFoundError) as caught:
+        read_request(client, "999")
+    assert caught.value.from_service
+    with pytest.raises(CustodyRequestError):
+        read_request(client, "../users")
+    sandbox.control.configure(listings={"whitelist": {"orders": [[]], "totals": [None]}})
+    row = read_request(client, identifier).row
+    assert (row.state, row.problem.endswith(DOUBT)) == ("unknown", True)

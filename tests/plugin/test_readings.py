@@ -82,12 +82,6 @@ def hanging() -> Iterator[Callable[[], Service]]:
         each.gate.set()
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for no reading."""
-    monkeypatch.setattr(module, "WAIT", 0.0)
-
-
 def question(read: Callable[[CustodyClient], Any], letter: str = "a", subject: Any = "overview") -> Question[Any]:
     return Question(ConnectionKey(f"custody_{letter}", None), subject, read)
 
@@ -104,7 +98,7 @@ def test_read_again_only_after_a_while(readings: Readings, clock: Clock) -> None
         assert (reading.value, reading.awaited_for) == (expected, None)
 
 
-def test_the_latest_is_shown_while_a_service_hangs(
+def test_nobody_waits_for_what_hangs(
     readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (before,) = readings.get(question(Service()))
@@ -115,20 +109,15 @@ def test_the_latest_is_shown_while_a_service_hangs(
     service.wait_until_read()
     clock.now += 50
     (reading,) = readings.get(question(service))
+    # The latest is shown.
     assert (reading.value, reading.read_at, reading.awaited_for) == (1, before.read_at, 50)
     assert service.reads == 1
-
-
-def test_who_responds_does_not_wait_for_who_hangs(
-    readings: Readings, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = hanging()
-    monkeypatch.setattr(module, "WAIT", 0.0)
-    readings.get(question(service, "a"))
-    service.wait_until_read()
+    # Another service is read meanwhile.
     monkeypatch.setattr(module, "WAIT", PATIENCE)
     assert values(readings.get(question(Service(), "b"))) == [1]
     assert not service.gate.is_set()
+    # Nor does the process wait that ends.
+    assert all(each.daemon for each in threading.enumerate() if each.name == "custody-page")
 
 
 def test_one_at_a_time_of_a_connection_and_four_in_all(
@@ -172,9 +161,10 @@ def test_what_hangs_gives_its_slot_away(
 
 
 def test_what_always_hangs_takes_two_threads(
-    readings: Readings, clock: Clock, hanging: Callable[[], Service], at_once: None
+    readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = hanging()
+    monkeypatch.setattr(module, "WAIT", 0.0)
     for _ in range(2):
         readings.get(question(service))
         service.wait_until_read()
@@ -195,15 +185,6 @@ def test_the_queue_of_a_connection_is_bounded(
     assert len(readings._queued) == MAX_QUEUED_OF_ONE
     monkeypatch.setattr(module, "WAIT", PATIENCE)
     assert values(readings.get(question(Service(), "b"))) == [1]
-
-
-def test_no_thread_keeps_the_process_from_ending(
-    readings: Readings, hanging: Callable[[], Service], at_once: None
-) -> None:
-    service = hanging()
-    readings.get(question(service))
-    service.wait_until_read()
-    assert all(each.daemon for each in threading.enumerate() if each.name == "custody-page")
 
 
 def test_old_readings_are_forgotten(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,24 +211,6 @@ def test_the_latest_is_shown_although_later_reads_bring_nothing(
     monkeypatch.setattr(module, "MAX_AGE", timedelta(0))
     clock.now += LIFETIME
     assert values(readings.get(question(fails))) == [None]
-
-
-@pytest.mark.parametrize(
-    ("connection", "says"),
-    [
-        ({"extra": {"verify": "/no/such/file.pem"}}, "A setting of the connection (verify) is missing or wrong."),
-        ({"conn_type": "http"}, "A setting of the connection (Connection Type) is missing or wrong."),
-        (None, "This connection is not defined, or its secrets backend cannot be read."),
-    ],
-)
-def test_a_connection_that_cannot_be_used(
-    readings: Readings, monkeypatch: pytest.MonkeyPatch, connection: dict[str, Any] | None, says: str
-) -> None:
-    good = {"conn_type": "custody", "host": "https://a.example.com", "password": "a-secret"}
-    if connection is not None:
-        monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_Z", json.dumps(good | connection))
-    (reading,) = readings.get(question(Service(), "z"))
-    assert reading.problem.startswith(says)
 
 
 def test_a_row_that_the_database_finds_by_another_casing(readings: Readings, monkeypatch: pytest.MonkeyPatch) -> None:

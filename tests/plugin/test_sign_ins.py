@@ -48,40 +48,32 @@ def sign_ins(sandbox: Sandbox) -> int:
     return sum(each["path"].endswith("/authentication/token") for each in sandbox.control.request_log())
 
 
-def test_a_refused_password_is_sent_once(ask: Ask, sandbox: Sandbox) -> None:
-    for _ in range(3):
-        assert "not sent again before this process ends" in ask("wrong").value.health.problem
-        for number in range(3):
-            assert "not sent again before this process ends" in ask("wrong", number).problem
+def test_what_was_refused_is_sent_once_whatever_else_differs(ask: Ask, sandbox: Sandbox) -> None:
+    for number in range(3):
+        assert "not sent again before this process ends" in ask("wrong", number).problem
+        for conn_id in ("custody_joe", "custody_other"):
+            problem = ask("wrong", conn_id=conn_id, timeout=5 + number).value.health.problem
+            assert "not sent again before this process ends" in problem
+            assert f"connection {conn_id!r}" in problem
     assert sign_ins(sandbox) == 1
-
-
-def test_one_that_was_changed_is_tried(ask: Ask, sandbox: Sandbox) -> None:
-    ask("wrong")
+    # A password that was changed is tried.
     assert ask(PASSWORD).value.health.value.healthy
     assert sign_ins(sandbox) == 2
     ask("other")
     assert sign_ins(sandbox) == 3
 
 
-def test_what_was_refused_is_not_sent_again_whatever_else_differs(ask: Ask, sandbox: Sandbox) -> None:
-    for number in range(4):
-        for conn_id in ("custody_joe", "custody_other"):
-            problem = ask("wrong", conn_id=conn_id, timeout=5 + number).value.health.problem
-            assert "not sent again before this process ends" in problem
-            assert f"connection {conn_id!r}" in problem
+def test_those_at_once_send_what_is_refused_once(ask: Ask, sandbox: Sandbox) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        found = [*pool.map(lambda number: ask("wrong", conn_id=f"custody_{number}"), range(6))]
+    assert all("not sent again" in each.value.health.problem for each in found)
     assert sign_ins(sandbox) == 1
 
 
-@pytest.mark.parametrize("status", [400, 403, 404])
-def test_what_does_not_refuse_the_password_is_forgotten_when_the_connection_changes(
-    ask: Ask, sandbox: Sandbox, status: int
-) -> None:
-    sandbox.control.add_fault("status", path="/authentication/token", status=status)
+def test_what_does_not_refuse_the_password_is_forgotten_when_the_connection_changes(ask: Ask, sandbox: Sandbox) -> None:
+    sandbox.control.add_fault("status", path="/authentication/token", status=403)
     for number in range(3):
-        problem = ask(PASSWORD, number).problem
-        assert f"status {status}" in problem
-        assert "not sent again with the same settings before this process ends" in problem
+        assert "not sent again with the same settings before this process ends" in ask(PASSWORD, number).problem
     assert sign_ins(sandbox) == 1
     assert ask(PASSWORD, timeout=7).value.health.value.healthy
     assert sign_ins(sandbox) == 2
@@ -100,14 +92,4 @@ def test_triggers_that_come_and_go(sandbox: Sandbox, monkeypatch: pytest.MonkeyP
             pytest.raises(CustodyAuthenticationError, match="not sent again"),
         ):
             shared.client().list_health_checks()
-    assert sign_ins(sandbox) == 1
-
-
-# --- what is kept ----------------------------------------------------------------------------------------------
-
-
-def test_those_at_once_send_what_is_refused_once(ask: Ask, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadPoolExecutor(6) as pool:
-        found = [*pool.map(lambda number: ask("wrong", conn_id=f"custody_{number}"), range(6))]
-    assert all("not sent again" in each.value.health.problem for each in found)
     assert sign_ins(sandbox) == 1

@@ -1,24 +1,27 @@
+"""Who may do what: the routes refuse what the service refuses."""
+
 from __future__ import annotations
 
 import base64
-import json
 import time
+import uuid
 from typing import Any
 
 import pytest
-from sandbox_api import Api, Refused
+import requests
+from sandbox_api import APPROVER, ETH, PATH, Api, refused
 
 from airflow_custody.sandbox import Sandbox
+from airflow_custody.sandbox.users.tokens import sign
 
-ADDRESS = {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40}
 WEBHOOK = "/webhooks/3f1c1f0e-6c1b-4c57-9d0e-6a3c5f3f0b11"
-
 OPERATIONS = [
     ("GET", "/health", None, ["TPUser"]),
-    ("POST", "/whitelists/addresses", ADDRESS, ["WhitelistedAddressCreator", "TPUser"]),
-    ("GET", "/whitelists/addresses", None, ["TPUser"]),
-    ("GET", "/whitelists/addresses/for-approval", None, ["TPUser"]),
-    ("GET", "/whitelists/addresses/1", None, ["TPUser"]),
+    ("POST", PATH, {"blockchain": "ETH", "label": "x", "address": ETH}, ["WhitelistedAddressCreator", "TPUser"]),
+    ("GET", PATH, None, ["TPUser"]),
+    ("GET", f"{PATH}/for-approval", None, ["TPUser"]),
+    ("GET", f"{PATH}/1", None, ["TPUser"]),
+    ("POST", f"{PATH}/reject", {"ids": ["1"], "comment": "x"}, APPROVER),
     ("PATCH", WEBHOOK, {"status": "enabled"}, ["Admin"]),
     ("DELETE", WEBHOOK, None, ["Admin"]),
     ("POST", "/webhooks", {"type": "requestStatus.updated", "url": "https://example.com"}, ["Admin"]),
@@ -29,83 +32,72 @@ OPERATIONS = [
 ALL_ROLES = ["TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "Admin"]
 
 
-@pytest.mark.parametrize(("method", "path", "body", "roles"), OPERATIONS)
-def test_roles(
-    api: Api, sandbox: Sandbox, refused: Refused, method: str, path: str, body: Any, roles: list[str]
+@pytest.mark.parametrize(("method", "path", "body", "roles"), OPERATIONS, ids=str)
+def test_each_operation_needs_a_token_and_its_roles(
+    api: Api, sandbox: Sandbox, method: str, path: str, body: Any, roles: list[str]
 ) -> None:
+    assert "bearer" in refused(api.call(method, path, body, headers={"Authorization": "Basic eA=="}), 401)
     enough = sandbox.control.add_token(roles=roles)
-    assert api.call(method, path, json=body, token=enough).status_code in (200, 404)
+    assert api.call(method, path, body, token=enough).status_code in (200, 404)
     for role in roles:
-        others = [one for one in ALL_ROLES if one != role]
-        response = api.call(method, path, json=body, token=sandbox.control.add_token(roles=others))
-        message = refused(response, 403)
+        others = [each for each in ALL_ROLES if each != role]
+        message = refused(api.call(method, path, body, token=sandbox.control.add_token(roles=others)), 403)
         assert role in message
         assert not any(other in message for other in others)
 
 
-@pytest.mark.parametrize(("method", "path", "body", "roles"), OPERATIONS)
-def test_no_token(
-    api: Api, sandbox: Sandbox, refused: Refused, method: str, path: str, body: Any, roles: list[str]
-) -> None:
-    assert "bearer" in refused(api.call(method, path, json=body, headers={"Authorization": "Basic eA=="}), 401)
-
-
-@pytest.mark.parametrize(
-    "authorization", ["", "Bearer", "Bearer ", "Basic abc", "nonsense", "Bearer unknown", "Bearer \xe9"]
-)
-def test_malformed_or_unknown_token(api: Api, refused: Refused, authorization: str) -> None:
+@pytest.mark.parametrize("authorization", ["", "Bearer ", "Basic abc", "Bearer unknown", "Bearer \xe9"])
+def test_malformed_or_unknown_token(api: Api, authorization: str) -> None:
     refused(api.get("/health", headers={"Authorization": authorization.encode("latin-1")}), 401)
 
 
 @pytest.mark.parametrize("jwt", [False, True])
-def test_expired_token(api: Api, sandbox: Sandbox, refused: Refused, jwt: bool) -> None:
+def test_expired_token(api: Api, sandbox: Sandbox, jwt: bool) -> None:
     valid, expired = (sandbox.control.add_token(roles=["TPUser"], expires_in=seconds, jwt=jwt) for seconds in (600, -1))
     assert api.get("/health", token=valid).status_code == 200
     assert "expired" in refused(api.get("/health", token=expired), 401)
 
 
-def test_jwt_claims(api: Api, sandbox: Sandbox) -> None:
-    token = sandbox.control.add_token(roles=["TPUser", "Admin"], tenant_id="7", user_id="9", expires_in=60, jwt=True)
-    head, claims, signature = (base64.urlsafe_b64decode(part + "==") for part in token.split("."))
-    assert json.loads(head) == {"alg": "HS256", "typ": "JWT"}
-    assert len(signature) == 32
-    decoded = json.loads(claims)
-    assert decoded["roles"] == ["tpuser", "admin"]
-    assert decoded["sub"] == "9"
-    assert decoded["exp"] == pytest.approx(time.time() + 60, abs=3)
-    assert api.get("/health", token=token).status_code == 200
-    default = json.loads(base64.urlsafe_b64decode(sandbox.control.add_token([], jwt=True).split(".")[1] + "=="))
-    assert default["exp"] == pytest.approx(time.time() + 1800, abs=3)
+@pytest.mark.parametrize("path", ["", "/nothing", "/health/", "/users", "/webhooks/a/b"])
+def test_unknown_route(api: Api, path: str) -> None:
+    refused(api.get(path), 404)
 
 
-def test_current_user(api: Api, sandbox: Sandbox) -> None:
-    token = sandbox.control.add_token(roles=["TPUser"], tenant_id="7", user_id="9")
-    me = {
-        "id": "9",
-        "tenantId": "7",
-        "externalUserId": "user-9@example.test",
-        "roles": ["TPUser"],
-        "status": "active",
-    }
-    assert api.get("/users/me", token=token).json() == {"result": me}
-    assert set(api.get("/users/me").json()["result"]["roles"]) == set(ALL_ROLES)
-    nobody = sandbox.control.add_token(roles=[])
-    assert "roles" not in api.get("/users/me", token=nobody).json()["result"]
+@pytest.fixture
+def key(sandbox: Sandbox) -> dict[str, str]:
+    return sandbox.control.add_api_key(sandbox.control.add_user("ann", ["TPUser"]))
+
+
+def call_with_key(sandbox: Sandbox, key: dict[str, str], query: str = "", **changes: str) -> requests.Response:
+    """Make a call that an API key signs; changed fields are those that are sent, whatever was signed."""
+    nonce = changes.get("Nonce", str(uuid.uuid4()))
+    fields = {"ApiKey": key["id"], "Nonce": nonce, "Timestamp": str(round(time.time() * 1000))}
+    parts = [*fields.values(), "GET", sandbox.url.removeprefix("http://"), f"/api/rest/v1{PATH}", query, ""]
+    fields |= {"Signature": base64.b64encode(sign(key["secret"], parts, b"")).decode(), **changes}
+    header = "TPV1-HMAC-SHA256 " + " ".join(f"{name}={value}" for name, value in fields.items() if value)
+    return Api(sandbox.url).call("GET", f"{PATH}?{query}", headers={"Authorization": header})
 
 
 @pytest.mark.parametrize(
-    "path",
+    "changes",
     [
-        "",
-        "/",
-        "/nothing",
-        "/health/",
-        "/health/a/b/c",
-        "/users",
-        "/authentication",
-        "/whitelists",
-        "/webhooks/a/b",
+        {"ApiKey": "unknown"},
+        {"Signature": base64.b64encode(b"x" * 32).decode()},
+        {"Signature": "?"},
+        {"Nonce": ""},
+        {"Timestamp": "10"},
+        {"Timestamp": "soon"},
     ],
+    ids=str,
 )
-def test_unknown_route(api: Api, refused: Refused, path: str) -> None:
-    refused(api.get(path), 404)
+def test_a_wrong_signature_is_refused(sandbox: Sandbox, key: dict[str, str], changes: dict[str, str]) -> None:
+    refused(call_with_key(sandbox, key, **changes), 401)
+
+
+def test_a_nonce_is_good_for_one_call_and_clocks_must_agree(sandbox: Sandbox, key: dict[str, str]) -> None:
+    assert call_with_key(sandbox, key, "limit=1&query=a%20b", Nonce="once").status_code == 200
+    assert "nonce" in refused(call_with_key(sandbox, key, Nonce="once"), 401)
+    sandbox.control.configure(clock_offset=60)
+    assert "clock" in refused(call_with_key(sandbox, key), 401)
+    sandbox.control.configure(clock_offset=-20)
+    assert call_with_key(sandbox, key).status_code == 200

@@ -7,30 +7,27 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sandbox_api import OpenClient
+from sandbox_api import PATH, Api
 
 from airflow_custody.sandbox import Sandbox, SandboxControl, SandboxError
 from airflow_custody.sandbox import __main__ as command
 
 ROOT = Path(__file__).parents[2]
-ADDRESS = {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40}
+COMMAND = [sys.executable, "-m", "airflow_custody.sandbox"]
 
 
 class Process:
     """The command as a process that is ready for calls."""
 
     def __init__(self, *arguments: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "airflow_custody.sandbox", *arguments],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            [*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
         self.lines: list[str] = []
         last = "#   custody whitelist verify" if "--with-signers" in arguments else "export "
@@ -39,39 +36,40 @@ class Process:
             self.lines.append(line.rstrip("\n"))
             if line.startswith(last):
                 break
-        export = next((shlex.split(line)[1] for line in self.lines if line.startswith("export ")), "{}")
-        self.connection = json.loads(export.partition("=")[2] or "{}")
-        self.url_and_token = self.connection.get("host", ""), self.connection.get("password", "")
+        export = next(shlex.split(line)[1] for line in self.lines if line.startswith("export "))
+        self.connection = json.loads(export.partition("=")[2])
+        self.host = self.connection["host"]
+        self.port = self.host.rpartition(":")[2]
+        self.api = Api(self.host, self.connection["password"])
 
-    def stop(self, number: int) -> tuple[int, str]:
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         self.popen.send_signal(number)
         _, errors = self.popen.communicate(timeout=600)
         return self.popen.returncode, errors
 
 
+@contextmanager
+def running(*arguments: str) -> Iterator[Process]:
+    process = Process(*arguments)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "airflow_custody.sandbox", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    return subprocess.run([*COMMAND, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_prints_what_it_is_and_exits_cleanly(client_of: OpenClient, number: signal.Signals) -> None:
+def test_it_says_what_it_is_and_ends_cleanly(number: signal.Signals) -> None:
     process = Process("--token", "it's mine")
-    assert "sandbox" in process.lines[0]
     assert "not the real service" in process.lines[0]
-    host = process.connection["host"]
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", host)
-    assert process.connection == {"conn_type": "custody", "host": host, "password": "it's mine"}
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", process.host)
+    assert process.connection == {"conn_type": "custody", "host": process.host, "password": "it's mine"}
     assert process.lines[-1].startswith("export AIRFLOW_CONN_CUSTODY_DEFAULT='{")
-    assert any(host + "/sandbox" in line for line in process.lines)
-    api = client_of(*process.url_and_token)
-    assert api.get("/users/me").status_code == 200
-    assert api.session.get(host + "/sandbox/about").json()["result"]["sandbox"] is True
+    assert any(process.host + "/sandbox" in line for line in process.lines)
+    assert process.api.get("/users/me").status_code == 200
     assert process.stop(number) == (0, "")
 
 
@@ -98,56 +96,41 @@ assert main([*verify.split()[1:], "--output=json"]) == 0
 """
 
 
-def paste(process: Process, home: Path, *commands: str) -> str:
-    """Return what commands print in a shell into which what was printed below the addresses has been pasted."""
-    printed = "\n".join(process.lines[process.lines.index("") :])
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-    done = subprocess.run(
-        ["bash", "-euc", "\n".join([printed, *commands])],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env={**environment, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(home)},
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_what_is_printed_for_approvers_can_be_pasted(tmp_path: Path) -> None:
-    process = Process("--with-signers", "--token", "it's-mine")
-    check, run_airflow, verify = (line.removeprefix("#").partition("  #")[0].strip() for line in process.lines[-3:])
-    assert (ROOT / "example_dags" / "custody_whitelist_complete.py").exists()
-    assert run_airflow.split() == ['AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags"', "airflow", "standalone"]
-    assert "custody_whitelist_complete" in process.lines[-2]
-    assert (check, verify) == ("custody check", "custody whitelist verify")
-    output = paste(process, tmp_path, shlex.join([sys.executable, "-c", TRY_OUT, check, verify]))
-    # Airflow's log is in between.
-    checked, verified = (json.loads(text[text.index("{\n") :]) for text in output.split("\n---\n"))
-    assert {each["check"]: each["state"] for each in checked["checks"]}["signatures"] == "ok"
-    (row,) = verified["rows"]
-    assert row["verified"]
-    assert [group["user_ids"] for group in row["applied"][0]["path"]] == [["alice@example.test"], ["bob@example.test"]]
-    process.stop(signal.SIGTERM)
-
-
-def test_what_is_pinned_is_printed_twice(tmp_path: Path) -> None:
-    process = Process("--with-signers")
-    control = SandboxControl(process.connection["host"])
-    output = paste(process, tmp_path, 'echo "$CUSTODY_PINS"', "echo ---", 'echo -n "$CUSTODY_SUPERADMIN_KEYS"')
-    pins, _, keys = output.partition("---\n")
-    assert json.loads(pins) == process.connection["extra"] == control.pins()
-    assert keys == "".join(control.pins()["superadmin_keys"])
-    control.close()
-    process.stop(signal.SIGTERM)
+    with running("--with-signers", "--token", "it's-mine") as process:
+        check, run_airflow, verify = (line.removeprefix("#").partition("  #")[0].strip() for line in process.lines[-3:])
+        assert run_airflow.split() == ['AIRFLOW__CORE__DAGS_FOLDER="$PWD/example_dags"', "airflow", "standalone"]
+        assert (check, verify) == ("custody check", "custody whitelist verify")
+        # What is printed below the addresses is pasted into a shell.
+        printed = "\n".join(process.lines[process.lines.index("") :])
+        commands = [shlex.join([sys.executable, "-c", TRY_OUT, check, verify]), "echo ---", 'echo "$CUSTODY_PINS"']
+        commands += ["echo ---", 'echo -n "$CUSTODY_SUPERADMIN_KEYS"']
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        done = subprocess.run(
+            ["bash", "-euc", "\n".join([printed, *commands])],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env={**environment, "PYTHONPATH": str(ROOT), "AIRFLOW_HOME": str(tmp_path)},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        checked, verified, pins, keys = done.stdout.split("\n---\n")
+        # Airflow's log is in between.
+        checks = json.loads(checked[checked.index("{\n") :])["checks"]
+        assert {each["check"]: each["state"] for each in checks}["signatures"] == "ok"
+        (row,) = json.loads(verified[verified.index("{\n") :])["rows"]
+        assert row["verified"]
+        signers = [group["user_ids"] for group in row["applied"][0]["path"]]
+        assert signers == [["alice@example.test"], ["bob@example.test"]]
+        assert json.loads(pins) == process.connection["extra"]
+        assert keys == "".join(json.loads(pins)["superadmin_keys"])
 
 
 def test_the_keys_as_files(tmp_path: Path) -> None:
     folder, arguments = tmp_path / "new" / "the keys", ["--with-signers", "--state", str(tmp_path / "state")]
-    first = Process(*arguments, "--keys", str(folder))
-    first.stop(signal.SIGTERM)
-    files = {path.name: path.read_text() for path in folder.iterdir()}
+    with running(*arguments, "--keys", str(folder)) as first:
+        files = {path.name: path.read_text() for path in folder.iterdir()}
     assert files.keys() == {"alice.pem", "bob.pem", "superadmins.pem"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -155,48 +138,40 @@ def test_the_keys_as_files(tmp_path: Path) -> None:
     assert all(json.dumps(files[name])[1:-1] in exports for name in ("alice.pem", "bob.pem"))
     assert f"'{folder}/bob.pem'" in exports
     # All of it is in the state, but for the port.
-    second = Process(*arguments, "--keys", str(folder), "--port", first.connection["host"].rpartition(":")[2])
-    second.stop(signal.SIGTERM)
-    assert second.lines == first.lines
+    with running(*arguments, "--keys", str(folder), "--port", first.port) as second:
+        assert second.lines == first.lines
+    # What is not ours is not overwritten.
+    (folder / "bob.pem").write_text("somebody's key")
+    done = run("--with-signers", "--keys", str(folder))
+    assert (done.returncode, (folder / "bob.pem").read_text()) == (1, "somebody's key")
+    assert re.fullmatch(r"error: cannot write the keys: .*\.pem'\n", done.stderr)
 
 
-def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "bob.pem").write_text("somebody's key")
-    done = run("--with-signers", "--keys", str(tmp_path))
-    assert done.returncode == 1
-    assert re.fullmatch(r"error: cannot write the keys: .*bob\.pem'\n", done.stderr)
-    assert (tmp_path / "bob.pem").read_text() == "somebody's key"
-
-
-def test_a_kill_loses_nothing(client_of: OpenClient, tmp_path: Path) -> None:
-    file = str(tmp_path / "state")
-    first = Process("--state", file)
-    api = client_of(*first.url_and_token)
-    number = api.post("/whitelists/addresses", ADDRESS).json()["result"]["id"]
-    hook = api.post("/webhooks", {"type": "requestStatus.updated", "url": "https://example.com"}).json()["webhook"]
-    port = first.connection["host"].rpartition(":")[2]
+def test_a_kill_loses_nothing(tmp_path: Path) -> None:
+    state = ("--state", str(tmp_path / "state"))
+    first = Process(*state)
+    number = first.api.create()
+    hook = first.api.post("/webhooks", {"type": "requestStatus.updated", "url": "https://example.com"}).json()[
+        "webhook"
+    ]
     first.stop(signal.SIGKILL)
-    second = Process("--state", file, "--port", port)
-    assert second.connection == first.connection
-    api = client_of(*second.url_and_token)
-    assert api.get(f"/whitelists/addresses/{number}").status_code == 200
-    assert api.get("/webhooks").json()["webhooks"] == [hook]
-    assert second.stop(signal.SIGTERM)[0] == 0
+    with running(*state, "--port", first.port) as second:
+        assert second.connection == first.connection
+        assert second.api.get(f"{PATH}/{number}").status_code == 200
+        assert second.api.get("/webhooks").json()["webhooks"] == [hook]
 
 
-def test_port_taken(sandbox: Sandbox) -> None:
+def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
     done = run("--port", str(sandbox.port))
-    assert done.returncode == 1
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"error: cannot listen on .*\n", done.stderr)
 
 
 @pytest.mark.parametrize("option", ["--keys", "--state", "--host", "--token"])
 def test_what_would_end_a_comment_is_refused(tmp_path: Path, option: str) -> None:
     done = run("--with-signers", option, f"{tmp_path}/k\ntouch {tmp_path}/PWNED #")
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout) == (2, "")
     assert f"{option} has a line break" in done.stderr
-    assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
 
 
@@ -214,20 +189,8 @@ def test_what_is_printed_for_a_shell_is_data(
     options = command.make_parser().parse_args(["--with-signers"])
     changes = {"name": evil, "external_id": evil, "token": evil, "private_key": evil}
     command._print_instructions(sandbox, options)
-    printed = capsys.readouterr().out
-    subprocess.run(["bash", "-euc", printed], check=True, cwd=tmp_path)
+    subprocess.run(["bash", "-euc", capsys.readouterr().out], check=True, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
     changes = {"group": evil}
     with pytest.raises(SandboxError, match="cannot print the variable"):
         command._print_instructions(sandbox, options)
-
-
-def test_missing_extra() -> None:
-    code = (
-        "import runpy, sys; sys.modules['uvicorn'] = None; sys.argv = ['sandbox'];"
-        "runpy.run_module('airflow_custody.sandbox', run_name='__main__')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert "pip install 'airflow-provider-custody[sandbox]'" in done.stderr

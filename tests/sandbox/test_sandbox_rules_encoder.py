@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from sandbox_wire import fields_of
-
-from airflow_custody.sandbox.rules.encoder import encode_rules_container, encode_user_signatures
+from airflow_custody.sandbox.rules.encoder import encode_rules_container
 
 # How every P-256 public key begins.
 PREFIX = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE"
@@ -42,17 +40,3 @@ def test_a_container_has_the_bytes_of_the_worked_example() -> None:
     container = encode_rules_container(USERS, GROUPS, RULES, 1767225600)
     assert len(container) == 784
     assert hashlib.sha256(container).hexdigest() == "539f19e6809306318637beefcebad7aa99037c7fee017842900beedd76d0dccc"
-
-
-def test_signatures_are_one_message() -> None:
-    found = encode_user_signatures([("ann", b"a" * 64), ("bob", b"b" * 64)])
-    assert [fields_of(each) for each in fields_of(found)[1]] == [
-        {1: [b"ann"], 2: [b"a" * 64]},
-        {1: [b"bob"], 2: [b"b" * 64]},
-    ]
-
-
-def test_a_path_without_groups_is_a_path() -> None:
-    rule = {"currency": "ETH", "network": "main", "parallel": [{"sequential": []}], "lines": []}
-    (found,) = fields_of(encode_rules_container([], {}, [rule], 0))[6]
-    assert fields_of(found) == {1: [b"ETH"], 2: [b""], 4: [b"main"]}

@@ -1,3 +1,5 @@
+"""The sandbox in this process: its start and end, its state, and its control."""
+
 from __future__ import annotations
 
 import json
@@ -11,57 +13,34 @@ from pathlib import Path
 
 import pytest
 import requests
-import trustme
-from sandbox_api import Call, OpenClient
+from sandbox_api import ETH, PATH, Api, refused
 
-from airflow_custody.sandbox import Sandbox, SandboxControl, SandboxError
-
-ADDRESS = {"blockchain": "ETH", "label": "x", "address": "0x" + "a" * 40}
+from airflow_custody.sandbox import Sandbox, SandboxError, fingerprint
 
 
-@pytest.fixture
-def certificates(tmp_path: Path) -> dict[str, Path]:
-    authority, other = trustme.CA(), trustme.CA()
-    files = {name: tmp_path / f"{name}.pem" for name in ("ca", "server", "key", "chain", "client", "untrusted")}
-    authority.cert_pem.write_to_path(files["ca"])
-    server = authority.issue_cert("127.0.0.1", "localhost")
-    server.private_key_and_cert_chain_pem.write_to_path(files["server"])
-    server.private_key_pem.write_to_path(files["key"])
-    server.cert_chain_pems[0].write_to_path(files["chain"])
-    authority.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(files["client"])
-    other.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(files["untrusted"])
-    return files
-
-
-def test_start_and_stop(call: Call) -> None:
+def test_start_and_stop() -> None:
     before = set(threading.enumerate())
-    sandbox = Sandbox()
+    sandbox = Sandbox(token="my-own")
     with pytest.raises(SandboxError, match="not running"):
         _ = sandbox.control
     sandbox.stop()
     assert sandbox.start() is sandbox
     with pytest.raises(SandboxError, match="already"):
         sandbox.start()
-    assert sandbox.url == f"http://127.0.0.1:{sandbox.port}"
-    assert json.loads(sandbox.connection()) == {"conn_type": "custody", "host": sandbox.url, "password": sandbox.token}
-    assert call(sandbox).status_code == 200
+    assert json.loads(sandbox.connection()) == {"conn_type": "custody", "host": sandbox.url, "password": "my-own"}
+    api = Api(sandbox.url, "my-own")
+    assert api.get("/users/me").status_code == 200
     sandbox.stop()
     sandbox.stop()
     assert set(threading.enumerate()) == before
     with pytest.raises(requests.ConnectionError):
-        call(sandbox)
+        api.get("/users/me")
 
 
-def test_own_token(call: Call) -> None:
-    with Sandbox(token="my-own") as sandbox:
-        assert sandbox.token == "my-own"
-        assert call(sandbox).status_code == 200
-
-
-def test_stop_is_fast_with_calls_in_progress(caplog: pytest.LogCaptureFixture, call: Call) -> None:
+def test_it_stops_at_once_with_calls_in_progress(caplog: pytest.LogCaptureFixture) -> None:
     with Sandbox() as sandbox:
-        control = sandbox.control
-        control.add_fault(path="/users", delay=3600, times=None)
+        control, api = sandbox.control, Api(sandbox.url, sandbox.token)
+        control.add_fault(path="/users", delay=3600)
         control.add_fault(path="/health", delay_after=3600)
         control.add_fault(path="/webhooks", kind="trickle", pieces_every=3600)
         control.add_fault(path="/whitelists", kind="trickle_headers", pieces_every=3600)
@@ -70,11 +49,11 @@ def test_stop_is_fast_with_calls_in_progress(caplog: pytest.LogCaptureFixture, c
 
         def hang(path: str) -> None:
             try:
-                call(sandbox, path, timeout=3600)
+                api.get(path, timeout=3600)
             except requests.RequestException as error:
                 failures.append(error)
 
-        paths = ("/users/me", "/users/me", "/health", "/webhooks", "/whitelists/addresses")
+        paths = ("/users/me", "/health", "/webhooks", PATH)
         threads = [threading.Thread(target=hang, args=(path,)) for path in paths]
         for thread in threads:
             thread.start()
@@ -83,7 +62,7 @@ def test_stop_is_fast_with_calls_in_progress(caplog: pytest.LogCaptureFixture, c
         stuck.sendall(b"GET /api/rest/v1/large HTTP/1.1\r\nHost: x\r\n\r\n")
         unfinished = socket.create_connection(("127.0.0.1", sandbox.port))
         unfinished.sendall(b"POST /api/rest/v1/webhooks HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc")
-        while len(control.request_log()) < 6:
+        while len(control.request_log()) < 5:
             time.sleep(0.01)
         sandbox.stop()
         for thread in threads:
@@ -94,70 +73,28 @@ def test_stop_is_fast_with_calls_in_progress(caplog: pytest.LogCaptureFixture, c
     assert not caplog.records
 
 
-def test_https(certificates: dict[str, Path], call: Call) -> None:
-    with Sandbox(certfile=certificates["server"]) as sandbox:
-        assert sandbox.url.startswith("https://127.0.0.1:")
-        assert call(sandbox, verify=certificates["ca"]).status_code == 200
-        with pytest.raises(requests.exceptions.SSLError):
-            call(sandbox)
-        for kind in ("drop", "truncate_body", "truncate_headers", "trickle_headers"):
-            sandbox.control.add_fault(kind=kind, **({"pieces_every": 0} if "trickle" in kind else {}))
-            if kind == "trickle_headers":
-                assert call(sandbox, verify=certificates["ca"]).status_code == 200
-            elif kind == "truncate_headers":
-                assert call(sandbox, verify=certificates["ca"]).headers.get("content-length") is None
-            else:
-                with pytest.raises(requests.RequestException):
-                    call(sandbox, verify=certificates["ca"])
-        assert sandbox.control.faults() == []
-        control = SandboxControl(sandbox.url, verify=str(certificates["ca"]))
-        assert control.about()["sandbox"]
-        control.close()
-
-
-def test_client_certificates(certificates: dict[str, Path], call: Call) -> None:
-    with Sandbox(certfile=certificates["server"], client_ca=certificates["ca"]) as sandbox:
-        assert call(sandbox, verify=certificates["ca"], cert=str(certificates["client"])).status_code == 200
-        for wrong in (None, str(certificates["untrusted"])):
-            with pytest.raises(requests.RequestException):
-                call(sandbox, verify=certificates["ca"], cert=wrong)
-        assert len(sandbox.control.request_log()) == 1
-        control = SandboxControl(sandbox.url, verify=str(certificates["ca"]), cert=str(certificates["client"]))
-        assert control.about()["sandbox"]
-        control.close()
-
-
-def test_state_is_kept(tmp_path: Path, call: Call, client_of: OpenClient) -> None:
+def test_state_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "state"
     with Sandbox(state=file) as first:
-        control, token = first.control, first.token
-        jwt = control.add_token(roles=["TPUser"], jwt=True)
-        webhook = control.add_webhook()
-        control.update_health(check="vault", status="failure")
-        control.configure(currencies=["DOGE"])
-        control.configure(version="3.15")
-        api = client_of(first.url, token)
-        number = api.post("/whitelists/addresses", {**ADDRESS, "blockchain": "DOGE"}).json()["result"]["id"]
+        jwt = first.control.add_token(roles=["TPUser"], jwt=True)
+        hook = first.control.add_webhook()["id"]
+        first.control.update_health(check="vault", status="failure")
+        first.control.configure(currencies=["ETH", "DOGE"], version="3.15")
+        number = Api(first.url, first.token).create("D", blockchain="DOGE")
+        with pytest.raises(SandboxError, match="another sandbox"):
+            Sandbox(state=file).start()
     with Sandbox(state=str(file)) as second:
-        assert second.token == token
-        assert call(second, "/health", token=jwt).status_code == 200
-        checks = call(second, "/health").json()["groups"]["hsm"]["healthChecks"]
+        assert second.token == first.token
+        api = Api(second.url, second.token)
+        checks = api.get("/health", token=jwt).json()["groups"]["hsm"]["healthChecks"]
         assert [check["status"] for check in checks if check["healthCheck"] == "vault"] == ["failure"]
-        assert second.control.webhooks()[0]["id"] == webhook["id"]
+        assert second.control.webhooks()[0]["id"] == hook
         assert second.control.about()["version"] == "3.15"
-        api = client_of(second.url, token)
-        assert api.get(f"/whitelists/addresses/{number}").status_code == 200
-        assert api.post("/whitelists/addresses", ADDRESS).status_code == 400
-        again = api.post("/whitelists/addresses", {**ADDRESS, "blockchain": "DOGE"}).json()["result"]["id"]
-        assert int(again) == int(number) + 1
+        assert api.get(f"{PATH}/{number}").status_code == 200
+        assert int(api.create("D", blockchain="DOGE")) == int(number) + 1
     with Sandbox(state=file, token="another") as third:
-        assert call(third).status_code == 200
-        assert call(third, token=token).status_code == 401
-
-
-def test_one_sandbox_for_each_file(tmp_path: Path) -> None:
-    with Sandbox(state=tmp_path / "state"), pytest.raises(SandboxError, match="another sandbox"):
-        Sandbox(state=tmp_path / "state").start()
+        assert Api(third.url, "another").get("/users/me").status_code == 200
+        refused(Api(third.url, first.token).get("/users/me"), 401)
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
@@ -173,20 +110,93 @@ def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
         assert file.read_bytes() == before
 
 
-def test_importing_is_cheap() -> None:
+def test_importing_is_cheap_and_names_the_missing_extra() -> None:
     code = (
         "import sys, airflow_custody.sandbox as package\n"
         "assert not {'fastapi', 'uvicorn', 'requests', 'pydantic'} & set(sys.modules)\n"
         "for name in ('fastapi', 'uvicorn'): sys.modules[name] = None\n"
         "package.health_entry, package.SandboxError\n"
-        "assert 'fastapi' not in dir(package)\n"
         "try: package.Sandbox\n"
         "except ModuleNotFoundError as error: print(error)\n"
         "try: package.nothing\n"
         "except AttributeError as error: print(error)\n"
+        "import runpy; runpy.run_module('airflow_custody.sandbox', run_name='__main__')"
     )
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert "pip install 'airflow-provider-custody[sandbox]'" in done.stdout
+    hint = "pip install 'airflow-provider-custody[sandbox]'"
+    assert (done.returncode, hint in done.stderr, done.stderr.count("\n")) == (1, True, 1), done.stderr
+    assert hint in done.stdout
     assert "no attribute 'nothing'" in done.stdout
+
+
+# --- control -------------------------------------------------------------------------------------------------
+
+
+def test_request_log(api: Api, sandbox: Sandbox) -> None:
+    begin = time.time()
+    api.get("/health?tenantId=1&x=a&x=b&y=")
+    api.post(PATH, {"a": 1}, token="wrong", headers={"X-Thing": "1"})
+    api.call("PATCH", "/webhooks/x", data=b"not json")
+    log = sandbox.control.request_log
+    first, second, third = log()
+    assert (first["method"], first["path"]) == ("GET", "/api/rest/v1/health")
+    assert first["query"] == {"tenantId": ["1"], "x": ["a", "b"], "y": [""]}
+    assert first["raw_query"] == "tenantId=1&x=a&x=b&y="
+    assert (first["body"], first["fault"]) == (None, None)
+    assert begin <= first["time"] <= second["time"] <= time.time()
+    assert second["headers"]["x-thing"] == "1"
+    assert (second["body"], third["body"]) == ({"a": 1}, "not json")
+    assert [each["status"] for each in log()] == [200, 401, 400]
+    assert log(method="post") == [second]
+    assert log(path="/api/rest/v1/webhooks", method="PATCH") == [third]
+    assert log(method="DELETE") == []
+    sandbox.control.clear_request_log()
+    assert log() == []
+
+
+def test_the_request_log_shows_no_credentials(api: Api, sandbox: Sandbox) -> None:
+    api.post("/authentication/token", {"username": "ann", "password": "ann-s-p4ssword", "totp": "987654"})
+    api.post("/webhooks", {"type": "t", "url": "https://x", "secret": "wh-s3cret"})
+    api.get("/health", headers={"Authorization": "TPV1-HMAC-SHA256 ApiKey=x"})
+    first, second, third = sandbox.control.request_log()
+    assert first["body"] == {"username": "ann", "password": "***", "totp": "***"}
+    assert second["body"] == {"type": "t", "url": "https://x", "secret": "***"}
+    assert second["headers"]["authorization"] == f"Bearer {fingerprint(sandbox.token)}"
+    assert third["headers"]["authorization"] == f"TPV1-HMAC-SHA256 {fingerprint('ApiKey=x')}"
+    assert len(fingerprint("x")) == 8
+
+
+def test_reset(api: Api, sandbox: Sandbox) -> None:
+    control = sandbox.control
+    other = control.add_token(roles=["TPUser"])
+    control.set_health([])
+    control.configure(currencies=["DOGE"], version="3.15")
+    control.add_webhook()
+    control.add_fault(kind="drop", path="/nothing")
+    api.create("D", blockchain="DOGE")
+    control.reset()
+    assert control.whitelist_requests() == control.webhooks() == control.faults() == control.request_log() == []
+    assert control.about() == {"sandbox": True, "version": "3.20"}
+    assert set(api.get("/health").json()["groups"]) == {"hsm", "blockchain", "database"}
+    assert api.create(ETH) == "3711"
+    refused(api.get("/health", token=other), 401)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status"),
+    [
+        ("set_health", b'{"entries": "x"}', 400),
+        ("set_health", b"{}", 400),
+        ("configure", b'{"version": "new"}', 400),
+        ("configure", b'{"label_lenght": 3}', 400),
+        ("add_token", b'{"role": ["TPUser"]}', 400),
+        ("add_fault", b'{"kind": null}', 400),
+        ("set_whitelist_status", b'{"request_id": "1", "status": "approved"}', 404),
+        ("reset", b"[]", 400),
+        ("reset", b"{", 400),
+        ("nothing", b"", 404),
+    ],
+)
+def test_bad_calls(sandbox: Sandbox, name: str, body: bytes, status: int) -> None:
+    refused(requests.post(f"{sandbox.url}/sandbox/{name}", data=body, timeout=60), status)

@@ -1,25 +1,23 @@
+"""The sensor for whitelisting requests, with one id or a list: the same end in every mode, in real Airflow."""
+
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import (
-    AirflowSensorTimeout,
-    AirflowSkipException,
-    TaskDeferred,
-)
-from airflow_runs import Run, execute, failing_at_once, new_dag, run_dag
+from airflow.providers.common.compat.sdk import DAG, AirflowSensorTimeout, TaskDeferred, task
+from airflow_runs import failing_at_once, run_dag
+from sensor_runs import MODES, how, run_sensor
+from sensor_runs import wait as wait_in
 from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.client.whitelist.wait import RequestWait
+from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
-from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 pytestmark = pytest.mark.usefixtures("connection")
-MODES = ["poke", "reschedule", "deferrable"]
 
 
 @pytest.fixture(autouse=True)
@@ -30,133 +28,175 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def number(sandbox: Sandbox) -> str:
-    return pending(sandbox)
-
-
-def pending(sandbox: Sandbox) -> str:
+def numbers(sandbox: Sandbox) -> list[str]:
+    """Return the ids of three pending requests."""
+    request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
     with CustodyClient(sandbox.url, sandbox.token) as client:
-        made = client.create_whitelist_request(WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH"))
+        made = [client.create_whitelist_request(request) for _ in range(3)]
     sandbox.control.clear_request_log()
     return made
 
 
-def wait(number: str, **kwargs: Any) -> Any:
-    arguments = {"task_id": "wait", "poke_interval": 0.2, "timeout": 600, "deferrable": False, **kwargs}
-    return execute(lambda: CustodyWhitelistRequestSensor(request_id=number, **arguments))
+def decide(sandbox: Sandbox, numbers: list[str], *statuses: str) -> None:
+    for number, status in zip(numbers, statuses, strict=False):
+        sandbox.control.set_whitelist_status(number, status)
 
 
-def run_sensor(mode: str, **kwargs: Any) -> Run:
-    how = {"deferrable": True} if mode == "deferrable" else {"mode": mode, "deferrable": False}
-    with new_dag() as dag:
-        CustodyWhitelistRequestSensor(**{"task_id": "wait", "poke_interval": 0.2, "timeout": 600, **how, **kwargs})
-    return run_dag(dag)
+def wait(request_id: Any, **arguments: Any) -> Any:
+    return wait_in(CustodyWhitelistRequestSensor, request_id=request_id, **arguments)
+
+
+def run(mode: str, **arguments: Any) -> Any:
+    return run_sensor(CustodyWhitelistRequestSensor, mode, **arguments)
+
+
+# --- in a run ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("airflow_db")
 @pytest.mark.parametrize("mode", MODES)
-class TestInARun:
-    """The sensor has the same result in every mode, in real Airflow."""
+@pytest.mark.parametrize("many", [False, True], ids=["one", "list"])
+def test_waits_until_all_are_in_effect(
+    sandbox: Sandbox, numbers: list[str], mode: str, many: bool, task_log: TaskLog
+) -> None:
+    decide(sandbox, numbers, *["APPROVED"] * 3)
+    ids = numbers if many else numbers[2:]
+    # The last one is pending in the first poll, the second poll fails, and then it has taken effect.
+    for rows in (
+        [{"id": each, "status": "APPROVED"} for each in ids[:-1]],
+        [],
+        [{"id": ids[-1], "status": "pending"}],
+    ):
+        sandbox.control.add_fault("status", status=200, body={"result": rows, "totalItems": str(len(rows))})
+    sandbox.control.add_fault("status", status=503)
+    ran = run(mode, request_id=[*ids, ids[0]] if many else ids[0])
+    assert ran.state_of("wait") == "success"
+    one = {"id": ids[0], "state": "effective", "status": "APPROVED", "signatures": 0, "verified": False}
+    several = {"state": "effective", "count": 3, "statuses": {"APPROVED": 3}, "verified": 0}
+    assert ran.xcom("wait") == (several if many else one)
+    if many:
+        assert f"2 of 3 whitelisting requests are in effect (1 pending approval); not yet: {ids[-1]}" in task_log.text
 
-    def test_waits_until_it_has_taken_effect(self, sandbox: Sandbox, number: str, mode: str) -> None:
-        # It is pending in the first poll, the second poll fails, and then it has taken effect.
-        sandbox.control.add_fault("status", status=200, body={})
-        sandbox.control.add_fault(
-            "status",
-            status=200,
-            body={"result": [{"id": number, "status": "pending"}], "totalItems": "1"},
-        )
-        sandbox.control.add_fault("status", status=503)
-        sandbox.control.set_whitelist_status(number, "APPROVED")
-        run = run_sensor(mode, request_id=number)
-        assert run.state_of("wait") == "success"
-        assert run.xcom("wait") == {
-            "id": number,
-            "state": "effective",
-            "status": "APPROVED",
-            "signatures": 0,
-            "verified": False,
-        }
-        assert len(sandbox.control.request_log()) == 5
 
-    def test_a_time_out_says_what_is_pending_whose_turn_it_is_and_what_to_do(
-        self, sandbox: Sandbox, mode: str, task_log: TaskLog
-    ) -> None:
-        groups = [{"externalGroupID": name, "minimumSignatures": 1} for name in ("treasury", "risk")]
-        sandbox.control.set_approvers([{"sequential": groups}])
-        number = pending(sandbox)
-        assert run_sensor(mode, request_id=number, timeout=0.5).state_of("wait") == "failed"
-        assert (
-            f"Not effective within 0.5 s. Last result: whitelisting request {number} is pending approval (status "
-            f"pending, 0 signatures); it is the turn of the group 'treasury'. `custody whitelist show {number}` shows "
-            "who has signed. If approvals take longer, raise 'timeout'. [custody/wait-timed-out]"
-        ) in task_log.text
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("statuses", "says"),
+    [
+        (["rejected"], ["whitelisting request {0} was rejected"]),
+        (["removed"], ["whitelisting request {0} does not exist"]),
+        (["rejected", "rejected", "pending"], ["2 of 3 whitelisting requests are not going", "{0} was", "{1} was"]),
+        (["APPROVED", "pending", "removed"], ["1 of 3 whitelisting requests is not going", "{2} does not exist"]),
+    ],
+    ids=str,
+)
+def test_fails_without_retries_when_it_was_rejected_or_is_gone(
+    sandbox: Sandbox, numbers: list[str], mode: str, statuses: list[str], says: list[str], task_log: TaskLog
+) -> None:
+    decide(sandbox, numbers, *statuses)
+    sandbox.control.add_fault("status", status=500)
+    ids = numbers[: len(statuses)]
+    ran = run(mode, request_id=ids if len(ids) > 1 else ids[0], soft_fail=True, retries=2)
+    assert (ran.state_of("wait"), ran.tries["wait", -1]) == ("failed", 1)
+    log = task_log.text
+    for each in says:
+        assert each.format(*numbers) in log
 
-    def test_a_time_out_is_skipped_with_soft_fail(self, number: str, mode: str) -> None:
-        run = run_sensor(mode, request_id=number, timeout=0.5, soft_fail=True)
-        assert run.state_of("wait") == "skipped"
 
-    @pytest.mark.parametrize("status", ["rejected", "removed"])
-    def test_fails_without_retries_when_it_was_rejected_or_is_gone(
-        self, sandbox: Sandbox, number: str, mode: str, status: str
-    ) -> None:
-        sandbox.control.add_fault("status", status=500)
-        sandbox.control.set_whitelist_status(number, status)
-        run = run_sensor(mode, request_id=number, soft_fail=True, retries=2)
-        assert run.state_of("wait") == "failed"
-        assert run.tries["wait", -1] == 1
-
-    def test_a_service_without_the_lookup_fails_at_once(self, sandbox: Sandbox, number: str, mode: str) -> None:
-        sandbox.control.add_fault("status", status=500)
-        sandbox.control.add_fault("status", status=404, times=None)
-        assert run_sensor(mode, request_id=number, soft_fail=True).state_of("wait") == "failed"
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_time_out_says_what_is_pending_whose_turn_it_is_and_what_to_do(
+    sandbox: Sandbox, mode: str, task_log: TaskLog
+) -> None:
+    groups = [{"externalGroupID": name, "minimumSignatures": 1} for name in ("treasury", "risk")]
+    sandbox.control.set_approvers([{"sequential": groups}])
+    with CustodyClient(sandbox.url, sandbox.token) as client:
+        number = client.create_whitelist_request(WhitelistRequest(label="L", address="0x" + "b" * 40, blockchain="ETH"))
+    assert run(mode, request_id=number, timeout=0.5).state_of("wait") == "failed"
+    assert (
+        f"Not effective within 0.5 s. Last result: whitelisting request {number} is pending approval (status "
+        f"pending, 0 signatures); it is the turn of the group 'treasury'. `custody whitelist show {number}` shows "
+        "who has signed. If approvals take longer, raise 'timeout'. [custody/wait-timed-out]"
+    ) in task_log.text
 
 
 @pytest.mark.usefixtures("airflow_db")
 @pytest.mark.parametrize("mode", ["poke", "deferrable"])
 def test_a_status_that_is_not_known_is_waited_out_with_one_warning(
-    sandbox: Sandbox, number: str, mode: str, task_log: TaskLog
+    sandbox: Sandbox, numbers: list[str], mode: str, task_log: TaskLog
 ) -> None:
-    sandbox.control.set_whitelist_status(number, "archived")
-    run = run_sensor(mode, request_id=number, timeout=1.5, soft_fail=True)
-    assert run.state_of("wait") == "skipped"
+    decide(sandbox, numbers, "archived")
+    assert run(mode, request_id=numbers[0], timeout=1.5, soft_fail=True).state_of("wait") == "skipped"
     lines = [line for line in task_log.text.splitlines() if "status 'archived' is neither" in line]
     warnings = [line for line in lines if "warning" in line.lower()]
     # Deferrable, the sensor polls once, and then its trigger, if there is time left.
     assert len(warnings) in ((1, 2) if mode == "deferrable" else (1,)), warnings
-    assert any("Last result" in line for line in lines)
-    for line in warnings:
-        assert "effective_statuses" in line
-        assert "rejected_statuses" in line
+    assert all("effective_statuses" in line and "rejected_statuses" in line for line in warnings)
 
 
-@pytest.mark.parametrize("word", ["declined", "EXPIRED", "Canceled", "cancelled", "rejected"])
-@pytest.mark.parametrize("deferrable", [False, True])
-def test_a_request_that_will_not_take_effect_fails_at_once(
-    sandbox: Sandbox, number: str, word: str, deferrable: bool
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_within_a_poke_it_is_looked_for_until_it_counts_as_gone(
+    sandbox: Sandbox, numbers: list[str], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sandbox.control.set_whitelist_status(number, word)
-    with failing_at_once("was rejected"):
-        wait(number, deferrable=deferrable)
+    monkeypatch.setattr(RequestWait, "gone_after", 600.0)
+    decide(sandbox, numbers, "APPROVED")
+    # Three listings each for the first two look-ups.
+    sandbox.control.add_fault("status", status=200, body={}, times=6)
+    # Long before the next poke.
+    ran = run(mode, request_id=numbers[0], poke_interval=3600, timeout=7200)
+    assert ran.state_of("wait") == "success"
+    assert len(sandbox.control.request_log()) == 8
 
 
-def test_the_sensor_and_its_trigger_know_the_same_words(number: str) -> None:
-    with pytest.raises(TaskDeferred) as caught:
-        wait(number, deferrable=True)
-    arguments = caught.value.trigger.serialize()[1]
-    assert arguments["effective_statuses"] == ["approved"]
-    assert arguments["rejected_statuses"] == ["rejected", "declined", "expired", "canceled", "cancelled"]
-    assert (
-        CustodyWhitelistRequestTrigger(request_id=number).serialize()[1].items()
-        >= {name: arguments[name] for name in ("effective_statuses", "rejected_statuses")}.items()
-    )
-    with pytest.raises(TaskDeferred) as caught:
-        wait(number, deferrable=True, effective_statuses=None)
-    assert caught.value.trigger.serialize()[1]["effective_statuses"] is None
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", ["poke", "deferrable"])
+@pytest.mark.parametrize("skips", [False, True])
+def test_an_empty_list_fails_or_skips_without_a_call(
+    sandbox: Sandbox, mode: str, skips: bool, task_log: TaskLog
+) -> None:
+    ran = run(mode, request_id=[], retries=2, skip_if_empty=skips)
+    assert (ran.state_of("wait"), ran.tries["wait", -1]) == ("skipped" if skips else "failed", 1)
+    assert sandbox.control.request_log() == []
+    assert ("skip_if_empty is set" if skips else "set skip_if_empty=True") in task_log.text
 
 
-def test_status_words_can_be_chosen(sandbox: Sandbox, number: str) -> None:
-    sandbox.control.set_whitelist_status(number, "Signed")
+@pytest.mark.usefixtures("airflow_db")
+@pytest.mark.parametrize("mode", MODES)
+def test_ids_from_upstream(sandbox: Sandbox, mode: str) -> None:
+    @task
+    def approve_all() -> list[Any]:
+        ids = [each["id"] for each in sandbox.control.whitelist_requests()]
+        decide(sandbox, ids, *["APPROVED"] * 3)
+        return [int(each) if index else str(each) for index, each in enumerate(ids)]
+
+    with DAG(f"upstream_{mode}", schedule=None, render_template_as_native_obj=True) as dag:
+        # An address that is no number to a native template.
+        made: Any = (
+            CustodyCreateWhitelistRequestOperator.partial(
+                task_id="create", address="rHb9CJAWyB4rj91VRWn96DkukG4bwdtyTh", blockchain="XRP", if_exists="create"
+            )
+            .expand(label=["a", "b", "c"])
+            .output
+        )
+        ids: Any = approve_all()
+        template: Any = "{{ ti.xcom_pull(task_ids='approve_all') }}"
+        made >> ids
+        for task_id, request_id in (("lazy", made), ("native", template)):
+            ids >> CustodyWhitelistRequestSensor(
+                task_id=task_id, request_id=request_id, poke_interval=0.2, timeout=600, **how(mode)
+            )
+    ran = run_dag(dag)
+    result = {"state": "effective", "count": 3, "statuses": {"APPROVED": 3}, "verified": 0}
+    assert ran.xcom("lazy") == ran.xcom("native") == result
+
+
+# --- by itself -----------------------------------------------------------------------------------------------------
+
+
+def test_status_words_can_be_chosen(sandbox: Sandbox, numbers: list[str]) -> None:
+    number = numbers[0]
+    decide(sandbox, numbers, "Signed")
     assert wait(number, effective_statuses=["SIGNED"])["status"] == "Signed"
     assert wait(number, effective_statuses=None)["status"] == "Signed"
     with pytest.raises(AirflowSensorTimeout, match="status 'Signed' is neither in effective_statuses nor in rejected_"):
@@ -165,86 +205,42 @@ def test_status_words_can_be_chosen(sandbox: Sandbox, number: str) -> None:
         wait(number, rejected_statuses="signed")
 
 
-def test_a_time_out_reports_the_last_result(number: str) -> None:
-    with pytest.raises(AirflowSkipException, match=f"{number} is pending approval"):
-        wait(number, timeout=0.1, soft_fail=True)
-
-
-def test_a_request_that_is_listed_late_is_not_gone(sandbox: Sandbox, number: str) -> None:
-    sandbox.control.set_whitelist_status(number, "APPROVED")
-    sandbox.control.add_fault("status", status=200, body={}, times=2)
-    assert wait(number)["state"] == "effective"
-
-
-@pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize("mode", ["poke", "reschedule"])
-def test_within_a_poke_it_is_looked_for_until_it_counts_as_gone(
-    sandbox: Sandbox, number: str, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(RequestWait, "gone_after", 600.0)
-    sandbox.control.set_whitelist_status(number, "APPROVED")
-    # Three listings each for the first two look-ups.
-    sandbox.control.add_fault("status", status=200, body={}, times=6)
-    assert run_sensor(mode, request_id=number, poke_interval=3600, timeout=7200).state_of("wait") == "success"
-    times = [call["time"] for call in sandbox.control.request_log()]
-    assert len(times) == 8
-    # Long before the next poke.
-    assert times[-1] - times[0] < 1800
-
-
-def test_a_request_that_stays_missing_is_gone_and_the_error_names_the_seconds(sandbox: Sandbox) -> None:
-    started = time.monotonic()
-    with failing_at_once(r"9999 does not exist: it has not been listed for [\d.]+ s"):
-        wait("9999", poke_interval=3600, timeout=7200)
-    assert 0.5 <= time.monotonic() - started < 1800
-
-
-def test_a_listing_that_misses_it_in_mid_wait_does_not_end_the_wait(
-    sandbox: Sandbox, number: str, task_log: TaskLog
-) -> None:
-    # Pending in the first poke, missing in the second, and then pending again: a replica lagged.
-    pending = {"result": [{"id": number, "status": "pending"}], "totalItems": "1"}
-    for body in ({}, pending, {}, {}):
-        sandbox.control.add_fault("status", status=200, body=body)
-    sandbox.control.set_whitelist_status(number, "APPROVED")
-    assert wait(number)["state"] == "effective"
-    assert f"{number} is not listed" in task_log.text
-
-
-def test_a_sensor_does_not_look_longer_than_its_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sensor_does_not_look_longer_than_its_time_out(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RequestWait, "gone_after", 600.0)
     with pytest.raises(AirflowSensorTimeout, match=r"9999 is not listed"):
         wait("9999", timeout=0.6)
-
-
-def test_a_sensor_that_is_deferred_lets_its_trigger_look_again(sandbox: Sandbox) -> None:
+    # Deferrable, its trigger looks again: this is one look-up.
+    sandbox.control.clear_request_log()
     with pytest.raises(TaskDeferred):
         wait("9999", deferrable=True)
-    # One look-up of a request that is not listed.
     assert len(sandbox.control.request_log()) == 3
 
 
-@pytest.mark.parametrize(
-    "bad",
-    ["", "1/2", "x", 1.5, True, -1, "-1", "9" * 20, 10**5000, "٣", " 1", {1: 1}, object()],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_malformed_id_is_refused(sandbox: Sandbox, bad: Any) -> None:
-    with failing_at_once("request_id must be a whole number"):
-        wait(bad)
-    assert sandbox.control.request_log() == []
-
-
-def test_polls_once_before_it_defers(sandbox: Sandbox, number: str) -> None:
+def test_polls_once_before_it_defers_and_hands_on_the_ids(sandbox: Sandbox, numbers: list[str]) -> None:
     with pytest.raises(TaskDeferred) as caught:
-        wait(number, deferrable=True)
+        wait([*reversed(numbers), int(numbers[0])], deferrable=True, effective_statuses=None)
     path, arguments = caught.value.trigger.serialize()
     assert path == "airflow_custody.triggers.whitelist.CustodyWhitelistRequestTrigger"
+    assert (arguments["request_id"], arguments["effective_statuses"]) == (numbers, None)
     assert sandbox.token not in repr(arguments)
-    sandbox.control.set_whitelist_status(number, "APPROVED")
-    assert wait(number, deferrable=True)["state"] == "effective"
+    decide(sandbox, numbers, *["APPROVED"] * 3)
+    assert wait(numbers, deferrable=True)["count"] == 3
 
 
-def test_a_setting_that_hides_errors_is_refused() -> None:
-    with pytest.raises(ValueError, match="never_fail"):
-        CustodyWhitelistRequestSensor(task_id="wait", request_id="1", never_fail=True)
+def test_a_list_of_one_is_a_list(sandbox: Sandbox, numbers: list[str]) -> None:
+    decide(sandbox, numbers, *["APPROVED"] * 3)
+    assert wait(numbers[:1])["count"] == wait(tuple(numbers[:1]))["count"] == wait({numbers[0]})["count"] == 1
+    assert wait(iter(numbers))["count"] == 3
+    assert wait(int(numbers[0]))["id"] == numbers[0]
+
+
+def test_at_one_poll_all_are_in_effect(sandbox: Sandbox, numbers: list[str]) -> None:
+    sensor = CustodyWhitelistRequestSensor(task_id="wait", request_id=numbers, deferrable=False, timeout=0.3)
+    # The first leaves while the others come.
+    for statuses, is_done in (
+        (["APPROVED"], False),
+        (["removed", "APPROVED", "APPROVED"], False),
+        (["APPROVED"] * 3, True),
+    ):
+        decide(sandbox, numbers, *statuses)
+        assert bool(sensor.poke({})) is is_done

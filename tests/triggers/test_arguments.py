@@ -1,48 +1,60 @@
-"""A trigger's argument that cannot be right ends its own wait with an error event, and nobody else's."""
+"""Arguments of triggers: plain JSON, the same in each process; one that cannot be right ends nobody else's wait."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import json
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.providers.common.compat.sdk import DAG
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import BaseTrigger
 from airflow_runs import AIRFLOW
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from request_triggers import first
+from task_log import TaskLog
 
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.triggers.health import CustodyHealthTrigger
+from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
 
 pytestmark = pytest.mark.usefixtures("connection")
 
 NUMBERS: list[Any] = [float("nan"), float("inf"), -1, "soon", True, b"1", [1], {}, object(), 10**5000, 1e300]
 NAMES: list[Any] = [5, 1.5, True, b"x", {"a": 1}, [1], [None], [""], [["a"]], object()]
+TEXTS: list[Any] = [None, "", "None", "9" * 20, "9" * 5000, "٣", "1/2"]
+MANY = {f"name {number}" for number in range(20)}
 
 
-def first(made: BaseTrigger) -> dict[str, Any]:
-    async def wait() -> dict[str, Any]:
-        stream = cast(AsyncGenerator[TriggerEvent, None], made.run())
-        try:
-            payload: dict[str, Any] = (await asyncio.wait_for(anext(stream), 600)).payload
-            return payload
-        finally:
-            await stream.aclose()
+@pytest.mark.parametrize(
+    "made",
+    [
+        CustodyHealthTrigger(tenant_id="1", groups=("hsm",), require_results=MANY, deadline=5.0),
+        CustodyWhitelistRequestTrigger(request_id=("7", "12"), effective_statuses=("a",), rejected_statuses=MANY),
+        CustodyWebhookCallTrigger(webhook_types="a.b", statuses=MANY, start="beginning", poke_interval=timedelta(1)),
+        CustodyWebhookCallTrigger(),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_arguments_survive_json_and_are_the_same_in_each_process(made: BaseTrigger) -> None:
+    path, arguments = made.serialize()
+    assert path == f"{type(made).__module__}.{type(made).__name__}"
+    assert json.loads(json.dumps(arguments)) == arguments
+    assert type(made)(**arguments).serialize() == (path, arguments)
+    assert all(value == sorted(MANY) for value in arguments.values() if isinstance(value, list) and len(value) == 20)
 
-    return asyncio.run(wait())
 
-
-def assert_refused(made: BaseTrigger, name: str) -> None:
-    event = first(made)
+def assert_refused(sandbox: Sandbox, made: BaseTrigger, name: str) -> None:
+    event = asyncio.run(first(made))
     assert event["status"] == "error"
     assert event["error"]["type"] in ("CustodyRequestError", "CustodyConfigurationError")
     assert not event["error"]["retryable"]
     assert name in event["error"]["message"]
+    assert sandbox.control.request_log() == []
 
 
 def whitelist_trigger(**arguments: Any) -> CustodyWhitelistRequestTrigger:
@@ -50,66 +62,53 @@ def whitelist_trigger(**arguments: Any) -> CustodyWhitelistRequestTrigger:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [*(each for each in NUMBERS if each != [1]), None, "", "None", "9" * 20, "9" * 5000, "٣", "1/2"],
-    ids=lambda x: repr(type(x)),
+    ("value", "says"),
+    [
+        *((value, "request_id must be a whole number") for value in NUMBERS if value != [1]),
+        *(
+            (value, "request_id must be a whole number")
+            for value in (None, "", "None", "9" * 20, "9" * 5000, "٣", "1/2")
+        ),
+        ([], "request_id is an empty list"),
+        *(([*good, bad], f"request_id[{len(good)}] must be") for good in ([], ["1"]) for bad in (None, ["1"], 1.5, "")),
+    ],
+    ids=lambda value: type(value).__name__,
 )
-def test_an_odd_id(sandbox: Sandbox, value: Any) -> None:
-    assert_refused(whitelist_trigger(request_id=value), "request_id must be a whole number")
-    assert sandbox.control.request_log() == []
-
-
-@pytest.mark.parametrize("value", [[None], [["1"]], [1.5], ["1", ""], ["1", "None"]], ids=repr)
-def test_an_odd_id_in_a_list(sandbox: Sandbox, value: Any) -> None:
-    assert_refused(whitelist_trigger(request_id=value), f"request_id[{len(value) - 1}] must be a whole number")
-    assert_refused(whitelist_trigger(request_id=[]), "request_id is an empty list")
-    assert sandbox.control.request_log() == []
+def test_an_odd_id(sandbox: Sandbox, value: Any, says: str) -> None:
+    assert_refused(sandbox, whitelist_trigger(request_id=value), says)
 
 
 @pytest.mark.parametrize("name", ["poke_interval", "deadline"])
 @pytest.mark.parametrize("value", NUMBERS, ids=lambda value: type(value).__name__)
 def test_an_odd_time(sandbox: Sandbox, name: str, value: Any) -> None:
-    assert_refused(whitelist_trigger(**{name: value}), name)
-    assert_refused(CustodyHealthTrigger(**{name: value}), name)
-    assert_refused(CustodyHealthTrigger(**{name: value}, fire_on="change"), name)
-    assert sandbox.control.request_log() == []
+    for made in (whitelist_trigger, CustodyHealthTrigger):
+        assert_refused(sandbox, made(**{name: value}), name)
+    assert_refused(sandbox, CustodyHealthTrigger(**{name: value}, fire_on="change"), name)
 
 
 @pytest.mark.parametrize("value", NAMES, ids=lambda value: type(value).__name__)
 def test_odd_names(sandbox: Sandbox, value: Any) -> None:
     for name in ("effective_statuses", "rejected_statuses", "custody_conn_id"):
-        assert_refused(whitelist_trigger(**{name: value}), name)
+        assert_refused(sandbox, whitelist_trigger(**{name: value}), name)
     for name in ("groups", "components", "checks", "require_results", "healthy_statuses", "custody_conn_id"):
-        assert_refused(CustodyHealthTrigger(**{name: value}), name)
+        assert_refused(sandbox, CustodyHealthTrigger(**{name: value}), name)
     if value != 5:
-        assert_refused(CustodyHealthTrigger(tenant_id=value), "tenant_id")
-    assert_refused(CustodyHealthTrigger(require_fresh="yes"), "require_fresh")  # type: ignore[arg-type]
-    assert sandbox.control.request_log() == []
-
-
-def test_stored_arguments_hold_none(sandbox: Sandbox) -> None:
-    _, arguments = CustodyHealthTrigger().serialize()
-    assert None in arguments.values()
-    assert first(CustodyHealthTrigger(**arguments))["status"] == "healthy"
-    assert first(CustodyHealthTrigger(**{**arguments, "groups": ["hsm"], "tenant_id": 1}))["status"] in "healthy"
+        assert_refused(sandbox, CustodyHealthTrigger(tenant_id=value), "tenant_id")
+    assert_refused(sandbox, CustodyHealthTrigger(require_fresh="yes"), "require_fresh")  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(AIRFLOW < (3, 0), reason="the triggerer renders templates from Airflow 3 on")
 @pytest.mark.parametrize("name", CustodyHealthSensor.template_fields)
 def test_a_template_that_the_triggerer_renders_to_none(sandbox: Sandbox, name: str) -> None:
-    sensor: Any = CustodyHealthSensor(
-        task_id="wait",
-        deferrable=True,
-        start_from_trigger=True,
-        **{name: "{{ nothing }}"},  # type: ignore[arg-type]
-    )
-    for rendered in (None, "None", "null", [None]):
+    template: dict[str, Any] = {name: "{{ nothing }}"}
+    sensor: Any = CustodyHealthSensor(task_id="wait", deferrable=True, start_from_trigger=True, **template)
+    # Most render to text, whatever the DAG says.
+    for rendered in ("None", None, "null", [None]):
         trigger = CustodyHealthTrigger(**sensor.start_trigger_args.trigger_kwargs)
         # As the triggerer does it: in place.
         setattr(trigger, name, rendered)
         assert trigger.shared_stream_key() is None
-        assert_refused(trigger, name)
-    assert sandbox.control.request_log() == []
+        assert_refused(sandbox, trigger, name)
 
 
 ANY = st.recursive(
@@ -122,24 +121,53 @@ ANY = st.recursive(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=st.sampled_from(["request_id", "effective_statuses", "rejected_statuses", "poke_interval"]), value=ANY)
 def test_any_value_ends_in_an_event(sandbox: Sandbox, name: str, value: Any) -> None:
-    event = first(whitelist_trigger(**{"deadline": 1.0, name: value}))
+    event = asyncio.run(first(whitelist_trigger(**{"deadline": 1.0, name: value})))
     assert event["status"] in ("timeout", "error")
     if event["status"] == "error":
         assert event["error"]["type"] != "CustodyError"
 
 
-@pytest.mark.skipif(AIRFLOW < (3, 3), reason="the triggerer renders templates like this from Airflow 3.3 on")
-@pytest.mark.parametrize("name", CustodyHealthSensor.template_fields)
-def test_as_the_triggerer_renders_it(sandbox: Sandbox, name: str) -> None:
-    # It always renders to text, whatever the DAG says.
-    dag = DAG("native", schedule=None, render_template_as_native_obj=True)
-    values: dict[str, Any] = {name: "{{ params.x }}"}
-    with dag:
-        sensor: Any = CustodyHealthSensor(task_id="wait", deferrable=True, start_from_trigger=True, **values)
-    trigger: Any = CustodyHealthTrigger(**sensor.start_trigger_args.trigger_kwargs)
-    trigger.task_instance = SimpleNamespace(task_id="wait", task=sensor)
-    assert name in trigger.template_fields
-    trigger.render_template_fields({"params": {"x": None}, "dag": dag})
-    assert getattr(trigger, name) == "None"
-    assert_refused(trigger, name)
+# --- the trigger of webhook calls, also where Airflow is too old for it --------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(
+            (name, value)
+            for name in ("webhook_ids", "webhook_types", "event_ids", "statuses")
+            for value in (5, [], [1])
+        ),
+        *(("poke_interval", value) for value in (0, -1, "30", None, float("nan"), True, timedelta(0))),
+        *((name, value) for name in ("custody_conn_id", "cursor_name") for value in (None, "", " ", 5, "{{ var.x }}")),
+        ("start", "yesterday"),
+        ("with_payload", "yes"),
+    ],
+    ids=repr,
+)
+def test_a_wrong_argument_of_a_watcher_is_refused_in_the_dag_file(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        CustodyWebhookCallTrigger(**{name: value})
+
+
+def test_a_task_that_defers_to_a_watcher_of_calls_fails(sandbox: Sandbox) -> None:
+    made = CustodyWebhookCallTrigger()
+    made.task_instance = cast(Any, SimpleNamespace(task_id="wait", task=None))
+    if hasattr(made, "shared_stream_key"):
+        assert made.shared_stream_key() is None
+    event = asyncio.run(first(made))
+    assert event["status"] == "error"
+    assert event["error"]["type"] == "CustodyConfigurationError"
+    assert "AssetWatcher" in str(event["error"])
+    assert sandbox.control.request_log() == []
+
+
+def test_without_a_shared_stream_a_watcher_of_calls_waits_and_says_so(sandbox: Sandbox, task_log: TaskLog) -> None:
+    async def scenario() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(first(CustodyWebhookCallTrigger()), 0.3)
+
+    asyncio.run(scenario())
+    assert "cannot say that it has stored an event" in task_log.text
+    assert "CustodyReadWebhookCallsOperator" in task_log.text
     assert sandbox.control.request_log() == []

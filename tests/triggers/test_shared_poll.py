@@ -12,12 +12,20 @@ from typing import Any
 
 import pytest
 from connections import connection_json
+from request_triggers import until
 
-from airflow_custody.client import CustodyClient, CustodyError, CustodyServerError
+from airflow_custody.client import (
+    CustodyAuthenticationError,
+    CustodyClient,
+    CustodyError,
+    CustodyRateLimitError,
+    CustodyServerError,
+)
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers import _base
-from airflow_custody.triggers._base import MAX_CONCURRENT_POLLS, SharedPoll, wait_until_done
+from airflow_custody.triggers._base import MAX_CONCURRENT_POLLS, SharedPoll, next_delay, wait_until_done
+from airflow_custody.triggers._waiting import within
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -35,12 +43,27 @@ class Number:
         return WaitState(found >= self.number, f"{found} of {self.number}", {"found": found})
 
 
-def one(client: CustodyClient, waits: Sequence[Number]) -> int:
-    return 1
+class Fetch:
+    """What a poll calls: it finds, or raises, one after the other; and hangs until it is released."""
+
+    def __init__(self, *found: int | Exception, hangs: bool = False) -> None:
+        self.found = list(found)
+        self.clients: list[CustodyClient] = []
+        self.release = threading.Event()
+        if not hangs:
+            self.release.set()
+
+    def __call__(self, client: CustodyClient, waits: Sequence[Number]) -> int:
+        self.clients.append(client)
+        self.release.wait(600)
+        found = self.found.pop(0) if len(self.found) > 1 else (self.found or [1])[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
 
-def poll(fetch: Any = one, key: str = "key", custody_conn_id: str = "custody_default") -> SharedPoll[WaitState]:
-    return SharedPoll(key, custody_conn_id, fetch, 0.05)
+def poll(fetch: Any = None, key: str = "key", custody_conn_id: str = "custody_default") -> SharedPoll[WaitState]:
+    return SharedPoll(key, custody_conn_id, fetch or Fetch(), 0.05)
 
 
 async def first(made: SharedPoll[WaitState], wait: Number | None = None) -> WaitState | CustodyError | None:
@@ -91,8 +114,7 @@ def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
             for result in await asyncio.gather(*(first(each) for each in dying)):
                 assert isinstance(result, CustodyError)
                 assert "can't start new thread" in str(result)
-                assert result.retryable
-                assert not result.transient
+                assert (result.retryable, result.transient) == (True, False)
             with poll(custody_conn_id="threadless").subscribe(Number()) as results:
                 assert isinstance(await results.get(), CustodyError)
                 assert await results.get() is None
@@ -104,53 +126,34 @@ def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
 
 @pytest.mark.parametrize("trouble", [MemoryError(), RuntimeError("odd"), KeyError("x"), TimeoutError()])
 def test_a_wait_ends_with_an_error_and_not_with_a_time_out(trouble: Exception) -> None:
-    def fetch(client: CustodyClient, waits: Sequence[Number]) -> int:
-        raise trouble
-
-    for ended in (until_done(fetch), until_done(one, Number(trouble=trouble))):
+    for ended in (until_done(Fetch(trouble)), until_done(Fetch(), Number(trouble=trouble))):
         assert ended["status"] == "error"
         assert ended["error"]["retryable"]
 
 
-@pytest.mark.parametrize("transient", [True, False])
-def test_only_transient_errors_are_waited_out(transient: bool) -> None:
-    calls = iter([CustodyServerError("down", retryable=transient), 7])
-
-    def fetch(client: CustodyClient, waits: Sequence[Number]) -> Any:
-        found = next(calls)
-        if isinstance(found, CustodyError):
-            raise found
-        return found
-
-    ended = until_done(fetch)
-    assert ended["status"] == ("done" if transient else "error")
-    if transient:
-        assert ended == {"status": "done", "result": {"found": 7}, "message": "7 of 1"}
+def test_only_transient_errors_are_waited_out() -> None:
+    ended = until_done(Fetch(CustodyServerError("down", retryable=True), 7))
+    assert ended == {"status": "done", "result": {"found": 7}, "message": "7 of 1"}
+    assert until_done(Fetch(CustodyServerError("down", retryable=False), 7))["status"] == "error"
+    # A time-out says what was found last.
+    assert until_done(Fetch(), Number(2), within=0.3) == {"status": "timeout", "message": "1 of 2"}
 
 
-def test_a_time_out_says_what_was_found_last() -> None:
-    assert until_done(one, Number(2), within=0.3) == {"status": "timeout", "message": "1 of 2"}
-
-
-@pytest.mark.parametrize("hanging", [8, 40])
-def test_polls_that_hang_stop_nobody_else(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, hanging: int) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_OTHER", connection_json(sandbox))
-    release = threading.Event()
-
-    def hang(client: CustodyClient, waits: Sequence[Number]) -> int:
-        release.wait(600)
-        return 1
+def test_polls_that_hang_stop_nobody_else(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    for conn_id in ("OTHER", "STUCK"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id}", connection_json(sandbox))
+    fetch = Fetch(hangs=True)
 
     async def scenario() -> None:
-        polls = [asyncio.create_task(first(poll(hang, f"key {number}"))) for number in range(hanging)]
-        await asyncio.sleep(0.5)
+        polls = [asyncio.create_task(first(poll(fetch, f"key {number}", "stuck"))) for number in range(40)]
+        await until(lambda: len(fetch.clients) == MAX_CONCURRENT_POLLS)
         # What the event loop's own threads are for: a name look-up, say.
         await asyncio.to_thread(time.sleep, 0)
         await first(poll(key="works", custody_conn_id="other"))
         assert not any(each.done() for each in polls)
         threads = [thread for thread in threading.enumerate() if thread.name.startswith("custody-poll")]
         assert len(threads) <= 3 * MAX_CONCURRENT_POLLS
-        release.set()
+        fetch.release.set()
         await asyncio.gather(*polls)
 
     asyncio.run(scenario())
@@ -161,23 +164,30 @@ def test_polls_that_are_stuck_give_their_place_to_those_that_work(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STUCK", connection_json(sandbox))
     monkeypatch.setattr(_base, "_STUCK_AFTER", 0.5)
-    release = threading.Event()
-
-    def hang(client: CustodyClient, waits: Sequence[Number]) -> int:
-        release.wait(600)
-        return 1
+    fetch = Fetch(hangs=True)
 
     async def scenario() -> None:
-        stuck = [poll(hang, f"key {each}", "stuck") for each in range(MAX_CONCURRENT_POLLS)]
+        stuck = [poll(fetch, f"key {each}", "stuck") for each in range(MAX_CONCURRENT_POLLS)]
         polls = [asyncio.create_task(first(each)) for each in stuck]
-        await asyncio.sleep(1)
+        await until(lambda: fetch.clients and "stuck" not in _base._pools)
         assert isinstance(await first(poll(custody_conn_id="stuck")), WaitState)
         assert not any(each.done() for each in polls)
-        release.set()
+        fetch.release.set()
         # Their results count all the same.
         assert all(isinstance(each, WaitState) for each in await asyncio.gather(*polls))
 
     asyncio.run(scenario())
+
+
+def test_polls_become_rarer_while_the_service_fails() -> None:
+    error = CustodyServerError("down")
+    delays = [next_delay(10, polls, error) for polls in range(1, 9)]
+    assert (delays[0], delays[-1], delays) == (10, 300, sorted(delays))
+    assert next_delay(10, 0, None) == 10
+    assert next_delay(600, 9, error) == 600
+    assert next_delay(10, 1, CustodyRateLimitError("slow", retry_after=42)) == 42
+    # Credentials that are refused again and again may lock the account.
+    assert next_delay(60, 8, CustodyAuthenticationError("no")) == 3600
 
 
 def test_the_trouble_of_one_wait_does_not_make_polls_rarer() -> None:
@@ -197,41 +207,30 @@ def test_who_joins_waits_for_no_back_off_but_as_long_as_the_service_asks(
     asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_base, "next_delay", lambda interval, failures, error: 3600.0)
-    calls = 0
-
-    def fetch(client: CustodyClient, waits: Sequence[Number]) -> int:
-        nonlocal calls
-        calls += 1
-        raise CustodyServerError("busy", retry_after=3600 if asked else None)
+    fetch = Fetch(CustodyServerError("busy", retry_after=3600 if asked else None))
 
     async def scenario() -> None:
         made = poll(fetch)
-        with made.subscribe(Number()):
-            await asyncio.sleep(0.5)
-            assert calls == 1
+        with made.subscribe(Number()) as results:
+            await results.get()
             with made.subscribe(Number()):
                 await asyncio.sleep(0.5)
-                while not asked and calls == 1:
-                    await asyncio.sleep(0.05)
+                await until(lambda: asked or len(fetch.clients) > 1)
 
     asyncio.run(scenario())
-    assert (calls == 1) is asked
+    assert (len(fetch.clients) == 1) is asked
 
 
 def test_polls_of_one_connection_share_a_client(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_OTHER", connection_json(sandbox))
-    clients = []
-
-    def fetch(client: CustodyClient, waits: Sequence[Number]) -> int:
-        clients.append(client)
-        return 1
+    fetch = Fetch()
 
     async def scenario() -> None:
         polls = [poll(fetch, f"key {number}") for number in range(5)]
         await asyncio.gather(*(first(each) for each in polls), first(poll(fetch, "6", "other")))
 
     asyncio.run(scenario())
-    assert len({id(client) for client in clients}) == 2
+    assert len({id(client) for client in fetch.clients}) == 2
     assert _base._Connection._open == {}
 
 
@@ -243,16 +242,59 @@ def test_an_event_loop_that_ended_without_cleaning_up_leaves_nothing_behind() ->
         subscription.__enter__()
         return subscription
 
+    async def again() -> object:
+        return await first(poll())
+
     abandoned = loop.run_until_complete(begin())
     for task in asyncio.all_tasks(loop):
         task.cancel()
     # One turn, in which the cancelled task ends; nobody leaves the poll.
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    assert isinstance(asyncio.run(first_of_new_loop()), WaitState)
+    assert isinstance(asyncio.run(again()), WaitState)
     assert SharedPoll.running() == 0
     del abandoned
 
 
-async def first_of_new_loop() -> WaitState | CustodyError | None:
-    return await first(poll())
+# --- waiting for no more than so many seconds ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01])
+def test_what_takes_too_long_is_cancelled(seconds: float) -> None:
+    async def scenario() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await within(seconds, asyncio.sleep(60))
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("outcome", ["done", KeyError("x")], ids=repr)
+@pytest.mark.parametrize("turns", range(6))
+def test_a_cancellation_is_never_swallowed(turns: int, outcome: str | Exception) -> None:
+    """Also where it arrives in the same turn of the event loop as the result."""
+
+    async def scenario() -> None:
+        loop, complaints = asyncio.get_running_loop(), []
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        result: asyncio.Future[str] = loop.create_future()
+        waiting = asyncio.create_task(endless(result))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if isinstance(outcome, Exception):
+            result.set_exception(outcome)
+        else:
+            result.set_result(outcome)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(waiting, 600)
+        assert complaints == []
+
+    async def endless(result: asyncio.Future[str]) -> None:
+        with contextlib.suppress(KeyError):
+            await within(30, asyncio.ensure_future(result))
+        await asyncio.sleep(3600)
+
+    asyncio.run(scenario())

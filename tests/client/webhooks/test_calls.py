@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -28,19 +27,8 @@ ROW = {
 
 
 def test_a_call_as_it_is_published() -> None:
-    call = WebhookCall.from_wire("7", ROW)
-    assert call == WebhookCall(
-        id="7",
-        webhook_id="w",
-        event_id="3",
-        payload_text='{"requestId": "3711"}',
-        status="failed",
-        status_message="no route",
-        attempts=4,
-        created_at=datetime(2026, 1, 2, 3, 4, 5, 123456, tzinfo=timezone.utc),
-        updated_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
-    )
-    assert call.to_json() == {
+    assert WebhookCall.from_wire("7", {}) == WebhookCall("7", "")
+    assert WebhookCall.from_wire("7", ROW).to_json() == {
         "id": "7",
         "webhook_id": "w",
         "event_id": "3",
@@ -51,10 +39,6 @@ def test_a_call_as_it_is_published() -> None:
         "created_at": "2026-01-02T03:04:05.123456+00:00",
         "updated_at": "2026-01-02T03:04:05+00:00",
     }
-
-
-def test_what_is_missing_is_missing() -> None:
-    assert WebhookCall.from_wire("7", {}) == WebhookCall("7", "")
 
 
 @pytest.mark.parametrize(

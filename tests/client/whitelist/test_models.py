@@ -1,6 +1,9 @@
+"""What is asked for, ids, and what the service shows of a request: taken as it is, or refused by name."""
+
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_custody.client import (
-    CustodyClient,
     CustodyRequestError,
     CustodyResponseError,
     WhitelistEnvelope,
@@ -17,9 +19,10 @@ from airflow_custody.client import (
 )
 from airflow_custody.client.text import has_unprintable
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.whitelist.envelopes import Signing
+from airflow_custody.client.verification.signed_text import MAX_PAYLOAD_BYTES
 from airflow_custody.client.whitelist.models import check_request_id, check_request_ids
-from airflow_custody.sandbox import Sandbox
+
+REQUIRED: dict[str, Any] = {"label": "l", "address": "a", "blockchain": "ETH"}
 
 
 @given(st.text())
@@ -31,67 +34,6 @@ def test_an_address_is_sent_unchanged_or_refused(address: str) -> None:
         assert WhitelistRequest(label="a", address=address, blockchain="ETH").to_wire()["address"] == address
 
 
-def test_wire_names_without_fields_that_were_not_given() -> None:
-    request = WhitelistRequest(label="a", address="x", blockchain="ETH", currency="ETH", exchange_account_id=7)  # type: ignore[arg-type]
-    assert request.to_wire() == {
-        "label": "a",
-        "address": "x",
-        "blockchain": "ETH",
-        "currency": "ETH",
-        "exchangeAccountId": "7",
-    }
-
-
-TEXTS = [name for name in WhitelistRequest.model_fields if not name.startswith("linked")]
-LISTS = [name for name in WhitelistRequest.model_fields if name.startswith("linked")]
-REQUIRED: dict[str, Any] = {"label": "l", "address": "a", "blockchain": "ETH"}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [b"ETH", 16, 1.5, True, float("nan"), ["a"], {"a": 1}, object(), 10**5000],
-    ids=lambda value: type(value).__name__,
-)
-@pytest.mark.parametrize("name", TEXTS)
-def test_only_text_is_text(name: str, value: Any) -> None:
-    if name == "exchange_account_id" and value == 16:
-        return
-    with pytest.raises(CustodyRequestError, match=f"{name} must be (text|an id)"):
-        WhitelistRequest(**{**REQUIRED, name: value})
-
-
-def test_the_error_says_how_text_lost_its_type() -> None:
-    with pytest.raises(
-        CustodyRequestError, match=r"memo must be text, not the int 16.*render_template_as_native_obj.*tojson"
-    ):
-        WhitelistRequest(**{**REQUIRED, "memo": 0x10})
-
-
-@pytest.mark.parametrize(
-    "value", ["1", 5, True, {"1": 1}, {"1"}, b"1", 1.5, pytest.param(object(), id="object")], ids=repr
-)
-@pytest.mark.parametrize("name", LISTS)
-def test_only_a_list_is_a_list(name: str, value: Any) -> None:
-    with pytest.raises(CustodyRequestError, match=f"{name} must be a list of ids"):
-        WhitelistRequest(**{**REQUIRED, name: value})
-
-
-@pytest.mark.parametrize(
-    "element",
-    [None, "", " ", " 1", 1.0, True, -1, 2**63, 10**5000, b"1", ["1"], {}],
-    ids=lambda value: type(value).__name__,
-)
-@pytest.mark.parametrize("name", LISTS)
-def test_an_element_that_is_no_id_is_named_by_its_position(name: str, element: Any) -> None:
-    with pytest.raises(CustodyRequestError, match=rf"{name}\[1\]"):
-        WhitelistRequest(**{**REQUIRED, name: ["7", element]})
-
-
-def test_ids_may_be_whole_numbers_and_lazy() -> None:
-    request = WhitelistRequest(**REQUIRED, linked_wallet_ids=(each for each in [12, "0x7", 2**63 - 1]))  # type: ignore[arg-type]
-    assert request.linked_wallet_ids == ["12", "0x7", "9223372036854775807"]
-
-
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()),
     lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner), st.sets(st.text()), st.tuples(inner)),
@@ -101,8 +43,7 @@ JSON = st.recursive(
 
 @given(st.sampled_from(list(WhitelistRequest.model_fields)), JSON)
 def test_any_value_is_carried_as_it_is_or_refused(name: str, value: Any) -> None:
-    wire_name = WhitelistRequest.model_fields[name].alias
-    assert wire_name is not None
+    wire_name = str(WhitelistRequest.model_fields[name].alias)
     try:
         wire = WhitelistRequest(**{"label": "l", "address": "a", "currency": "b", name: value}).to_wire()
     except CustodyRequestError:
@@ -117,72 +58,65 @@ def test_any_value_is_carried_as_it_is_or_refused(name: str, value: Any) -> None
         assert type(value) is str or (type(value) is int and name == "exchange_account_id")
 
 
-@given(JSON)
-def test_any_value_is_an_id_or_refused(value: Any) -> None:
-    try:
-        number = check_request_id(value)
-    except CustodyRequestError:
-        return
-    assert number == str(value)
-    assert type(value) in (str, int)
-    assert 0 <= int(number) < 2**63
-
-
-@given(JSON)
-def test_any_value_is_a_batch_of_ids_or_refused(value: Any) -> None:
-    try:
-        ids = check_request_ids(value)
-    except CustodyRequestError:
-        return
-    given_ids = [value] if isinstance(value, (str, int)) else list(value)
-    assert sorted(map(str, given_ids)) == sorted(ids)
+HIDDEN = "contains a control or invisible character"
 
 
 @pytest.mark.parametrize(
-    "bad", [1.0, -1, "-1", "+1", "1_0", "٣", "²", "1.0", "9" * 20, str(2**63), 2**63, True, None, [1]]
+    ("fields", "fault"),
+    [
+        *(({name: None}, f"{name} is missing") for name in ("label", "address")),
+        *(({"memo": value}, "memo must be text") for value in (b"ETH", 1.5, True, ["a"], {"a": 1}, object(), 10**5000)),
+        ({"memo": 0x10}, r"memo must be text, not the int 16.*render_template_as_native_obj.*tojson"),
+        ({"exchange_account_id": 1.5}, "exchange_account_id must be text or a whole number"),
+        *(({"linked_wallet_ids": value}, "linked_wallet_ids must be a list") for value in ("1", 5, {"1": 1}, {"1"})),
+        *(
+            ({"linked_internal_address_ids": ["7", value]}, r"linked_internal_address_ids\[1\]")
+            for value in (None, "", " 1", 1.0, True, -1, 2**63, 10**5000, ["1"])
+        ),
+        # Only a label may have an emoji that says so.
+        *(
+            ({"label": each}, "emoji that are joined of several and keycaps do")
+            for each in ("1\ufe0f\u20e3", "❤\u200d🔥")
+        ),
+        *(({name: "12+\ufe0f34"}, f"{name} {HIDDEN}") for name in ("label", "memo")),
+        *(({name: "❤\ufe0f"}, f"{name} {HIDDEN}") for name in ("address", "blockchain", "memo", "customer_id")),
+    ],
 )
+def test_what_is_refused_is_named(fields: dict[str, Any], fault: str) -> None:
+    with pytest.raises(CustodyRequestError, match=fault):
+        WhitelistRequest(**REQUIRED | fields)
+
+
+def test_what_is_sent() -> None:
+    request = WhitelistRequest(**REQUIRED, exchange_account_id=7, linked_wallet_ids=(i for i in [12, "0x7"]))  # type: ignore[arg-type]
+    expected = {"exchangeAccountId": "7", "linkedWalletIds": ["12", "0x7"]}
+    assert request.to_wire() == {**REQUIRED, **expected}
+    assert WhitelistRequest(**REQUIRED | {"label": "Fast ⚡️ ⭐️"}).label == "Fast ⚡️ ⭐️"
+
+
+# --- ids ---------------------------------------------------------------------------------------------------
+
+
+@given(JSON)
+def test_any_value_is_an_id_or_several_or_refused(value: Any) -> None:
+    try:
+        ids = check_request_ids(value, limit=None, merge=True, may_be_empty=True)
+    except CustodyRequestError:
+        with pytest.raises(CustodyRequestError):
+            check_request_id(value)
+        return
+    given_ids = [value] if isinstance(value, (str, int)) else list(value)
+    assert {*map(str, given_ids)} == {*ids}
+    assert all(type(each) in (str, int) and 0 <= int(each) < 2**63 for each in given_ids)
+    assert [*map(int, ids)] == sorted(map(int, ids))
+
+
+@pytest.mark.parametrize("bad", [1.0, -1, "-1", "+1", "1_0", "٣", "²", "1.0", "9" * 5000, 2**63, True, None, [1]])
 def test_what_is_no_id_is_refused(bad: Any) -> None:
     with pytest.raises(CustodyRequestError, match="whole number"):
         check_request_id(bad)
     with pytest.raises(CustodyRequestError, match=r"request_ids\[1\] must be a whole number"):
         check_request_ids(["1", bad])
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [None, 1.5, float("nan"), {}, {"1": 1}, b"12", True, object(), [], (), [[1]], "", 10**5000],
-    ids=lambda value: type(value).__name__,
-)
-def test_what_is_no_batch_is_refused(bad: Any) -> None:
-    with pytest.raises(CustodyRequestError):
-        check_request_ids(bad)
-
-
-@given(JSON)
-def test_any_value_is_a_list_of_ids_or_refused(value: Any) -> None:
-    try:
-        ids = check_request_ids(value, "request_id", limit=None, merge=True, may_be_empty=True)
-    except CustodyRequestError:
-        return
-    given_ids = [value] if isinstance(value, (str, int)) else list(value)
-    assert set(map(str, given_ids)) == set(ids)
-    assert sorted(set(ids), key=int) == ids or len(set(map(int, ids))) < len(ids)
-
-
-def test_what_is_repeated_is_refused_or_merged() -> None:
-    with pytest.raises(CustodyRequestError, match=r"^request_ids: the id 7, 9 is repeated; nothing was sent "):
-        check_request_ids(["9", "7", "12", 7, 9, 7], "request_ids")
-    assert check_request_ids(["12", "7", 12, 7], merge=True) == ["7", "12"]
-
-
-def test_there_may_be_none_where_that_means_something() -> None:
-    with pytest.raises(CustodyRequestError, match="request_id is an empty list"):
-        check_request_ids([], "request_id")
-    assert check_request_ids((), may_be_empty=True) == []
-    odd: list[Any] = [None, "", {}]
-    for bad in odd:
-        with pytest.raises(CustodyRequestError):
-            check_request_ids(bad, may_be_empty=True)
 
 
 class LazySequence(Sequence[Any]):
@@ -200,22 +134,23 @@ class LazySequence(Sequence[Any]):
         return self._items[key]
 
 
-def test_a_lazy_list_is_fetched_at_once() -> None:
+def test_a_batch_of_ids() -> None:
+    # One is not a list of digits.
+    assert check_request_ids("3711") == check_request_ids(3711) == ["3711"]
+    assert check_request_ids(["12", "7", 12, 7], merge=True) == ["7", "12"]
+    assert check_request_ids((), may_be_empty=True) == []
     lazy = LazySequence([str(each) for each in range(5000)])
     assert check_request_ids(lazy, limit=None) == list(lazy._items)
     assert lazy.fetched == 1
-
-
-def test_a_batch_of_one_is_not_a_list_of_digits() -> None:
-    assert check_request_ids("3711") == check_request_ids(3711) == ["3711"]
-    assert check_request_ids({"12", 7}) == ["7", "12"]
-
-
-@pytest.mark.parametrize("name", ["label", "address"])
-def test_a_required_field_that_is_none_is_missing(name: str) -> None:
-    fields: dict[str, Any] = {"label": "l", "address": "a", "blockchain": "ETH", name: None}
-    with pytest.raises(CustodyRequestError, match=f"{name} is missing"):
-        WhitelistRequest(**fields)
+    for odd, why in (
+        (["9", "7", "12", 7, 9, 7], "the id 7, 9 is repeated"),
+        (["1", "01"], "the id 1 is repeated"),
+        ([], "request_ids is an empty list"),
+        (range(101), "a batch holds at most 100"),
+        *((each, "must be one id or a list") for each in (None, 1.5, {}, {"1": 1}, b"12", object())),
+    ):
+        with pytest.raises(CustodyRequestError, match=f"{why}.*; nothing was sent"):
+            check_request_ids(odd)
 
 
 # --- envelopes ---------------------------------------------------------------------------------------------
@@ -234,13 +169,9 @@ def trail(date: Any, user: str = "7") -> dict[str, Any]:
     [
         ([trail(DATE)], DATE, "7"),
         ([trail(LATER, "8"), trail(DATE)], DATE, "7"),
-        ([], None, None),
         (None, None, None),
         # A date that no request can have is not known, and so the first entry is not, either.
-        ([trail(ZERO)], None, "7"),
-        ([trail("2008-12-31T23:59:59Z")], None, "7"),
-        ([trail(None)], None, "7"),
-        ([trail("yesterday")], None, "7"),
+        *(([trail(date)], None, "7") for date in (ZERO, "2008-12-31T23:59:59Z", None, "yesterday")),
         ([trail(ZERO), trail(DATE, "8")], None, None),
         ([trail(DATE, "8"), trail("")], None, None),
         ([trail(DATE), trail(DATE, "8")], DATE, None),
@@ -253,57 +184,32 @@ def test_who_created_a_request_and_when(trails: Any, date: str | None, user: str
     assert envelope.created_by == (frozenset() if user is None else {user, f"{user}@example.test"})
 
 
-def test_the_service_shows_who_created_a_request(sandbox: Sandbox) -> None:
-    request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH", visibility_group_id="12")
-    with CustodyClient(sandbox.url, sandbox.token) as client:
-        envelope = client.get_whitelist_request(client.create_whitelist_request(request))
-        me = client.get_current_user()
-    assert envelope.created_by == {me["id"], me["externalUserId"]}
-    assert (envelope.visibility_group_id, envelope.tenant_id, envelope.action) == ("12", me["tenantId"], "create")
-    assert (envelope.blockchain, envelope.network, envelope.signings) == ("ETH", None, ())
-
-
-def test_a_signature_without_a_user_is_nobodys() -> None:
-    hashes = ["ab", "cd"]
-    wire: Any = {
-        "signatures": [{"hashes": hashes}, {"signature": {"userId": "a", "signature": "s"}}, {"signature": None}]
-    }
-    envelope = WhitelistEnvelope({"id": "1", "signedAddress": wire})
-    assert envelope.signings == (Signing("", "", ("ab", "cd")), Signing("a", "s", ()), Signing("", "", ()))
-    assert envelope.signed_by == {"a"}
-
-
 @pytest.mark.parametrize(
     "text",
     [
-        '{"a":1,"A":2}',
+        None,
+        "{",
+        "[]",
+        "[" * 100_000,
+        json.dumps({"label": "a" * MAX_PAYLOAD_BYTES}),
+        # What can be read in two ways.
+        '{"label":"a","label":"b"}',
         '{"x":[{"a":1,"A":2}]}',
-        '{"Address":"x"}',
         '{"x":{"LABEL":"x"}}',
         '{"networ\u212a":"x"}',
         '{"addre\u017fs":"x"}',
         '{"memo":NaN}',
-        '{"memo":-Infinity}',
         '{"memo":"\ud800"}',
     ],
+    ids=lambda text: ascii(text)[:30],
 )
-def test_a_payload_that_can_be_read_in_two_ways_is_refused(text: str) -> None:
-    hash_ = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    with pytest.raises(CustodyResponseError, match="cannot be verified"):
-        WhitelistEnvelope({"id": "1", "metadata": {"payloadAsString": text, "hash": hash_}}).payload()
-
-
-def test_only_a_label_may_have_an_emoji_that_says_so() -> None:
-    fields: dict[str, Any] = {"label": "I ❤️ it", "address": "0x" + "a" * 40, "blockchain": "ETH"}
-    assert WhitelistRequest(**fields).label == "I ❤️ it"
-    assert WhitelistRequest(**fields | {"label": "Fast ⚡️ ⭐️"}).label == "Fast ⚡️ ⭐️"
-    for each in ("1\ufe0f\u20e3", "❤\ufe0f\u200d🔥"):
-        with pytest.raises(CustodyRequestError, match="emoji that are joined of several and keycaps do: use one that"):
-            WhitelistRequest(**fields | {"label": each})
-    hidden = "contains a control or invisible character"
-    for name in ("address", "blockchain", "memo", "network", "customer_id", "label"):
-        with pytest.raises(CustodyRequestError, match=f"{name} {hidden}"):
-            WhitelistRequest(**fields | {name: "12+\ufe0f34"})
-        if name != "label":
-            with pytest.raises(CustodyRequestError, match=f"{name} {hidden}"):
-                WhitelistRequest(**fields | {name: "❤\ufe0f"})
+def test_a_payload_that_cannot_be_verified_is_refused(text: str | None) -> None:
+    right = hashlib.sha256((text or "").encode("utf-8", "surrogatepass")).hexdigest()
+    for payload, hash_ in (
+        (text, right),
+        ("{}", None),
+        ("{}", "0" * 64),
+        ("{}", hashlib.sha256(b"{}").hexdigest().upper()),
+    ):
+        with pytest.raises(CustodyResponseError, match="cannot be verified"):
+            WhitelistEnvelope({"id": "1", "metadata": {"payloadAsString": payload, "hash": hash_}}).payload()

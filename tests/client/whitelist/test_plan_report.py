@@ -25,27 +25,14 @@ REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
 CREATE = PlanRow("create", "create", REQUEST, where="line 3")
 DELETE = PlanRow("undeclared", "delete", REQUEST, request_id="3711", status="APPROVED", hash="ab")
 HOSTILE = [
-    "a|b",
-    "a\\|b\\",
-    "a\n\n# Heading\n\n| x |",
-    "`code`",
-    "``",
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "[x](javascript:alert(1))",
-    "![x](https://example.com/x.png)",
-    "<https://example.com>",
-    "https://example.com www.example.com someone@example.com",
-    "@someone #1",
-    "| --- |\n",
-    "{{ var.value.secret }} {% raw %} {# x #}",
-    "&lt;b&gt; &#124;",
-    "**bold** _it_ ~~gone~~",
-    "$`x`$ $y$",
+    "a|b a\\|b\\ | a | `code` `` $`x`$ $y$",
+    "a\n\n# Heading\n\n| x |\n| --- |\n",
+    "<script>alert(1)</script><img src=x onerror=alert(1)> &lt;b&gt; &#124;",
+    "[x](javascript:alert(1)) ![x](https://example.com/x.png) <https://example.com>",
+    "https://example.com www.example.com someone@example.com @someone #1",
+    "{{ var.value.secret }} {% raw %} {# x #} **bold** _it_ ~~gone~~",
     " x",
-    "| a |",
-    "\u202egnp.exe\u200b\u2066",
-    "\x1b[31mred\x07\r",
+    "\u202egnp.exe\u200b\u2066\x1b[31mred\x07\r",
     "\ud800",
 ]
 
@@ -157,12 +144,9 @@ def test_shows_all_that_will_be_asked_for() -> None:
         "customer_id: c-1; exchange_account_id: 9; visibility_group_id: g-2; line 3",
     ]
     plain = plan_to_text(plan(row))
-    (data,) = plan_to_json(plan(row))["rows"]
-    assert data["request"] == fields
+    assert plan_to_json(plan(row))["rows"][0]["request"] == fields
     for name, value in fields.items():
-        shown = ", ".join(value) if isinstance(value, list) else value
-        assert shown in plain, name
-    assert "currency" not in data["request"]
+        assert (", ".join(value) if isinstance(value, list) else value) in plain, name
     by_currency = replace(CREATE, request=WhitelistRequest(label="x", address=ADDRESS, currency="BTC"))
     assert assert_harmless(plan_to_markdown(plan(by_currency)), 1)[0][1] == f"BTC {ADDRESS}"
 
@@ -234,79 +218,42 @@ def test_reads_well() -> None:
     unchanged = f"\n    ETH  {ADDRESS}\n      unchanged, line 1\n      label: Treasury\n"
     assert plan_to_text(found, all_rows=True, width=60) == text.replace("\n\nSign", f"{unchanged}\nSign")
     data = plan_to_json(found)
-    assert {name: value for name, value in data.items() if name != "rows"} == {
-        "plan_hash": found.plan_hash,
-        "service": "https://custody.example.com",
-        "file": "treasury.yaml",
-        "pinned": None,
-        "counts": found.counts,
-        "has_changes": True,
-        "ignored": [],
-        "only": {},
-    }
-    assert data["rows"][1] == {
-        "state": "differs",
-        "action": None,
-        "where": "line 4",
-        "id": "3712",
-        "status": "APPROVED",
-        "fields": ["label", "linked_wallet_ids", "envelope"],
-        "shown": {"label": "Cold", "linked_wallet_ids": ""},
-        "note": "its envelope's chain 'BTC' is not the chain in its payload, 'ETH'",
-        "others": [],
-        "request": {"label": "Treasury", "address": ADDRESS, "blockchain": "ETH"},
-    }
+    assert (data["plan_hash"], data["counts"], data["has_changes"]) == (found.plan_hash, found.counts, True)
+    shown = {name: data["rows"][1][name] for name in ("state", "action", "where", "id", "status", "shown")}
+    assert [*shown.values()] == ["differs", None, "line 4", "3712", "APPROVED", differs.shown]
     assert data["rows"][4]["request"] is None
 
 
+REPLACE = replace(CREATE, state="replace")
+ALL_THE_SAME = "from the service all the same."
+
+
 @pytest.mark.parametrize(
-    ("rows", "sentence", "subject"),
+    ("rows", "sentence", "plain"),
     [
-        ([CREATE] * 3, "Create 3, delete 0.", ": create 3, delete 0?"),
-        ([CREATE] * 1234, "Create 1,234, delete 0.", ": create 1,234, delete 0?"),
-        (
-            [CREATE, replace(CREATE, state="replace"), DELETE],
-            "Create 1, replace 1, delete 1.",
-            ": create 1, replace 1, delete 1?",
-        ),
-        ([DELETE] * 2, "Create 0, delete 2.", ": create 0, delete 2?"),
-        (
-            [CREATE, PlanRow("unverified")],
-            "Create 1, delete 0. 1 row is not verified.",
-            ": create 1, delete 0? 1 row is not verified.",
-        ),
-        ([], "There is nothing to do.", "?"),
-        ([PlanRow("pending")], "There is nothing to do.", "?"),
-        (
-            [PlanRow("undeclared")],
-            "Create 0, delete 0; 1 row differs from the service all the same.",
-            ": create 0, delete 0; 1 row differs from the service all the same?",
-        ),
+        ([CREATE] * 1234 + [DELETE] * 2, "Create 1,234, delete 2.", "2 to delete, 1,234 to create"),
+        ([REPLACE, CREATE, DELETE], "Create 1, replace 1, delete 1.", "1 to delete, 1 to replace, 1 to create"),
+        ([CREATE, PlanRow("unverified")], "Create 1, delete 0. 1 row is not verified.", "1 to create, 1 unverified"),
+        ([], "There is nothing to do.", "nothing to delete or create"),
+        ([PlanRow("pending")], "There is nothing to do.", "nothing to delete or create; 1 pending"),
         (
             [PlanRow("differs")] * 2,
-            "Create 0, delete 0; 2 rows differ from the service all the same.",
-            ": create 0, delete 0; 2 rows differ from the service all the same?",
+            f"Create 0, delete 0; 2 rows differ {ALL_THE_SAME}",
+            "nothing to delete or create; 2 d",
+        ),
+        (
+            [replace(CREATE, action=None)],
+            f"Create 0, delete 0; 1 row differs {ALL_THE_SAME}",
+            "nothing to delete or cr",
         ),
     ],
 )
-def test_says_what_applying_does(rows: list[PlanRow], sentence: str, subject: str) -> None:
+def test_says_what_applying_does(rows: list[PlanRow], sentence: str, plain: str) -> None:
     report = plan_to_markdown(plan(*rows))
     assert f"\n**{sentence}**\n" in report
-    assert subject_of(report) == f"Apply the whitelist plan{subject}"
-
-
-@pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [
-        ([CREATE] * 1234 + [DELETE] * 2, "2 to delete, 1,234 to create"),
-        ([], "nothing to delete or create"),
-        ([PlanRow("pending")], "nothing to delete or create; 1 pending"),
-        ([PlanRow("undeclared"), PlanRow("unverified")], "nothing to delete or create; 1 unverified, 1 undeclared"),
-        ([replace(CREATE, action=None)], "nothing to delete or create; 1 create (dry run)"),
-    ],
-)
-def test_plain_text_counts_deletions_first(rows: list[PlanRow], sentence: str) -> None:
-    assert plan_to_text(plan(*rows)).startswith(f"Plan: {sentence}.\n\n")
+    asked = "" if sentence.startswith("There") else f": c{sentence[1:]}"
+    assert subject_of(report) == f"Apply the whitelist plan{asked.replace('.', '?', 1) or '?'}"
+    assert plan_to_text(plan(*rows)).startswith(f"Plan: {plain}")
 
 
 MEMO = "7" * 130
@@ -347,34 +294,26 @@ def test_each_row_is_shown_within_the_window(given_rows: list[tuple[Any, Any, st
     assert plan_to_text(plan(*rows), all_rows=True, width=width).count(ADDRESS) == len(rows)
 
 
-def test_a_value_that_is_broken_does_not_go_on_as_another_field() -> None:
-    for width in range(30, 60):
-        request = REQUEST.model_copy(update={"label": "a b c d e f g h memo: 7 label: x - ETH 0xab"})
-        text = plan_to_text(plan(replace(CREATE, request=request)), width=width)
-        assert "\n      memo:" not in text
-        assert text.count("\n      label:") == 1
-        assert text.count("\n  ") - text.count("\n    ") == 1
-        # These take two columns each.
-        assert_signs(plan(replace(CREATE, note="金" * 60)), width, {"+": 1})
+@pytest.mark.parametrize("width", range(30, 60))
+def test_a_value_that_is_broken_does_not_go_on_as_another_field(width: int) -> None:
+    request = REQUEST.model_copy(update={"label": "a b c d e f g h memo: 7 label: x - ETH 0xab"})
+    text = plan_to_text(plan(replace(CREATE, request=request)), width=width)
+    assert "\n      memo:" not in text
+    assert text.count("\n      label:") == text.count("\n  ") - text.count("\n    ") == 1
 
 
 def test_what_may_be_approved_by_default_is_what_a_report_shows() -> None:
     for number in (100, 101):
         found = plan(*[CREATE] * number)
         assert bool(PlanLimits().faults(found)) == ("more: see" in plan_to_markdown(found)) == (number > 100)
-
-
-def test_shows_the_first_rows_and_says_how_many_there_are() -> None:
     report = plan_to_markdown(plan(*[CREATE] * 5000, *[DELETE] * 3))
     cells = assert_harmless(report, 100)
     assert [row[0] for row in cells] == ["undeclared: delete"] * 3 + ["create"] * 97
     assert "|\n\nAnd 4,903 more: see `custody whitelist plan`.\n\n| State | Rows |" in report
-    assert assert_harmless(plan_to_markdown(plan(CREATE), limit=0), 0) == []
     assert "\n1 more: see" in plan_to_markdown(plan(CREATE), limit=0)
-    assert "more: see" not in plan_to_markdown(plan(*[CREATE] * 100))
 
 
-@pytest.mark.parametrize("text", ["x" * 10_000, "|" * 10_000, "\u202e" * 10_000, "é" * 10_000, "a b"])
+@pytest.mark.parametrize("text", ["x" * 10_000, "|" * 10_000, "\u202e" * 10_000, "a b"])
 def test_a_report_of_any_size_is_bounded(text: str) -> None:
     report = plan_to_markdown(plan(*[hostile_row(text)] * 10_000), limit=10_000)
     assert 50_000 < len(report.encode()) < 100_000
@@ -418,13 +357,6 @@ def test_what_looks_alike_is_told_apart(address: str, label: str, shown_address:
     assert f"      label: {shown_label}\n" in text
 
 
-def test_a_table_is_aligned() -> None:
-    text = format_table(("NAME", "N"), [("a", 1), ("long", None), ("x\x1b[2J\ny", "é")])
-    assert text.splitlines() == [
-        "NAME               N",
-        "a                  1",
-        "long",
-        "x\\u001b[2J\\u000ay  é",
-    ]
-    assert format_table(("NAME",), []) == "NAME"
-    assert format_table(("N",), [("x" * 500,)]).splitlines()[1] == "x" * 500
+def test_no_value_breaks_out_of_its_line_of_a_table() -> None:
+    lines = format_table(("NAME", "N"), [("long", None), ("x\x1b[2J\ny", "é")]).splitlines()
+    assert lines[1:] == ["long", "x\\u001b[2J\\u000ay  é"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from people import public_pem_of
 from whitelist_plans import ADDRESS, CASH, LEGACY, OTHER, PENDING, XRP, ask, listed, rows_of, states, unreadable
 
 from airflow_custody.client import CustodyRequestError, WhitelistEnvelope, WhitelistRequest
-from airflow_custody.client.errors import CustodyConfigurationError, CustodyVerificationError
+from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification.verifier import (
     RequestSignatures,
     VerificationPins,
@@ -73,7 +74,6 @@ def plan(
     return make_plan(rows_of(*requests), Listing(envelopes, verifier=verifier), **options)
 
 
-@pytest.mark.parametrize("prune", [False, True])
 @pytest.mark.parametrize(
     ("asked", "shown"),
     [
@@ -87,16 +87,16 @@ def plan(
     ids=str,
 )
 def test_what_may_be_there_is_neither_created_nor_deleted_nor_taken_for_it(
-    asked: dict[str, Any], shown: dict[str, Any], prune: bool
+    asked: dict[str, Any], shown: dict[str, Any]
 ) -> None:
-    found = plan(ask(**asked), listed(**shown), TellingVerifier([3711]), prune=prune)
-    assert states(found) == [("unverified", None, "3711")]
-    (row,) = found.rows
-    assert (row.where, row.request, row.fields) == ("line 2", ask(**asked), ())
-    assert row.note == f"{WHY.format(3711)}. It may be this one: nothing is created"
-    assert found.counts == {**dict.fromkeys(STATES, 0), "unverified": 1}
-    assert found.has_changes
-    assert not found.operations
+    for prune in (False, True):
+        found = plan(ask(**asked), listed(**shown), TellingVerifier([3711]), prune=prune)
+        assert states(found) == [("unverified", None, "3711")]
+        (row,) = found.rows
+        assert (row.where, row.request, row.fields) == ("line 2", ask(**asked), ())
+        assert row.note == f"{WHY.format(3711)}. It may be this one: nothing is created"
+        assert found.has_changes
+        assert not found.operations
 
 
 @pytest.mark.parametrize("wire", [{}, PENDING, {"status": "FROZEN"}], ids=str)
@@ -148,15 +148,6 @@ def test_which_requests_are_verified_and_how() -> None:
     assert verifier.asked == [("verify_signatures", "1"), ("verify", "2")]
 
 
-def test_a_missing_extra_is_no_finding() -> None:
-    class Missing(TellingVerifier):
-        def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
-            raise CustodyConfigurationError("verifying needs: pip install")
-
-    with pytest.raises(CustodyConfigurationError):
-        plan(ask(), listed(), Missing())
-
-
 @pytest.mark.parametrize(
     ("asked", "state", "fields"),
     [({"contract_type": "ERC20"}, "differs", ("contract_type",)), ({}, "unchanged", ())],
@@ -179,18 +170,12 @@ def test_what_a_legacy_form_does_not_cover_is_not_there(
 
 def test_the_hash_covers_what_does_not_verify() -> None:
     envelopes = [listed(1), listed(2, address=OTHER), listed(3, address=OTHER, memo="x")]
-    hashes = {
-        plan(ask(), envelopes, None).plan_hash: "nothing is verified",
-        plan(ask(), envelopes, TellingVerifier([2])).plan_hash: "one",
-        plan(ask(), envelopes, TellingVerifier([3])).plan_hash: "another",
-        plan(ask(), envelopes, TellingVerifier([2, 3])).plan_hash: "both",
-        plan(ask(), envelopes, TellingVerifier([1])).plan_hash: "a row's",
-        plan(
-            ask(), [listed(1, memo="y"), *envelopes[1:]], TellingVerifier([1])
-        ).plan_hash: "a row's, with another text",
-    }
+    forged: list[list[int]] = [[], [2], [3], [2, 3], [1]]
+    hashes = {plan(ask(), envelopes, TellingVerifier(each)).plan_hash for each in forged}
+    # A row's, with another text.
+    hashes.add(plan(ask(), [listed(1, memo="y"), *envelopes[1:]], TellingVerifier([1])).plan_hash)
     assert len(hashes) == 6
-    assert plan(ask(), envelopes, TellingVerifier()).plan_hash in hashes
+    assert plan(ask(), envelopes, None).plan_hash in hashes
     assert plan(ask(), envelopes[::-1], TellingVerifier([3, 2])).plan_hash in hashes
 
 
@@ -213,16 +198,11 @@ def test_a_report_names_them_before_anything_that_is_created() -> None:
     lines = [line for line in report.splitlines() if line.startswith("| **")]
     assert [line.split(" | ")[0] for line in lines[:3]] == ["| **unverified**", "| **unverified**", "| **create**"]
     assert WHY.format(1) in lines[0]
-    table = plan_to_text(found)
-    assert "2 unverified." in table.splitlines()[0]
-    assert WHY.format(2) in table
-    rows_ = [each for each in plan_to_json(found)["rows"] if each["state"] == "unverified"]
-    assert [(each["id"], each["action"], each["note"]) for each in rows_] == [
-        ("1", None, WHY.format(1)),
-        ("2", None, WHY.format(2)),
-    ]
-    one = plan_to_markdown(plan(ask(), listed(1), TellingVerifier([1])))
-    assert "Create 0, delete 0; 1 row differs from the service all the same. 1 row is not verified." in one
+    assert WHY.format(2) in plan_to_text(found)
+    notes = [each["note"] for each in plan_to_json(found)["rows"] if each["state"] == "unverified"]
+    assert notes == [WHY.format(1), WHY.format(2)]
+    assert CHANGES[0] == "unverified"
+    assert {*CHANGES} == {*STATES} - {"pending", "unchanged"}
 
 
 def test_a_plan_says_whose_word_it_is() -> None:
@@ -244,16 +224,14 @@ def test_a_plan_says_whose_word_it_is() -> None:
     assert unpinned.plan_hash == pinned.plan_hash != plan(rows, envelopes, TellingVerifier([2])).plan_hash
 
 
-_ADDRESSES = st.sampled_from([ADDRESS, ADDRESS[2:].upper(), OTHER, XRP, XRP.lower(), CASH, LEGACY])
 _FIELDS = {
-    "address": _ADDRESSES,
+    "address": st.sampled_from([ADDRESS, ADDRESS[2:].upper(), OTHER, XRP, XRP.lower(), CASH, LEGACY]),
     "label": st.sampled_from(["Treasury", "Treas", "Other"]),
     "memo": st.sampled_from(["", "7", "007", "x"]),
     "network": st.sampled_from(["", "mainnet", "main"]),
 }
-_LISTED = st.fixed_dictionaries(
-    {**_FIELDS, "status": st.sampled_from(["APPROVED", "PENDING", "rejected", "FROZEN"]), "forged": st.booleans()}
-)
+_STATUSES = st.sampled_from(["APPROVED", "PENDING", "rejected", "FROZEN"])
+_LISTED = st.fixed_dictionaries({**_FIELDS, "status": _STATUSES, "forged": st.booleans()})
 
 
 @given(
@@ -266,11 +244,10 @@ def test_a_forged_request_only_ever_withholds_a_creation(
     requests: list[WhitelistRequest] = []
     for each in asked:
         request = ask(**{name: value for name, value in each.items() if value})
-        try:
+        # Two rows for one destination are refused.
+        with suppress(CustodyRequestError):
             make_plan(rows_of(*requests, request), Listing([]))
-        except CustodyRequestError:
-            continue
-        requests.append(request)
+            requests.append(request)
     envelopes, forged = [], set()
     for number, each in enumerate(shown, 1):
         fields = {name: value for name, value in each.items() if name not in ("status", "forged")}
@@ -286,7 +263,3 @@ def test_a_forged_request_only_ever_withholds_a_creation(
         assert row.state == "unverified" or row.request_id not in forged
     # Nothing is deleted, or left alone, because of them.
     assert [each for each in found.rows[len(requests) :] if each.state != "unverified"] == [*true.rows[len(requests) :]]
-
-
-def test_the_states_of_a_reconciliation() -> None:
-    assert {*CHANGES} == {*STATES} - {"pending", "unchanged"}

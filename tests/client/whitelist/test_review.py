@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_custody.client import WhitelistRequest
 from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS
-from airflow_custody.client.whitelist.review import NOT_COMPARED, PAYLOAD_KEYS, compare
+from airflow_custody.client.whitelist.review import NOT_COMPARED, PAYLOAD_KEYS, compare, is_deletion
 
 ADDRESS = "0x" + "ab" * 20
 REQUEST = WhitelistRequest(label="Treasury", address=ADDRESS, blockchain="ETH")
@@ -80,6 +80,28 @@ def test_each_key_is_compared_with_its_field(name: str) -> None:
     assert nobody.faults() == (f"{name} (not asked for)",)
     assert nobody.faults([name]) == ()
     assert name in nobody.filled_in([name])
+
+
+OTHER_LINKS: list[Any] = [[{"id": 7}] * 2, [{"id": 7}, {"id": 8}], [{"id": "07"}]]
+NO_LINKS: list[Any] = [[{"id": True}], [{"id": ""}], [{"id": 7, "path": 1}], [{"name": "7"}], [7], {}, 0]
+
+
+@pytest.mark.parametrize("name", ["linkedInternalAddresses", "linkedWallets"])
+@pytest.mark.parametrize("links", [*OTHER_LINKS, *NO_LINKS], ids=str)
+def test_other_links(links: Any, name: str) -> None:
+    field, shown = str(PAYLOAD_KEYS[name].field), {**PAYLOAD, name: links}
+    found = compare(REQUEST.model_copy(update={field: ["7"]}), shown)
+    assert found.faults([name])[0].startswith(f"{field} (asked for 7, ")
+    # What nobody asked for can be accepted, but nothing that is no list of links.
+    assert bool(compare(REQUEST, shown).faults([name])) is (links in NO_LINKS)
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [("DELETE", True), ("remove", True), ("Revoked", True), ("update", False), ("create", False), ("", False)],
+)
+def test_a_deletion_says_so(action: str, expected: bool) -> None:
+    assert is_deletion(action) is expected
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,6 @@ def service(sandbox: Sandbox) -> Iterator[Service]:
         client.close()
 
 
-def test_the_sandbox_leaves_them_out_of_pending_requests_only(service: Service) -> None:
-    pending, signed = service.create_signed("a"), service.create_signed("b")
-    assert service.ann.approve(signed) == 1
-    shown = {each: service.ann.client.get_whitelist_request(each).wire for each in (pending, signed)}
-    assert ["rulesContainer" in each or "rulesSignatures" in each for each in shown.values()] == [False, True]
-    service.sandbox.control.configure(rules_on_pending=True)
-    assert "rulesContainer" in service.ann.client.get_whitelist_request(pending).wire
-
-
 def test_they_are_got_once_for_all_that_is_approved(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     numbers = [service.create_signed(each) for each in "ab"]
@@ -94,9 +85,18 @@ FAULTS: list[Any] = [
 ]
 
 
+@pytest.mark.parametrize("half", [{"rulesSignatures": "AAAA"}, {"rulesContainer": "", "rulesSignatures": "AAAA"}])
+def test_half_of_the_rules_is_none(service: Service, half: dict[str, Any]) -> None:
+    service.sandbox.control.set_whitelist_envelope(service.ann.create("a"), **half)
+    service.ann.signer = NoSigner()
+    with pytest.raises(CustodyVerificationError, match="are missing; nothing was signed"):
+        service.ann.approve()
+
+
+@pytest.mark.parametrize("is_signed", [False, True])
 @pytest.mark.parametrize(("fault", "why"), FAULTS, ids=lambda each: str(each)[:40])
-def test_without_them_nobody_signs_first(service: Service, fault: dict[str, Any], why: str) -> None:
-    number = service.ann.create("a")
+def test_without_them_nobody_signs_first(service: Service, fault: dict[str, Any], why: str, is_signed: bool) -> None:
+    number = service.create_signed() if is_signed else service.ann.create("a")
     service.sandbox.control.clear_request_log()
     service.sandbox.control.add_fault("status", **RULES, times=None, **fault)
     service.ann.signer = NoSigner()
@@ -106,30 +106,9 @@ def test_without_them_nobody_signs_first(service: Service, fault: dict[str, Any]
     assert not caught.value.retryable
     assert service.asked == 1
     # What is only listed, and not relied on, needs none.
-    assert [each.state for each in service.plan("a")] == ["pending"]
-
-
-@pytest.mark.parametrize("half", [{"rulesSignatures": "AAAA"}, {"rulesContainer": "", "rulesSignatures": "AAAA"}])
-def test_half_of_the_rules_is_none(service: Service, half: dict[str, Any]) -> None:
-    service.sandbox.control.set_whitelist_envelope(service.ann.create("a"), **half)
-    service.ann.signer = NoSigner()
-    with pytest.raises(CustodyVerificationError, match="are missing; nothing was signed"):
-        service.ann.approve()
-
-
-@pytest.mark.parametrize(("fault", "why"), FAULTS, ids=lambda each: str(each)[:40])
-def test_without_them_nobody_signs_after_another(service: Service, fault: dict[str, Any], why: str) -> None:
-    number = service.create_signed()
-    service.sandbox.control.add_fault("status", **RULES, times=None, **fault)
-    service.ann.signer = NoSigner()
-    match = rf"{number} is not verified: it is shown without rules, and .*{why}.*; nothing was signed[.] Without rules"
-    with pytest.raises(CustodyVerificationError, match=match) as caught:
-        service.ann.approve()
-    assert not caught.value.retryable
-    assert service.asked == 1
     (row, other) = service.plan("a", "b")
-    assert (row.state, row.request_id, other.state) == ("unverified", number, "create")
-    assert "it is shown without rules, and those in force cannot be used" in row.note
+    assert (row.state, other.state) == ("unverified" if is_signed else "pending", "create")
+    assert ("it is shown without rules, and those in force cannot be used" in row.note) is is_signed
 
 
 def test_a_service_that_is_away_is_not_one_without_rules(service: Service) -> None:
@@ -164,23 +143,6 @@ def test_a_plan_gets_them_once_and_only_if_needed(service: Service) -> None:
     service.create_signed("c")
     assert [each.state for each in service.plan("a", "b", "c")] == ["pending"] * 3
     assert service.asked == 1
-
-
-def test_a_label_of_rules_that_the_response_does_not_have(service: Service) -> None:
-    for name, create in (("a", service.ann.create), ("b", service.create_signed)):
-        service.sandbox.control.set_whitelist_envelope(create(name), rulesContainerHash="label")
-    assert [each.state for each in service.plan("a", "b")] == ["pending"] * 2
-    assert service.asked == 1
-    assert service.ann.approve() == 2
-
-
-def test_without_pins_nobody_asks_for_them(service: Service) -> None:
-    service.create_signed()
-    with CustodyClient(service.sandbox.url, service.ann.person.token, timeout=60, max_retries=0) as trusting:
-        assert fetch_listing(trusting).verifier is None
-        service.ann.client = trusting
-        assert service.ann.approve() == 1
-    assert service.asked == 0
 
 
 def test_the_first_failure_is_remembered(service: Service) -> None:

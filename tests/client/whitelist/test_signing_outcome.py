@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from clocks import SkippingTime
 from cryptography.hazmat.primitives.asymmetric import ec
-from people import pem_of
 from request_signing import (
     APPROVE,
     FOR_APPROVAL,
@@ -32,7 +31,6 @@ from airflow_custody.client import (
     CustodyRequestError,
     CustodyResponseError,
 )
-from airflow_custody.client.signers import PemSigner
 
 # --- it was sent -------------------------------------------------------------------------------------------
 
@@ -386,29 +384,6 @@ def test_one_that_counts_beside_others_that_do_not(approver: SignedInApprover) -
     with pytest.raises(CustodyConflictError, match="covers another hash"):
         approver.approve(earlier_try=True, expected=None)
     assert approver.sent == 0
-
-
-def test_an_invalid_entry_in_this_users_name_decides_nothing(approver: SignedInApprover) -> None:
-    approver.lookup_wait = 2
-    number = approver.create()
-    other = ec.generate_private_key(ec.SECP256R1())
-    entry = signing(approver, [current_hash(approver, number)], key=other)
-    approver.sandbox.control.set_whitelist_envelope(number, signedAddress={"signatures": [entry]})
-    # The listing of what this user may approve is late.
-    approver.sandbox.control.add_fault("status", **FOR_APPROVAL, status=200, body={}, times=1)
-    assert approver.approve() == 1
-
-
-def test_a_key_that_was_replaced_since_has_not_signed(approver: SignedInApprover) -> None:
-    number = approver.create()
-    approver.approve()
-    pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
-    approver.signer = PemSigner(lambda: pem, name="new")
-    with pytest.raises(CustodyConflictError, match=f"{number} .the signer's public key does not verify the signature"):
-        approver.approve(earlier_try=True, expected=None)
-    # It is in effect, whoever signed it.
-    assert approver.approve() == 1
-    assert approver.sent == 1
 
 
 # --- nothing to sign ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from airflow_custody.client import (
     CustodyConflictError,
     CustodyError,
     CustodyPermissionError,
+    CustodyRequestError,
     CustodyServerError,
     CustodyVerificationError,
     VerifiedAddress,
@@ -26,6 +28,7 @@ from airflow_custody.client import (
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import AppliedRule, GroupSignatures, VerifiedRules
 from airflow_custody.client.verification.trust import what_to_do
+from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.progress import ListedRequest, find_listed, verified_facts
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
@@ -61,12 +64,7 @@ def test_each_state_is_recognized(sandbox: Sandbox, ann: CustodyClient, numbers:
         sandbox.control.set_whitelist_status(number, status)
     assert states(ann, [*numbers, "9999"]) == ["effective", "pending", "rejected", "missing", "missing"]
     assert find_listed(ann, []) == {}
-
-
-def test_a_request_that_takes_effect_between_the_calls_is_not_gone(
-    sandbox: Sandbox, ann: CustodyClient, numbers: list[str]
-) -> None:
-    sandbox.control.set_whitelist_status(numbers[0], "APPROVED")
+    # What takes effect between the calls is not gone.
     sandbox.control.add_fault("status", status=200, body={}, **LISTING)
     assert states(ann, numbers[:2]) == ["pending", "pending"]
 
@@ -80,57 +78,63 @@ def test_a_request_pending_for_the_user_is_not_in_effect_wherever_it_is_listed(
     assert states(ann, numbers[:2]) == ["pending", "effective"]
 
 
-@pytest.mark.parametrize("status", [403, 404, 405])
-def test_a_user_who_cannot_list_approvals_sees_what_is_in_effect(
-    sandbox: Sandbox, ann: CustodyClient, numbers: list[str], status: int
-) -> None:
-    sandbox.control.set_whitelist_status(numbers[0], "APPROVED")
-    sandbox.control.add_fault("status", status=status, **FOR_APPROVAL)
-    assert states(ann, numbers[:1]) == ["effective"]
-
-
 @pytest.mark.parametrize(
-    "fault",
-    [{"kind": "status", "status": 500}, {"kind": "drop"}, {"kind": "html", "status": 404}, {"kind": "html"}],
+    ("fault", "is_known"),
+    [
+        # Only the service itself can say that nothing is pending for a user who is no signer.
+        *(({"kind": "status", "status": status}, True) for status in (403, 404, 405, 501)),
+        *(({"kind": "html", "status": status}, False) for status in (200, 403, 404, 501)),
+        ({"kind": "status", "status": 500}, False),
+        ({"kind": "drop"}, False),
+    ],
     ids=str,
 )
 def test_without_the_list_of_pending_requests_nothing_is_in_effect(
-    sandbox: Sandbox, ann: CustodyClient, numbers: list[str], fault: dict[str, Any]
+    sandbox: Sandbox, ann: CustodyClient, numbers: list[str], fault: dict[str, Any], is_known: bool
 ) -> None:
     sandbox.control.set_whitelist_status(numbers[0], "APPROVED")
-    sandbox.control.add_fault(fault.pop("kind"), **fault, **FOR_APPROVAL)
-    with pytest.raises(CustodyError):
-        find_listed(ann, numbers[:1])
+    sandbox.control.add_fault(**fault, **FOR_APPROVAL)
+    if is_known:
+        assert states(ann, numbers[:1]) == ["effective"]
+    else:
+        with pytest.raises(CustodyError):
+            states(ann, numbers[:1])
 
 
-def test_status_words_can_be_chosen(sandbox: Sandbox, ann: CustodyClient, numbers: list[str]) -> None:
-    sandbox.control.configure(status_words={"APPROVED": "Signed"})
-    sandbox.control.set_whitelist_status(numbers[0], "APPROVED")
-    listed = find_listed(ann, numbers[:1])[numbers[0]]
-    assert state(listed, effective_statuses=["SIGNED"]) == "effective"
-    assert state(listed, effective_statuses=["confirmed"]) == "unknown"
-    assert state(listed, effective_statuses=None) == "effective"
-    assert state(listed, effective_statuses=None, rejected_statuses=["signed"]) == "rejected"
+# --- a wait, without a service ------------------------------------------------------------------------------
+
+
+def envelope(status: str | None = "approved", **wire: Any) -> WhitelistEnvelope:
+    return WhitelistEnvelope({"id": "7", "status": status, **wire})  # type: ignore[typeddict-item]
+
+
+FIELDS = {"currency": "ETH", "address": "0x1", "label": "L", "memo": "", "linkedWallets": [{"id": 7, "name": "hot"}]}
+
+
+def address(hash_: str = "ab", timestamp: int = 1767225600) -> VerifiedAddress:
+    groups = GroupSignatures("ops", 2, ("alice", "bob")), GroupSignatures("board", 1, ("bob",))
+    rule = AppliedRule("ETH", "", None, groups)
+    return VerifiedAddress(FIELDS, False, hash_, VerifiedRules("cd" * 32, timestamp, ("ef" * 32,)), (rule,))
+
+
+REFUSED = CustodyVerificationError("whitelisting request 7 is not verified: no signature", advice="Pin 'networks'.")
+LISTED = {
+    "effective": ListedRequest(envelope(), True),
+    "verified": ListedRequest(envelope(), True, verified=address()),
+    "unverified": ListedRequest(envelope(), True, unverified=REFUSED),
+    "pending": ListedRequest(envelope("pending"), False),
+    "rejected": ListedRequest(envelope("rejected"), True),
+    "odd": ListedRequest(envelope("odd"), True),
+    "missing": ListedRequest(None, False),
+}
 
 
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
-        ("APPROVED", "effective"),
-        ("Approved", "effective"),
-        ("REJECTED", "rejected"),
-        ("declined", "rejected"),
-        ("Expired", "rejected"),
-        ("CANCELED", "rejected"),
-        ("cancelled", "rejected"),
-        ("active", "unknown"),
-        ("approved ", "unknown"),
-        ("suspended", "unknown"),
-        ("ar\u017dchived", "unknown"),
-        ("decl\u0131ned", "unknown"),
-        ("expired\u017f", "unknown"),
-        ("", "unknown"),
-        (None, "unknown"),
+        *((word, "effective") for word in ("APPROVED", "Approved")),
+        *((word, "rejected") for word in ("REJECTED", "declined", "Expired", "CANCELED", "cancelled")),
+        *((word, "unknown") for word in ("active", "approved ", "ar\u017dchived", "expired\u017f", "", None)),
     ],
 )
 def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: str) -> None:
@@ -145,44 +149,12 @@ def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: s
         assert "rejected_statuses" in warning
     pending = ListedRequest(listed.envelope, settled=False)
     assert state(pending) == ("rejected" if expected == "rejected" else "pending")
-
-
-@pytest.mark.parametrize("status", [403, 404, 405, 501])
-def test_only_the_service_itself_can_say_that_nothing_is_pending(
-    sandbox: Sandbox, ann: CustodyClient, numbers: list[str], status: int
-) -> None:
-    sandbox.control.set_whitelist_status(numbers[0], "APPROVED")
-    sandbox.control.add_fault("status", path="/whitelists/addresses/for-approval", status=status)
-    assert states(ann, numbers[:1]) == ["effective"]
-    sandbox.control.add_fault("html", path="/whitelists/addresses/for-approval", status=status)
-    with pytest.raises(CustodyError):
-        states(ann, numbers[:1])
-
-
-# --- a wait, without a service ------------------------------------------------------------------------------
-
-
-def envelope(status: str | None = "approved", **wire: Any) -> WhitelistEnvelope:
-    return WhitelistEnvelope({"id": "7", "status": status, **wire})  # type: ignore[typeddict-item]
-
-
-def address(hash_: str = "ab", timestamp: int = 1767225600) -> VerifiedAddress:
-    groups = GroupSignatures("ops", 2, ("alice", "bob")), GroupSignatures("board", 1, ("bob",))
-    rule = AppliedRule("ETH", "", None, groups)
-    fields = {"currency": "ETH", "address": "0x1", "label": "L", "linkedWallets": [{"id": 7, "name": "hot"}]}
-    return VerifiedAddress(fields, False, hash_, VerifiedRules("cd" * 32, timestamp, ("ef" * 32,)), (rule,))
-
-
-REFUSED = CustodyVerificationError("whitelisting request 7 is not verified: no signature", advice="Pin 'networks'.")
-LISTED = {
-    "effective": ListedRequest(envelope(), True),
-    "verified": ListedRequest(envelope(), True, verified=address()),
-    "unverified": ListedRequest(envelope(), True, unverified=REFUSED),
-    "pending": ListedRequest(envelope("pending"), False),
-    "rejected": ListedRequest(envelope("rejected"), True),
-    "odd": ListedRequest(envelope("odd"), True),
-    "missing": ListedRequest(None, False),
-}
+    # Words can be chosen.
+    if word:
+        assert state(listed, effective_statuses=["y", word], rejected_statuses=[]) == "effective"
+        assert state(listed, effective_statuses=None, rejected_statuses=[word]) == "rejected"
+    assert state(listed, effective_statuses=["y"], rejected_statuses=[]) == "unknown"
+    assert state(listed, effective_statuses=None, rejected_statuses=[]) == "effective"
 
 
 @pytest.fixture
@@ -200,7 +172,6 @@ def many(*kinds: str) -> tuple[RequestWait, dict[str, ListedRequest]]:
 
 def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clock: SkippingTime) -> None:
     wait = RequestWait("7")
-    failed = CustodyServerError("down")
     # Seconds since the poll before, what it shows, and whether that ends the wait.
     for seconds, shown, ends in (
         (0, LISTED["missing"], False),
@@ -208,7 +179,7 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
         (2, LISTED["pending"], False),
         (31, LISTED["missing"], False),
         (29, LISTED["missing"], False),
-        (0.5, failed, False),
+        (0.5, CustodyServerError("down"), False),
         (5, LISTED["missing"], False),
         (31, LISTED["missing"], True),
     ):
@@ -222,59 +193,16 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
         assert found.in_doubt is (shown is LISTED["missing"])
     assert isinstance(found.error, CustodyConflictError)
     assert found.error.message == "whitelisting request 7 does not exist: it has not been listed for 31 s"
-
-
-def test_of_many_each_has_its_own_time_of_being_missing(clock: SkippingTime) -> None:
-    wait, found = many("missing", "pending", "pending")
-    assert wait.update(found).error is None
-    clock.sleep(20)
-    assert wait.update({**found, "1": LISTED["missing"]}).error is None
-    clock.sleep(11)
-    assert str(wait.update({**found, "1": LISTED["missing"]}).error) == (
-        "1 of 3 whitelisting requests is not going to take effect: whitelisting request 0 does not exist: it has not "
-        "been listed for 31 s [custody/request-rejected]"
+    # Of many, each has its own time.
+    wait, listed = many("missing", "pending", "pending")
+    assert wait.update(listed).error is None
+    for seconds, ends in ((20, False), (11, True)):
+        clock.sleep(seconds)
+        error = wait.update({**listed, "1": LISTED["missing"]}).error
+        assert (error is not None) is ends
+    assert str(error).startswith(
+        "1 of 3 whitelisting requests is not going to take effect: whitelisting request 0 does not exist"
     )
-
-
-def test_the_error_of_one_says_why_and_what_to_do() -> None:
-    error = RequestWait("7").update({"7": LISTED["unverified"]}).error
-    assert isinstance(error, CustodyVerificationError)
-    assert str(error) == (
-        "whitelisting request 7 is not verified: the service says that it is in effect (status approved, "
-        f"0 signatures), but no signature. Pin 'networks'. {what_to_do(['7'])} [custody/not-verified]"
-    )
-
-
-def test_many_are_counted_and_ten_are_named() -> None:
-    kinds = ["verified", "missing", "odd", *["pending"] * 12]
-    wait, found = many(*kinds)
-    assert wait.update(found).summary == (
-        "1 of 15 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 1 with a status "
-        "that is not known); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 4 more"
-    )
-    wait, found = many(*["rejected"] * 12, *["pending"] * 8)
-    error = wait.update(found).error.message  # type: ignore[union-attr]
-    assert error.startswith("12 of 20 whitelisting requests are not going to take effect: whitelisting request 0 was r")
-    assert error.endswith("; and 2 more")
-    assert error.count("was rejected") == 10
-
-
-def test_what_is_unverified_is_named_before_what_was_rejected() -> None:
-    wait, found = many("unverified", "verified", "rejected", "unverified")
-    error = wait.update(found).error
-    assert isinstance(error, CustodyVerificationError)
-    assert error.advice == what_to_do(["0", "3"], "Pin 'networks'.")
-    assert error.message.startswith("2 of 4 whitelisting requests are not verified: whitelisting request 0 is not veri")
-    assert error.message.endswith(
-        "; 1 of 4 whitelisting requests is not going to take effect: whitelisting request 2 was rejected "
-        "(status rejected, 0 signatures)"
-    )
-
-
-def test_a_status_that_is_not_known_is_named_once() -> None:
-    wait, found = many("odd", "odd", "pending")
-    assert len(wait.update(found).warnings) == 1
-    assert wait.update(found).warnings == []
 
 
 def test_one_that_cannot_be_looked_up_keeps_the_wait_open_but_hides_no_end() -> None:
@@ -294,11 +222,58 @@ def test_it_is_done_only_if_all_are_in_effect_and_none_is_unverified(kinds: list
     assert wait.update(found).is_done is ({*kinds} <= {"effective", "verified"})
 
 
+# --- in words -----------------------------------------------------------------------------------------------
+
+
+def test_many_are_counted_and_ten_are_named() -> None:
+    wait, found = many("verified", "missing", "odd", "odd", *["pending"] * 12)
+    first = wait.update(found)
+    assert first.summary == (
+        "1 of 16 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 2 with a status "
+        "that is not known); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
+    )
+    # A status that is not known is named once.
+    assert (len(first.warnings), wait.update(found).warnings) == (1, [])
+    wait, found = many(*["rejected"] * 12, *["pending"] * 8)
+    error = wait.update(found).error.message  # type: ignore[union-attr]
+    assert error.startswith("12 of 20 whitelisting requests are not going to take effect: whitelisting request 0 was r")
+    assert error.endswith("; and 2 more")
+    assert error.count("was rejected") == 10
+
+
+def test_what_is_unverified_is_named_before_what_was_rejected_and_says_what_to_do() -> None:
+    wait, found = many("unverified", "verified", "rejected", "unverified")
+    error = wait.update(found).error
+    assert isinstance(error, CustodyVerificationError)
+    assert error.advice == (
+        "Pin 'networks'. Do not use them before somebody has found out who put them there; "
+        "`custody whitelist verify --id 0` shows what is proved."
+    )
+    assert error.message.startswith("2 of 4 whitelisting requests are not verified: whitelisting request 0 is not veri")
+    assert error.message.endswith(
+        "; 1 of 4 whitelisting requests is not going to take effect: whitelisting request 2 "
+        "was rejected (status rejected, 0 signatures)"
+    )
+    one = RequestWait("7").update({"7": LISTED["unverified"]}).error
+    assert str(one) == (
+        "whitelisting request 7 is not verified: the service says that it is in effect (status approved, "
+        f"0 signatures), but no signature. Pin 'networks'. {what_to_do(['7'])} [custody/not-verified]"
+    )
+    # A command has no odd id.
+    for odd in ("", "7; rm -r x", "`x`", "9" * 41, "\uff17"):
+        assert "`custody whitelist verify` shows" in what_to_do([odd])
+
+
 @pytest.mark.parametrize("number", [1, 5000])
 def test_the_result_of_a_list_does_not_grow(number: int) -> None:
     wait, found = many(*["effective"] * number)
     result = wait.update(found).result
     assert result == {"state": "effective", "count": number, "statuses": {"approved": number}, "verified": 0}
+    word = "Z\n" * 50_000
+    odd = {each: ListedRequest(envelope(f"{each}{word}"), True) for each in map(str, range(min(number, 300)))}
+    statuses = RequestWait(list(odd), effective_statuses=None).update(odd).result["statuses"]
+    assert len(statuses) == min(number, 20)
+    assert len(json.dumps(statuses)) < 4000
 
 
 def test_equal_texts_are_named() -> None:
@@ -325,8 +300,35 @@ def test_what_is_verified_is_plain_json() -> None:
         "signed_by": ["alice", "bob"],
         "rules_date": "2026-01-01T00:00:00+00:00",
     }
+    # Rules without a usual date.
+    for timestamp, text in ((0, ""), (10**18, str(10**18)), (1, "1970-01-01T00:00:01+00:00")):
+        assert verified_facts(address(timestamp=timestamp))["rules_date"] == text
 
 
-@pytest.mark.parametrize(("timestamp", "text"), [(0, ""), (10**18, str(10**18)), (1, "1970-01-01T00:00:01+00:00")])
-def test_rules_without_a_usual_date(timestamp: int, text: str) -> None:
-    assert verified_facts(address(timestamp=timestamp))["rules_date"] == text
+# --- what is expected ---------------------------------------------------------------------------------------
+
+
+def test_a_verified_request_is_compared_by_its_signed_text_alone() -> None:
+    def compared(listed: ListedRequest, **changes: Any) -> tuple[str, ...]:
+        asked = {"label": "L", "address": "0x1", "blockchain": "ETH", "linked_wallet_ids": ["7"], **changes}
+        return compare_listed(WhitelistRequest(**asked), listed)
+
+    def verified(**wire: Any) -> ListedRequest:
+        return ListedRequest(envelope(**wire), True, verified=address())
+
+    other = json.dumps({**FIELDS, "memo": "unsigned"})
+    metadata = {"payloadAsString": other, "hash": hashlib.sha256(other.encode()).hexdigest()}
+    assert compared(verified(metadata=metadata)) == ()
+    # What only the envelope has is compared and named.
+    unsigned = {"network": "main", "visibility_group_id": "g"}
+    assert compared(verified(network="main", visibilityGroupID="g"), **unsigned) == ("network", "visibility_group_id")
+    for listed, changes, match in (
+        (ListedRequest(envelope(metadata=metadata), True), {}, r"7 is not what was asked for: memo \(not asked for\)"),
+        # A legacy form does not have it.
+        (verified(), {"contract_type": "x"}, r"contract_type \(asked for 'x', shown nothing\)"),
+        (verified(network="test", visibilityGroupID="g"), unsigned, "network"),
+        (verified(network="main"), unsigned, "visibilityGroupID"),
+        (ListedRequest(None, False), {}, "not listed"),
+    ):
+        with pytest.raises(CustodyRequestError, match=match):
+            compared(listed, **changes)

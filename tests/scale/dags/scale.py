@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.common.compat.sdk import DAG
 from airflow.triggers.base import StartTriggerArgs
+from processes import write_pids
 
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
-FOLDER = Path(os.environ["SCALE_FOLDER"])
+FOLDER = Path(os.environ["FAULTS_FOLDER"])
 START = datetime(2024, 1, 1, tzinfo=timezone.utc)
 SENSORS_OF_A_DAG = 20
 
 
-class MeasuredApplyOperator(CustodyApplyWhitelistPlanOperator):
-    """The apply operator; says which process runs it, and how much memory that took."""
+class KilledApplyOperator(CustodyApplyWhitelistPlanOperator):
+    """The apply operator, which says which process runs it."""
 
     def execute(self, context: Any) -> Any:
-        name = f"{self.dag_id}.{context['ti'].try_number}"
-        (FOLDER / f"{name}.pid").write_text(str(os.getpid()))
-        try:
-            return super().execute(context)
-        finally:
-            (FOLDER / f"{name}.memory").write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+        write_pids(FOLDER / f"{self.dag_id}.pid")
+        return super().execute(context)
 
 
 class DeferredSensor(CustodyWhitelistRequestSensor):
@@ -48,9 +44,9 @@ class DeferredSensor(CustodyWhitelistRequestSensor):
 
 
 for path in sorted(FOLDER.glob("file*.csv")):
-    with DAG(f"apply_{path.stem}", start_date=START, schedule=None) as dag:
+    with DAG(f"apply_{path.stem}", start_date=START, schedule=None):
         plan = CustodyPlanWhitelistOperator(task_id="plan", path=str(path), max_creates=None)
-        apply = MeasuredApplyOperator(
+        apply = KilledApplyOperator(
             task_id="apply",
             path=str(path),
             plan_hash="{{ ti.xcom_pull(task_ids='plan')['plan_hash'] }}",
@@ -60,11 +56,9 @@ for path in sorted(FOLDER.glob("file*.csv")):
             retry_delay=timedelta(seconds=1),
         )
         plan >> apply
-    globals()[dag.dag_id] = dag
 
 ids = json.loads((FOLDER / "ids.json").read_text())
 for number, first in enumerate(range(0, len(ids), SENSORS_OF_A_DAG)):
-    with DAG(f"wait_{number:03}", start_date=START, schedule=None) as dag:
+    with DAG(f"wait_{number:03}", start_date=START, schedule=None):
         for request_id in ids[first : first + SENSORS_OF_A_DAG]:
             DeferredSensor(task_id=f"wait_{request_id}", request_id=request_id, poke_interval=10)
-    globals()[dag.dag_id] = dag

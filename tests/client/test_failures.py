@@ -1,0 +1,298 @@
+"""Each failure of a call, once: what a read, a change that may be repeated, and a create make of it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from calls import REQUEST, create, read
+from clocks import SkippingTime
+from raw_server import raw_server
+
+from airflow_custody.client import (
+    CustodyClient,
+    CustodyError,
+    CustodyNotFoundError,
+    CustodyOutcomeUnknownError,
+    CustodyRateLimitError,
+    CustodyResponseError,
+)
+from airflow_custody.sandbox import Sandbox
+
+WEBHOOK = "00000000-0000-4000-8000-000000000000"
+CALLS: dict[str, tuple[str, Callable[[CustodyClient], object]]] = {
+    "read": ("GET", read),
+    "change": ("PATCH", lambda client: client.set_webhook_status(WEBHOOK, "disabled")),
+    "create": ("POST", create),
+}
+
+# Error type and code, whether Airflow may retry it, whether it is the service's own word, and the requests that were
+# sent with one retry allowed.
+UNKNOWN = "OutcomeUnknown outcome-unknown x1"
+UNKNOWN_OWN = "OutcomeUnknown outcome-unknown own x1"
+#: The change was read back, and was not done.
+NOT_DONE = "Response outcome-unknown retryable x1"
+NO_RESPONSE = "Connection no-response retryable x2"
+NO_RESPONSE_OWN = "Connection no-response retryable own x1"
+TRUNCATED = "Response response-unusable retryable x1"
+FOREIGN = "Response response-unusable x1"
+LIMITED, LIMITED_ONCE = "RateLimit rate-limited retryable own x2", "RateLimit rate-limited retryable own x1"
+BUSY, BUSY_OWN = "Server service-failed retryable x2", "Server service-failed retryable own x2"
+FAILED_OWN = "Server service-failed retryable own x1"
+REFUSED = "Request request-refused own x1"
+
+FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "closed": ({"kind": "drop"}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
+    "closed when it was done": ({"kind": "drop", "work": True}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
+    "too slow": ({"kind": "normal", "delay_after": 3600}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
+    "trickles": ({"kind": "trickle"}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
+    "half a body": ({"kind": "truncate_body"}, TRUNCATED, TRUNCATED, UNKNOWN),
+    "half of the headers": ({"kind": "truncate_headers"}, TRUNCATED, TRUNCATED, UNKNOWN),
+    "no body": ({"kind": "empty"}, FOREIGN, "done x1", UNKNOWN),
+    "too large": ({"kind": "large", "size": 2_000_000}, FOREIGN, FOREIGN, UNKNOWN),
+    "too large, in chunks": ({"kind": "large", "size": 2_000_000, "chunked": True}, FOREIGN, FOREIGN, UNKNOWN),
+    "redirect": ({"kind": "redirect", "location": "https://elsewhere.example/"}, FOREIGN, NOT_DONE, FOREIGN),
+    "redirect with an error": (
+        {"kind": "status", "status": 302, "body": {"code": 302, "message": "moved"}},
+        FOREIGN,
+        NOT_DONE,
+        FOREIGN,
+    ),
+    "a page": ({"kind": "html"}, FOREIGN, NOT_DONE, UNKNOWN),
+    "another program": ({"kind": "status", "status": 200, "body": {"status": "UP"}}, FOREIGN, NOT_DONE, UNKNOWN),
+    "a list": ({"kind": "status", "status": 200, "body": []}, FOREIGN, NOT_DONE, UNKNOWN),
+    "null": ({"kind": "status", "status": 200, "body": "null"}, FOREIGN, NOT_DONE, UNKNOWN),
+    "no JSON": ({"kind": "status", "status": 200, "body": "{"}, FOREIGN, NOT_DONE, UNKNOWN),
+    "a lone surrogate": ({"kind": "status", "status": 200, "body": '{"a": "\\ud800"}'}, FOREIGN, NOT_DONE, UNKNOWN),
+    "not a number": ({"kind": "status", "status": 200, "body": "NaN"}, FOREIGN, NOT_DONE, UNKNOWN),
+    "page 403": ({"kind": "html", "status": 403}, "Permission response-unusable x1", NOT_DONE, UNKNOWN),
+    "page 404": ({"kind": "html", "status": 404}, "NotFound response-unusable x1", NOT_DONE, UNKNOWN),
+    "page 409": ({"kind": "html", "status": 409}, "Conflict request-refused x1", NOT_DONE, UNKNOWN),
+    "page 503": ({"kind": "html", "status": 503}, BUSY, BUSY, UNKNOWN),
+    # The service's own error has a number beside its message.
+    "a gateway's 403": (
+        {"kind": "status", "status": 403, "body": {"error": "Forbidden", "message": "no", "code": "403"}},
+        "Permission role-missing x1",
+        NOT_DONE,
+        UNKNOWN,
+    ),
+    **{
+        str(status): ({"kind": "status", "status": status}, *outcomes)
+        for status, outcomes in {
+            400: (REFUSED,) * 3,
+            401: ("Authentication credentials-refused own x1",) * 3,
+            403: ("Permission role-missing own x1",) * 3,
+            404: ("NotFound not-found own x1",) * 3,
+            408: (NO_RESPONSE_OWN, NO_RESPONSE_OWN, UNKNOWN_OWN),
+            409: ("Conflict request-refused own x1",) * 3,
+            422: (REFUSED,) * 3,
+            429: (LIMITED, LIMITED, LIMITED_ONCE),
+            499: (NO_RESPONSE_OWN, NO_RESPONSE_OWN, UNKNOWN_OWN),
+            500: (FAILED_OWN, FAILED_OWN, UNKNOWN_OWN),
+            502: (BUSY_OWN, BUSY_OWN, UNKNOWN_OWN),
+            503: (BUSY_OWN, BUSY_OWN, UNKNOWN_OWN),
+            504: (BUSY_OWN, BUSY_OWN, UNKNOWN_OWN),
+        }.items()
+    },
+    "429, wait a minute": ({"kind": "rate_limit", "retry_after": 60}, LIMITED, LIMITED, LIMITED_ONCE),
+    "429, wait longer": ({"kind": "rate_limit", "retry_after": 61}, *(LIMITED_ONCE,) * 3),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_failure(sandbox: Sandbox, name: str) -> None:
+    fault, *expected = FAULTS[name]
+    sandbox.control.add_webhook(id=WEBHOOK)
+    outcomes = []
+    # Only what never ends waits for the time-out.
+    timeout = 1 if name in ("too slow", "trickles") else 60
+    settings: dict[str, Any] = {"timeout": timeout, "max_retries": 1, "max_response_bytes": 1_000_000}
+    with CustodyClient(sandbox.url, sandbox.token, **settings) as client:
+        for method, call in CALLS.values():
+            sandbox.control.clear_faults()
+            sandbox.control.add_fault(method=method, times=None, **fault)
+            words = ["done"]
+            try:
+                call(client)
+            except CustodyError as error:
+                words = [type(error).__name__.removeprefix("Custody").removesuffix("Error"), error.code]
+                words += ["retryable"] * error.retryable + ["own"] * error.from_service
+                assert str(error).endswith(f" [custody/{error.code}]")  # noqa: PT017
+            words.append(f"x{len(sandbox.control.request_log(method=method))}")
+            outcomes.append(" ".join(words))
+    assert outcomes == expected
+
+
+@pytest.mark.parametrize("retries", [1, 2])
+@pytest.mark.parametrize("kind", [{"kind": "drop"}, {"kind": "status", "status": 503}], ids=["closed", "503"])
+def test_a_failure_that_ends_is_not_seen(sandbox: Sandbox, waits: SkippingTime, kind: Any, retries: int) -> None:
+    sandbox.control.add_fault(times=retries, **kind)
+    with CustodyClient(sandbox.url, sandbox.token, max_retries=2) as client:
+        read(client)
+    # The first retry is at once, also after "Retry-After: 0"; later ones wait.
+    assert (waits.skipped > 0) is (retries == 2)
+
+
+@pytest.mark.parametrize("earlier", [ssl.SSLCertVerificationError("of another call"), TimeoutError("of another call")])
+def test_an_error_that_is_being_handled_does_not_affect_the_next(
+    sandbox: Sandbox, client: CustodyClient, earlier: OSError
+) -> None:
+    sandbox.control.add_fault("drop")
+    try:
+        raise earlier
+    except OSError:
+        with pytest.raises(CustodyOutcomeUnknownError, match="closed the connection without a response"):
+            create(client)
+
+
+def test_retry_after_is_honoured_up_to_a_minute(sandbox: Sandbox, waits: SkippingTime) -> None:
+    sandbox.control.add_fault("rate_limit", retry_after=7)
+    with CustodyClient(sandbox.url, sandbox.token, max_retries=1) as client:
+        read(client)
+        assert waits.skipped == 7
+        sandbox.control.add_fault("rate_limit", retry_after=61)
+        with pytest.raises(CustodyRateLimitError, match="asks to wait 61 s") as caught:
+            read(client)
+    assert (caught.value.retry_after, waits.skipped) == (61, 7)
+
+
+@pytest.mark.parametrize("header", ["soon", "-5", "", "nan", "inf", "1e3", "Mon, 99 Foo 2026"])
+def test_a_retry_after_that_cannot_be_read_is_none(sandbox: Sandbox, client: CustodyClient, header: str) -> None:
+    sandbox.control.add_fault("rate_limit", retry_after=header)
+    with pytest.raises(CustodyRateLimitError) as caught:
+        read(client)
+    assert caught.value.retry_after is None
+
+
+def test_what_is_not_offered_is_not_the_same_as_what_is_not_there(sandbox: Sandbox, client: CustodyClient) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: client.reject_whitelist_requests(["99999"], "no"),
+        lambda: client.delete_whitelist_request("99999", "no"),
+        lambda: client.get_whitelist_request("99999"),
+    ]
+    for call in calls:
+        with pytest.raises(CustodyNotFoundError, match="It may not exist") as caught:
+            call()
+        assert caught.value.code == "not-found"
+    sandbox.control.add_fault("status", status=404, times=None)
+    for call in (lambda: list(client.list_webhooks()), client.get_pending_approvals, client.get_rules):
+        with pytest.raises(CustodyNotFoundError, match="may not offer this operation") as caught:
+            call()
+        assert (caught.value.code, caught.value.not_offered) == ("not-offered", True)
+
+
+# --- a success that says that something failed -------------------------------------------------------------
+
+ERRORS: list[dict[str, Any]] = [
+    {"error": "Internal"},
+    {"error": {"reason": "locked"}},
+    {"error": True},
+    {"error_code": "E900"},
+    {"code": 13, "message": "rolled back"},
+    {"code": "13", "message": ""},
+    {"success": False},
+]
+FINE: list[dict[str, Any]] = [
+    {"error": "", "message": "done"},
+    {"error": None, "error_code": None},
+    {"code": 0, "message": "OK"},
+    {"code": 13, "success": True},
+]
+BODIES: dict[str, tuple[dict[str, Any], Callable[[CustodyClient], object]]] = {
+    "health": ({"groups": {"db": {"healthChecks": [{"healthCheck": "x"}]}}}, read),
+    "requests": ({"result": [], "totalItems": "0"}, lambda client: list(client.find_whitelist_requests())),
+    "pending": ({"result": []}, lambda client: list(client.find_whitelist_requests_for_approval())),
+    "request": ({"result": {"id": "7"}}, lambda client: client.get_whitelist_request("7")),
+    "webhooks": ({"webhooks": []}, lambda client: list(client.list_webhooks())),
+    "calls": ({"calls": []}, lambda client: list(client.list_webhook_calls())),
+    "user": ({"result": {"id": "1"}}, lambda client: client.get_current_user()),
+    "create": ({"result": {"id": "7"}}, create),
+    "create webhook": (
+        {"webhook": {"id": WEBHOOK}, "secret": "s" * 20},
+        lambda client: client.create_webhook("requestStatus.updated", "https://hooks.example.com/"),
+    ),
+    "approve": ({"signatures": "1"}, lambda client: client.approve_whitelist_requests(["7"], "c2ln", "fine")),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_that_says_error_is_no_success(sandbox: Sandbox, name: str) -> None:
+    body, call = BODIES[name]
+    is_read = name not in ("create", "create webhook", "approve")
+    with CustodyClient(sandbox.url, sandbox.token, max_retries=3) as client:
+        for error in ERRORS:
+            sandbox.control.clear_request_log()
+            sandbox.control.add_fault("status", status=200, body={**body, **error})
+            with pytest.raises(CustodyError, match="the body an error") as caught:
+                call(client)
+            assert type(caught.value) is (CustodyResponseError if is_read else CustodyOutcomeUnknownError)
+            assert (caught.value.retryable, caught.value.from_service) == (False, False)
+            assert len(sandbox.control.request_log()) == 1
+        for extra in FINE:
+            sandbox.control.add_fault("status", status=200, body={**body, **extra})
+            call(client)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=str)
+def test_a_change_whose_response_says_error_is_read_back(
+    sandbox: Sandbox, client: CustodyClient, error: dict[str, Any]
+) -> None:
+    sandbox.control.add_webhook(id=WEBHOOK)
+    shown = {"webhook": {"id": WEBHOOK, "status": "disabled"}, **error}
+    sandbox.control.add_fault("status", method="PATCH", status=200, body=shown)
+    with pytest.raises(CustodyResponseError, match="status is 'enabled'"):
+        client.set_webhook_status(WEBHOOK, "disabled")
+    # Nor does a listing that says so prove that something is gone.
+    sandbox.control.add_fault("status", method="DELETE", status=200, body=error)
+    sandbox.control.add_fault("status", method="GET", status=200, body={"webhooks": [], **error}, times=None)
+    with pytest.raises(CustodyResponseError, match="reading it back failed too"):
+        client.delete_webhook(WEBHOOK)
+
+
+# --- a success without what it should have -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [True, False, 7.0, 1.5, None, "", " 7", [], {}, {"id": "7"}], ids=repr)
+def test_what_is_no_id_leaves_a_create_unknown(sandbox: Sandbox, client: CustodyClient, number: object) -> None:
+    sandbox.control.add_fault("status", status=200, body={"result": {"id": number}})
+    with pytest.raises(CustodyOutcomeUnknownError, match="may have been carried out"):
+        create(client)
+
+
+@pytest.mark.parametrize("number", ["7", 9007199254740993, "a7"])
+def test_what_is_an_id(sandbox: Sandbox, client: CustodyClient, number: object) -> None:
+    sandbox.control.add_fault("status", status=201, body={"result": {"id": number}})
+    assert client.create_whitelist_request(REQUEST) == str(number)
+
+
+@pytest.mark.parametrize("body", [{}, {"app": "something else"}, {"result": {}}, {"webhook": {}}], ids=str)
+@pytest.mark.parametrize("name", ["create", "create webhook", "approve"])
+def test_a_create_or_a_signature_without_its_result_is_unknown(
+    sandbox: Sandbox, client: CustodyClient, name: str, body: dict[str, Any]
+) -> None:
+    sandbox.control.add_fault("status", method="POST", status=200, body=body)
+    with pytest.raises(CustodyOutcomeUnknownError):
+        BODIES[name][1](client)
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("health", '{"groups": {"db": {"healthChecks": [{"status": "failed"}]}, "db": {"healthChecks": []}}}'),
+        ("health", '{"groups": {"db": {"healthChecks": [{"status": "failed", "stat\\u0075s": "success"}]}}}'),
+        ("user", '{"result": {"id": "7", "roles": [], "roles": ["TPUser"]}}'),
+        ("health", "\ufeff{}"),
+    ],
+    ids=["group", "status", "roles", "byte order mark"],
+)
+def test_what_two_readers_may_read_in_two_ways_is_refused(name: str, body: str) -> None:
+    raw = body.encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(raw)
+    with (
+        raw_server(lambda stream: stream.sendall(head + raw)) as (url, _),
+        CustodyClient(url, "token", max_retries=0) as client,
+        pytest.raises(CustodyResponseError, match=r"it has a key twice in one object|its body is not JSON"),
+    ):
+        BODIES[name][1](client)

@@ -1,0 +1,157 @@
+"""Verifying what a webhook delivers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_custody.client import CustodyConfigurationError, CustodyRequestError
+from airflow_custody.client.webhooks import verify_delivery
+
+SECRET = "not a real secret"
+NOW = 1_790_000_000
+
+
+def delivery(body: bytes = b"{}", secret: str = SECRET, number: str = "evt-1", at: int = NOW) -> dict[str, str]:
+    digest = hmac.digest(secret.encode(), f"{number}.{at}.".encode() + body, hashlib.sha256)
+    return {
+        "X-Webhook-Id": number,
+        "X-Webhook-Timestamp": str(at),
+        "X-Webhook-Signature": "v1," + base64.b64encode(digest).decode(),
+    }
+
+
+def verify(headers: Any, body: Any = b"{}", secret: Any = SECRET, **options: Any) -> str:
+    return verify_delivery(headers, body, secret, **{"now": NOW, **options})
+
+
+@given(st.binary(), st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1), st.binary())
+def test_a_delivery_is_accepted_if_its_body_is_the_one_that_was_signed(body: bytes, number: str, other: bytes) -> None:
+    headers = delivery(body, number=number)
+    for buffer in (body, bytearray(body), memoryview(body)):
+        assert verify(headers, buffer) == number
+    if body != other:
+        with pytest.raises(CustodyRequestError, match="no signature matches"):
+            verify(headers, other)
+
+
+def test_one_good_signature_among_others_is_enough() -> None:
+    headers = delivery()
+    headers["X-Webhook-Signature"] = f"v2,abcd v1,?? {headers['X-Webhook-Signature']} v1,"
+    assert verify(headers) == "evt-1"
+
+
+ODD_HEADERS = r"its headers must be|it has the header .* twice|a header is not text"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda headers: {**headers, "X-Webhook-Signature": ""}, "no signature"),
+        (lambda headers: {**headers, "X-Webhook-Signature": "v1,"}, "no signature"),
+        (
+            lambda headers: {**headers, "X-Webhook-Signature": "v2," + headers["X-Webhook-Signature"][3:]},
+            "no signature",
+        ),
+        (lambda headers: {**headers, "X-Webhook-Id": "evt-2"}, "no signature"),
+        (lambda headers: {**headers, "X-Webhook-Id": "\udcff"}, "no signature"),
+        (lambda headers: {**headers, "X-Webhook-Timestamp": str(NOW + 1)}, "no signature"),
+        (lambda headers: delivery(secret="somebody else's"), "no signature"),
+        (lambda headers: delivery(at=NOW - 301), "300 s"),
+        (lambda headers: delivery(at=NOW + 301), "300 s"),
+        (lambda headers: delivery(at=0), "300 s"),
+        *(
+            (lambda headers, name=name: {key: value for key, value in headers.items() if key != name}, name.lower())
+            for name in delivery()
+        ),
+        (lambda headers: None, ODD_HEADERS),
+        (lambda headers: "x", ODD_HEADERS),
+        (lambda headers: list(headers.items()), ODD_HEADERS),
+        (lambda headers: {name.encode(): value for name, value in headers.items()}, ODD_HEADERS),
+        (lambda headers: {name: value.encode() for name, value in headers.items()}, ODD_HEADERS),
+        (lambda headers: {name: [value] for name, value in headers.items()}, ODD_HEADERS),
+        (lambda headers: {**headers, "x-webhook-id": None}, ODD_HEADERS),
+        (lambda headers: {**headers, "X-WEBHOOK-ID": "evt-2"}, ODD_HEADERS),
+        (lambda headers: {**headers, "x-webhook-id": "\ud800", "X-Webhook-Id": "\ud800"}, ODD_HEADERS),
+    ],
+)
+def test_another_delivery_is_refused(change: Callable[[dict[str, str]], Any], why: str) -> None:
+    with pytest.raises(CustodyRequestError, match=why) as caught:
+        verify(change(delivery()))
+    assert SECRET not in str(caught.value)
+    assert verify(delivery(at=NOW - 299)) == "evt-1"
+
+
+ODD_NUMBERS = [float("nan"), float("inf"), -float("inf"), -1, 10**5000, True, "300", b"1", object(), [300]]
+
+
+@pytest.mark.parametrize(
+    ("argument", "values"),
+    [
+        ("tolerance", [*ODD_NUMBERS, None]),
+        ("now", ODD_NUMBERS),
+        ("first_time", [5, "x", True, [], {}]),
+        ("secret", [None, "", "  ", b"secret", 5, ["s"], True, "\ud800"]),
+    ],
+)
+def test_an_argument_of_a_wrong_type_or_value_accepts_nothing(argument: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(CustodyConfigurationError, match=argument) as caught:
+            verify(delivery(), **{argument: value})
+        assert argument != "secret" or repr(value) not in str(caught.value)
+        assert caught.value.__context__ is None or caught.value.__suppress_context__
+    # Signed with nothing at all.
+    with pytest.raises(CustodyConfigurationError, match="secret is missing"):
+        verify(delivery(secret=""), secret="")
+
+
+@pytest.mark.parametrize("body", [None, "{}", 5, [b"{}"], {}], ids=repr)
+def test_a_body_that_is_not_bytes_is_refused(body: Any) -> None:
+    with pytest.raises(CustodyRequestError, match="bytes"):
+        verify(delivery(), body)
+
+
+@given(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(), st.lists(st.integers())))
+def test_no_value_of_an_argument_accepts_an_old_delivery(value: Any) -> None:
+    old = delivery(at=1)
+    for arguments in ({"tolerance": value}, {"now": value}, {"first_time": value}):
+        if isinstance(value, (int, float)) and "now" in arguments and abs(value - 1) <= 300:
+            continue
+        if isinstance(value, (int, float)) and "tolerance" in arguments and value > NOW / 2:
+            continue
+        with pytest.raises((CustodyRequestError, CustodyConfigurationError)):
+            verify(old, **arguments)
+
+
+def test_a_replay_is_refused_and_only_valid_deliveries_are_remembered() -> None:
+    seen: set[str] = set()
+
+    def first_time(number: str) -> bool:
+        new = number not in seen
+        seen.add(number)
+        return new
+
+    with pytest.raises(CustodyRequestError):
+        verify(delivery(secret="wrong"), first_time=first_time)
+    assert verify(delivery(), first_time=first_time) == "evt-1"
+    with pytest.raises(CustodyRequestError, match="seen before"):
+        verify(delivery(), first_time=first_time)
+    with pytest.raises(CustodyRequestError, match="seen before"):
+        verify(delivery(), first_time=lambda identifier: None)
+
+
+def test_an_asynchronous_memory_of_deliveries_accepts_nothing() -> None:
+    async def is_new(identifier: str) -> bool:
+        return False
+
+    coroutine = is_new("evt-1")
+    with pytest.raises(CustodyConfigurationError, match="first_time"):
+        verify(delivery(), first_time=lambda identifier: coroutine)
+    coroutine.close()

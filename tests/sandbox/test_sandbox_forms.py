@@ -1,0 +1,200 @@
+"""The published forms: ids as texts, zero values left out, pages, and what is refused as malformed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from typing import Any
+
+import pytest
+from sandbox_api import ETH, PATH, Api, refused
+
+from airflow_custody.sandbox import Sandbox
+
+ADA = "addr1vx2fxv2umyhttkxyxp8x0dlpdt3k6cwng5pxj3jhsydzers66hrl8"
+TYPE = "requestStatus.updated"
+
+
+def test_health(api: Api) -> None:
+    groups = api.get("/health").json()["groups"]
+    assert set(groups) == {"hsm", "blockchain", "database"}
+    for name, group in groups.items():
+        for entry in group["healthChecks"]:
+            assert entry["group"] == name
+            assert entry["tenantId"] in ("1", "2")
+            assert entry["status"] == entry["report"]["status"] == "success"
+            assert str(uuid.UUID(entry["componentId"])) == entry["componentId"]
+    assert api.get("/health?tenantId=9").json() == {}
+
+
+@pytest.mark.parametrize(("version", "status"), [("3.13", 404), ("3.9.12", 404), ("3.14", 200), ("4", 200)])
+def test_health_came_with_a_version(api: Api, sandbox: Sandbox, version: str, status: int) -> None:
+    sandbox.control.configure(version=version)
+    assert api.get("/health").status_code == status
+    assert api.get("/users/me").status_code == 200
+
+
+def test_the_current_user(api: Api, sandbox: Sandbox) -> None:
+    nobody = sandbox.control.add_token(roles=[], tenant_id="7", user_id="9")
+    me = {"id": "9", "tenantId": "7", "externalUserId": "user-9@example.test", "status": "active"}
+    assert api.get("/users/me", token=nobody).json() == {"result": me}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"blockchain": None}, "blockchain"),
+        ({"blockchain": " "}, "blockchain"),
+        ({"currency": "BTC"}, "not the same"),
+        ({"blockchain": "DOGE", "address": "D"}, "not active"),
+        ({"label": None}, "label"),
+        ({"label": " "}, "label"),
+        ({"label": 3}, "label"),
+        ({"address": None}, "address"),
+        ({"address": "0x12"}, "rules of ETH"),
+        ({"linkedInternalAddressIds": "12"}, "linkedInternalAddressIds"),
+        ({"linkedInternalAddressIds": [12]}, "linkedInternalAddressIds.0"),
+        ({"linkedInternalAddressIds": ["12", ""]}, "linkedInternalAddressIds.1"),
+        ({"linkedWalletIds": ["-1"]}, "linkedWalletIds.0"),
+        ({"linkedWalletIds": ["12\n"]}, "linkedWalletIds.0"),
+        ({"addressType": "unheard"}, "addressType"),
+        ({"memo": 12}, "memo"),
+        ({"visibilityGroupID": 1}, "visibilityGroupID"),
+    ],
+    ids=str,
+)
+def test_a_malformed_whitelisting_request_is_refused(
+    api: Api, sandbox: Sandbox, changes: dict[str, Any], message: str
+) -> None:
+    body = {"blockchain": "ETH", "label": "Cold store", "address": ETH, **changes}
+    given = {name: value for name, value in body.items() if value is not None}
+    assert message in refused(api.post(PATH, given), 400)
+    assert sandbox.control.whitelist_requests() == []
+
+
+def test_a_whitelisting_request(api: Api, sandbox: Sandbox) -> None:
+    links: dict[str, Any] = {"linkedInternalAddressIds": ["12"], "linkedWalletIds": ["7"]}
+    number = api.create(network="sepolia", memo="\u00e9\u00b5", **links)
+    assert number == "3711"
+    envelope = api.get(f"{PATH}/{number}").json()["result"]
+    assert (envelope["id"], envelope["tenantId"], envelope["blockchain"]) == (number, "1", "ETH")
+    assert envelope["trails"][0]["userId"] == "1"
+    assert envelope["approvers"]["parallel"][0]["sequential"][0]["minimumSignatures"] == 2
+    text = envelope["metadata"]["payloadAsString"]
+    assert envelope["metadata"]["hash"] == hashlib.sha256(text.encode()).hexdigest()
+    payload = json.loads(text)
+    assert payload == envelope["metadata"]["payload"]
+    keys = ["currency", "network", "addressType", "address", "memo", "label", "customerId", "exchangeAccountId"]
+    assert list(payload) == [*keys, "linkedInternalAddresses", "linkedWallets", "contractType"]
+    assert (payload["address"], payload["network"], payload["memo"]) == (ETH, "sepolia", "\u00e9\u00b5")
+    assert [each["id"] for each in payload["linkedInternalAddresses"]] == ["12"]
+    assert payload["linkedWallets"][0] == {**payload["linkedWallets"][0], "id": 7}
+    # Where the network is only in the envelope, the text has another hash.
+    sandbox.control.configure(network_is_hashed=False)
+    unhashed = api.get(f"{PATH}/{number}").json()["result"]
+    assert "network" not in unhashed["metadata"]["payload"]
+    assert unhashed["network"] == "sepolia"
+    assert unhashed["metadata"]["hash"] != envelope["metadata"]["hash"]
+    for wrong in ("x", "-1", "3711x", "1" * 30):
+        refused(api.get(f"{PATH}/{wrong}"), 400)
+
+
+def test_pending_requests_are_listed_only_if_asked_for(api: Api, sandbox: Sandbox) -> None:
+    first, second = api.create(), api.create()
+    assert api.get(PATH).json() == {}
+    found = api.get(f"{PATH}?includeForApproval=true").json()
+    assert ([row["id"] for row in found["result"]], found["totalItems"]) == ([first, second], "2")
+    sandbox.control.set_whitelist_status(first, "approved")
+    assert api.listed() == [first]
+    assert api.listed(f"{PATH}/for-approval?includeAlreadySignedByUser=true") == [second]
+    assert api.get(f"{PATH}?includeForApproval=true&offset=2").json() == {"totalItems": "2"}
+    # Tenants do not see each other.
+    other = sandbox.control.add_token(roles=["TPUser", "WhitelistedAddressCreator"], tenant_id="2", user_id="8")
+    refused(api.get(f"{PATH}/{first}", token=other), 404)
+    assert api.get(f"{PATH}/for-approval", token=other).json() == {}
+
+
+@pytest.mark.parametrize("path", [f"{PATH}?includeForApproval=1&", f"{PATH}/for-approval?"])
+def test_search(api: Api, path: str) -> None:
+    one, two, three = (
+        api.create(label="Alpha", network="mainnet"),
+        api.create(label="beta \u00e9", address="0x" + "1" * 40),
+        api.create(label="gamma", blockchain="ADA", address=ADA),
+    )
+    found = {
+        "": [one, two, three],
+        f"ids={two}&ids={one}&ids=1": [one, two],
+        "blockchain=eth": [one, two],
+        "network=mainnet": [one],
+        "query=ALPH": [one],
+        "query=111": [two],
+        "query=addr1&blockchain=ADA": [three],
+        "limit=2": [one, two],
+        "limit=2&offset=2": [three],
+    }
+    if "for-approval" not in path:
+        found[f"addresses={ADA}&addresses={ETH}&addresses=x"] = [one, three]
+    assert {query: api.listed(path + query) for query in found} == found
+
+
+def test_a_webhook(api: Api) -> None:
+    body = api.post("/webhooks", {"type": TYPE, "url": "https://example.com/x", "secret": "s" * 150}).json()
+    assert body["secret"] == "s" * 150
+    hook = body["webhook"]
+    assert "secret" not in hook
+    assert str(uuid.UUID(hook["id"])) == hook["id"]
+    assert api.get("/webhooks").json()["webhooks"] == [hook]
+    # Nothing but the status changes, and an id may be in upper case.
+    changed = api.call("PATCH", f"/webhooks/{hook['id'].upper()}", {"status": "disabled"}).json()["webhook"]
+    assert changed == {**hook, "status": "disabled", "updatedAt": changed["updatedAt"]}
+    assert api.call("DELETE", f"/webhooks/{hook['id']}").json() == {}
+    refused(api.call("DELETE", f"/webhooks/{hook['id']}"), 404)
+    refused(api.call("PATCH", f"/webhooks/{hook['id']}", {"status": "enabled"}), 404)
+
+
+def test_an_event_is_a_call_to_each_webhook_of_its_type(api: Api, sandbox: Sandbox) -> None:
+    add = sandbox.control.add_webhook
+    hooks = [add(type=TYPE)["id"], add(type=TYPE, timeout_until="2999-01-01T00:00:00Z")["id"]]
+    for other in ({"type": "currencyStatus.updated"}, {"type": TYPE, "status": "disabled"}):
+        add(**other)
+    add(type=TYPE, tenant_id="2")
+    sent = sandbox.control.send_event(TYPE, {"requestId": "7"}, event_id="e")
+    assert [each["webhookId"] for each in sent] == hooks
+    keys = {"id", "eventId", "webhookId", "payload", "status", "attempts", "createdAt", "updatedAt"}
+    assert {*sent[0]} == keys
+    assert (sent[0]["eventId"], json.loads(sent[0]["payload"])) == ("e", {"requestId": "7"})
+    (late, _) = sandbox.control.send_event(TYPE, "text", status="failed", age=100)
+    # By creation.
+    found = {"": [late["id"], sent[0]["id"]], "status=failed": [late["id"]], "eventID=other": []}
+    listed = {
+        query: api.listed(f"/webhooks/calls?sortOrder=ASC&webhookID={hooks[0]}&{query}", "calls") for query in found
+    }
+    assert listed == found
+
+
+@pytest.mark.parametrize(("path", "key"), [("/webhooks", "webhooks"), ("/webhooks/calls", "calls")])
+def test_pages_with_a_cursor(api: Api, sandbox: Sandbox, path: str, key: str) -> None:
+    if key == "calls":
+        sandbox.control.configure(calls={"resolution": 0.01})
+        ids = sandbox.control.add_webhook_calls(5, spacing=0.004)
+    else:
+        ids = [sandbox.control.add_webhook()["id"] for _ in range(5)]
+
+    def page(request: str, current: str = "") -> tuple[list[str], dict[str, Any]]:
+        query = {"sortOrder": "ASC", "cursor.pageSize": "2", "cursor.pageRequest": request}
+        body = api.get(path, params=query | ({"cursor.currentPage": current} if current else {})).json()
+        return [each["id"] for each in body.get(key, ())], body["cursor"]
+
+    first, at_first = page("FIRST")
+    assert (first, at_first) == (ids[:2], {"currentPage": at_first["currentPage"], "hasNext": True})
+    second, at_second = page("NEXT", at_first["currentPage"])
+    assert (second, at_second["hasNext"], at_second["hasPrevious"]) == (ids[2:4], True, True)
+    assert page("PREVIOUS", at_second["currentPage"]) == (first, at_first)
+    third, at_third = page("NEXT", at_second["currentPage"])
+    assert (third, at_third.get("hasNext")) == (ids[4:], None)
+    assert page("LAST") == (third, at_third)
+    beyond, _ = page("NEXT", at_third["currentPage"])
+    assert beyond == []
+    for current in ("x", "W10="):
+        refused(api.get(path, params={"cursor.pageRequest": "NEXT", "cursor.currentPage": current}), 400)
