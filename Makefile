@@ -23,7 +23,7 @@ MATRIX := .matrix
 PICTURES ?= $(UI)/pictures
 # Most tests wait for something most of the time, so three processes are quicker than one also on two cores.
 PYTEST := -m pytest --numprocesses 3 --dist worksteal
-QUIET := --quiet --disable-pip-version-check
+QUIET := -qq --disable-pip-version-check
 # $(call new,ENVIRONMENT,PYTHON): a new environment, whose pip knows dependency groups.
 new = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install $(QUIET) --upgrade 'pip>=25.1'
 # $(call install,ENVIRONMENT): pip install in that environment.

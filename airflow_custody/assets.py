@@ -40,10 +40,12 @@ def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
     """
     Return the asset whose events say that a service's whitelist was changed, or proved.
 
-    :class:`~airflow_custody.operators.whitelist_plan.CustodyApplyWhitelistPlanOperator` emits one if it has created or
-    deleted something, :class:`~airflow_custody.operators.whitelist_plan.CustodyPlanWhitelistOperator` if pinned keys
-    prove that every row of the file is in effect. The event's ``extra`` is ``{"event", "plan_hash", ...}``:
-    ``event`` is ``applied`` or ``verified``, and the rest are the counts of the task's XCom. Airflow 2 gets no events.
+    :class:`~airflow_custody.operators.whitelist_plan.CustodyApplyWhitelistPlanOperator` emits one if it succeeds and
+    has created or deleted something, :class:`~airflow_custody.operators.whitelist_plan.CustodyPlanWhitelistOperator`
+    if it succeeds, and pinned keys prove that every row of the file is in effect. A task that is skipped emits none;
+    one that is cleared repeats its event, with the same ``plan_hash``. The event's ``extra`` is ``{"event",
+    "plan_hash", ...}``: ``event`` is ``applied`` or ``verified``, and the rest are the counts of the task's XCom.
+    Airflow 2 gets no events.
 
     :param custody_conn_id: id of the Airflow connection; no template, since assets are known before any task runs.
     :return: the asset ``custody://<connection id>/whitelist``.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, cast
 
 import pytest
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from clocks import LateTime
 
+from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers import _base
 from airflow_custody.triggers._base import SharedPoll
@@ -46,3 +50,55 @@ async def until(condition: Callable[[], object], within: float = 300.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.01)
+
+
+@contextlib.contextmanager
+def no_more_threads() -> Iterator[None]:
+    """Let no new thread start, as on a machine that is at its limit: none has room for such a stack."""
+    before = threading.stack_size(1 << 46)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+class Store:
+    """
+    An asset's state store; what it holds went through JSON.
+
+    In a triggerer that is about to end, what is asked ``hangs``: nobody reads the response. What is told still arrives.
+    """
+
+    def __init__(self, name: str = "calls") -> None:
+        self.name = name
+        self.values: dict[str, str] = {}
+        self.error: Exception | None = None
+        self.hangs = False
+
+    def __repr__(self) -> str:
+        return f"<Store {self.name}>"
+
+    async def aget(self, key: str, default: Any = None) -> Any:
+        while self.hangs:
+            await asyncio.sleep(0.01)
+        self._pass()
+        return json.loads(self.values[key]) if key in self.values else default
+
+    async def aset(self, key: str, value: Any) -> None:
+        self._pass()
+        self.values[key] = json.dumps(value, allow_nan=False)
+
+    def _pass(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def cursor(self) -> dict[str, Any]:
+        (value,) = self.values.values()
+        cursor: dict[str, Any] = json.loads(value)["cursor"]
+        return cursor
+
+    @property
+    def known(self) -> set[str]:
+        """The ids of the calls that the stored cursor knows."""
+        return {each for each, _ in CallCursor.from_json(self.cursor).seen} if self.values else set()

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import BaseOperator
 from floors import modules_of
 from lowest import read_project
 from packaging.requirements import Requirement
@@ -26,7 +25,6 @@ from packaging.utils import canonicalize_name
 
 import airflow_custody
 from airflow_custody import _base
-from airflow_custody._base import CustodyTask
 from airflow_custody.client import CustodyClient, CustodyConfigurationError, WhitelistRequest
 from airflow_custody.client.health.verdict import HealthCriteria
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, Operation
@@ -214,18 +212,6 @@ def test_no_error_is_made_where_another_is_handled_that_may_hold_a_secret() -> N
     ]
     assert wrong == []
     assert all(any(name.startswith(each) for name in SOURCES) for each in SECRETIVE)
-
-
-def test_every_task_checks_what_was_given() -> None:
-    tasks = [
-        each
-        for module in modules_of("operators", "sensors")
-        for each in vars(module).values()
-        if isinstance(each, type) and issubclass(each, BaseOperator) and each.__module__ == module.__name__
-    ]
-    # That one is Airflow's, and calls no service.
-    others = {each.__name__ for each in tasks if not issubclass(each, CustodyTask)}
-    assert others <= {"CustodyApproveWhitelistPlanOperator"}
 
 
 def operations() -> list[Operation]:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import copy
-import logging
 import pickle
 import re
-from datetime import timedelta
-from typing import Any
 
 import pytest
 from airflow_runs import AIRFLOW, new_dag, run_dag
 from request_triggers import end_waits_after
 from task_log import TaskLog
 
-from airflow_custody.client import CustodyClient, CustodyPermissionError
+from airflow_custody.client import CustodyPermissionError
 from airflow_custody.operators.health import CustodyHealthCheckOperator
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.health import CustodyHealthSensor
@@ -78,33 +74,6 @@ def test_a_time_out_has_one_line_and_one_code_whatever_it_saw_last(
     assert re.findall(r"\[custody/([a-z-]+)\]", line.partition("Last result: ")[2]) == ["wait-timed-out"]
     if not soft_fail:
         check_log(log, "Last result: ")
-
-
-@pytest.mark.skipif(AIRFLOW < (3, 0), reason="Airflow 2 writes its log lines in another form")
-def test_an_unknown_outcome_has_no_chain_either(sandbox: Sandbox, task_log: TaskLog) -> None:
-    sandbox.control.add_fault("drop", method="POST")
-    sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", skip=1, times=None, status=404)
-    arguments: dict[str, Any] = {"label": "Treasury", "address": "0x" + "ab" * 20, "blockchain": "ETH"}
-    with new_dag() as dag:
-        CustodyCreateWhitelistRequestOperator(
-            task_id="create", retries=2, retry_delay=timedelta(seconds=0), **arguments
-        )
-    assert run_dag(dag).state == "failed"
-    log = task_log.text
-    assert not [each for each in CHAINS if each in log]
-    assert log.count("airflow variables set") == 2  # the id, or none: once
-    assert log.count("it cannot be known whether") == 2  # the line, and the exception
-
-
-def test_retries_within_a_call_are_logged_in_our_own_words(sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    sandbox.control.add_fault("status", status=503)
-    sandbox.control.add_fault("drop")
-    with CustodyClient(sandbox.url, sandbox.token, max_retries=2) as client:
-        client.list_health_checks()
-    assert "list health checks: status 503; retry 1 of 2 now" in caplog.text
-    assert re.search(r"list health checks: 127\.0\.0\.1:.*; retry 2 of 2 in ", caplog.text)
-    assert not re.search(r"urllib3|Retrying \(", caplog.text)
 
 
 def test_the_exception_survives_being_copied() -> None:

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, ClassVar, ParamSpec
 
 from airflow.triggers.shared_stream import SharedStreamManager
+from request_triggers import Store as Store
 from request_triggers import until as until
 
-from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll
 from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
@@ -30,48 +30,6 @@ def add_call(sandbox: Sandbox, call_id: str, webhook_id: str = HOOK, **call: Any
     created = _last.isoformat()
     row = {"id": call_id, "webhookId": webhook_id, "eventId": f"event-{call_id}", "status": "success", **call}
     sandbox.control.add_webhook_call(**{"payload": json.dumps({"of": call_id}), "createdAt": created, **row})
-
-
-class Store:
-    """
-    An asset's state store; what it holds went through JSON.
-
-    In a triggerer that is about to end, what is asked ``hangs``: nobody reads the response. What is told still arrives.
-    """
-
-    def __init__(self, name: str = "calls") -> None:
-        self.name = name
-        self.values: dict[str, str] = {}
-        self.error: Exception | None = None
-        self.hangs = False
-
-    def __repr__(self) -> str:
-        return f"<Store {self.name}>"
-
-    async def aget(self, key: str, default: Any = None) -> Any:
-        while self.hangs:
-            await asyncio.sleep(0.01)
-        self._pass()
-        return json.loads(self.values[key]) if key in self.values else default
-
-    async def aset(self, key: str, value: Any) -> None:
-        self._pass()
-        self.values[key] = json.dumps(value, allow_nan=False)
-
-    def _pass(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-    @property
-    def cursor(self) -> dict[str, Any]:
-        (value,) = self.values.values()
-        cursor: dict[str, Any] = json.loads(value)["cursor"]
-        return cursor
-
-    @property
-    def known(self) -> set[str]:
-        """The ids of the calls that the stored cursor knows."""
-        return {each for each, _ in CallCursor.from_json(self.cursor).seen} if self.values else set()
 
 
 class Triggerer:
@@ -166,25 +124,19 @@ def ids_of(payload: dict[str, Any]) -> list[str]:
     return payload["call_ids"] if "call_ids" in payload else [call["id"] for call in payload["calls"]]
 
 
-def run(scenario: Callable[[], Coroutine[Any, Any, None]], within: float = 600.0) -> None:
-    """Run what happens in triggerers; at its end they are killed, and no poll may be left."""
-
-    async def play() -> None:
-        try:
-            await asyncio.wait_for(scenario(), within)
-        finally:
-            await Triggerer.kill_all()
-
-    asyncio.run(play())
-    assert SharedPoll.running() == 0
-
-
 def in_triggerers(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make a test of what happens in triggerers."""
+    """Make a test of what happens in triggerers; at its end they are killed, and no poll may be left."""
 
     @functools.wraps(test)
     def run_it(*fixtures: P.args, **named: P.kwargs) -> None:
-        run(lambda: test(*fixtures, **named))
+        async def play() -> None:
+            try:
+                await asyncio.wait_for(test(*fixtures, **named), 600)
+            finally:
+                await Triggerer.kill_all()
+
+        asyncio.run(play())
+        assert SharedPoll.running() == 0
 
     return run_it
 

@@ -126,6 +126,8 @@ def check(args: Namespace, output: Output) -> int:
             ],
         },
     )
+    if args.assumptions and not rows:
+        message("Assumptions were not tried: that needs credentials that are accepted.")
     if args.report:
         _write_report(args.report, found, rows)
     return ERROR if failed else NOTHING_TO_DO
@@ -137,7 +139,7 @@ def _assumption_row(each: Assumption) -> dict[str, Any]:
         "assumption": each.name,
         "state": each.state,
         "seen": dict(each.seen),
-        "advice": each.advice if each.state != "holds" else "",
+        "advice": each.advice,
         "error": error,
     }
 
@@ -172,7 +174,7 @@ def _write_report(path: str, found: dict[str, _Row], rows: list[dict[str, Any]])
             advice="Give the path of a new file.",
             code="parameter-wrong",
         ) from None
-    message(f"{path} has states, words, counts and codes only: it can be sent along with an issue.")
+    message(f"{path} has states, words, counts and codes only. Read its words before you send it along with an issue.")
 
 
 def _row(

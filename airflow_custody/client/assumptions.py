@@ -8,20 +8,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import islice, pairwise
+from statistics import median_high
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from airflow_custody.client.connection_test import attempt
 from airflow_custody.client.errors import CustodyError, CustodyNotFoundError, CustodyResponseError
-from airflow_custody.client.verification.rules_in_force import verifier_for
-from airflow_custody.client.verification.signed_text import KNOWN_KEYS
+from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.signed_text import LINK_KEYS, TEXT_KEYS, read_signed_text
 from airflow_custody.client.verification.trust import (
     EFFECTIVE_STATUSES,
     REJECTED_STATUSES,
-    RequestState,
     decide_trust,
     has_status,
 )
-from airflow_custody.client.whitelist.listing import settled_requests
+from airflow_custody.client.whitelist.envelopes import user_ids
+from airflow_custody.client.whitelist.listing import Listing, listing_of
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from airflow_custody.client.rules.models import WireRules
     from airflow_custody.client.users.models import WireUser
     from airflow_custody.client.webhooks.models import WebhookCall
-    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
+    from airflow_custody.client.whitelist.envelopes import UserIds, WhitelistEnvelope
 
 T = TypeVar("T")
 
@@ -83,8 +84,7 @@ class _Found:
     user: WireUser | None = None
     rules: WireRules | None = None
     listed: list[WhitelistEnvelope] = field(default_factory=list)
-    settled: list[WhitelistEnvelope] = field(default_factory=list)
-    for_approval: list[WhitelistEnvelope] = field(default_factory=list)
+    listing: Listing | None = None
     calls: list[WebhookCall] = field(default_factory=list)
 
     def read(self, name: str, call: Callable[[], T], default: T) -> T:
@@ -97,9 +97,19 @@ class _Found:
 
     @property
     def pending(self) -> list[WhitelistEnvelope]:
-        """The requests that are pending approval, by where they are listed."""
-        for_approval, settled = ({each.id for each in rows} for rows in (self.for_approval, self.settled))
-        return [each for each in self.listed if each.id in for_approval or each.id not in settled]
+        """The requests that are pending approval, as plans judge it."""
+        return self.listing.pending(EFFECTIVE_STATUSES, REJECTED_STATUSES) if self.listing else []
+
+    @property
+    def decided(self) -> list[WhitelistEnvelope]:
+        """The others."""
+        pending = {each.id for each in self.pending}
+        return [each for each in self.listed if each.id not in pending]
+
+    @property
+    def own_ids(self) -> UserIds:
+        user = self.user or {}
+        return user_ids(user.get("id"), user.get("externalUserId"))
 
 
 def check_assumptions(client: CustodyClient) -> list[Assumption]:
@@ -117,14 +127,11 @@ def check_assumptions(client: CustodyClient) -> list[Assumption]:
     read = found.read
     read("list health checks", client.list_health_checks, None)
     found.user = read("get current user", client.get_current_user, None)
-    found.listed = read("find whitelisting requests", lambda: _some(client.find_whitelist_requests()), [])
+    found.listed = read(_FIND, lambda: list(islice(client.find_whitelist_requests(), MAX_REQUESTS)), [])
     ids = [each.id for each in found.listed]
-    found.settled = read("find whitelisting requests", lambda: [*settled_requests(client, ids).values()], [])
-    found.for_approval = read(
-        "find whitelisting requests for approval",
-        lambda: _some(client.find_whitelist_requests_for_approval(include_already_signed=True)),
-        [],
-    )
+    found.listing = read(_FIND, lambda: listing_of(client, found.listed), None)
+    for_approval = client.find_whitelist_requests_for_approval(include_already_signed=True)
+    read("find whitelisting requests for approval", lambda: next(for_approval, None), None)
     if ids:
         read("get whitelisting request", lambda: client.get_whitelist_request(ids[0]), None)
     read("get pending approvals", client.get_pending_approvals, None)
@@ -132,10 +139,6 @@ def check_assumptions(client: CustodyClient) -> list[Assumption]:
     read("list webhooks", lambda: next(client.list_webhooks(), None), None)
     found.calls = read("list webhook calls", lambda: list(islice(client.list_webhook_calls(), MAX_CALLS)), [])
     return [*_judge(found)]
-
-
-def _some(rows: Iterator[WhitelistEnvelope]) -> list[WhitelistEnvelope]:
-    return list(islice(rows, MAX_REQUESTS))
 
 
 def _judge(found: _Found) -> Iterator[Assumption]:
@@ -186,13 +189,12 @@ def _refusals(found: _Found) -> _Verdict:
 
 
 def _statuses(found: _Found) -> _Verdict:
-    pending = found.pending
-    words = [each.status for each in found.settled]
+    words = [each.status for each in found.decided]
     seen = {
         "status, not pending": _words(words),
-        "status, pending": _words(each.status for each in pending),
-        "action, not pending": _words(each.action for each in found.settled),
-        "action, pending": _words(each.action for each in pending),
+        "status, pending": _words(each.status for each in found.pending),
+        "action, not pending": _words(each.action for each in found.decided),
+        "action, pending": _words(each.action for each in found.pending),
     }
     if not all(has_status(each, (*EFFECTIVE_STATUSES, *REJECTED_STATUSES)) for each in words):
         return (
@@ -206,37 +208,35 @@ def _statuses(found: _Found) -> _Verdict:
 
 
 def _own_pending(found: _Found) -> _Verdict:
-    own = [each for each in found.pending if each.created_by & _names_of(found.user)]
+    own = [each for each in found.pending if each.created_by & found.own_ids]
     seen = {"pending": len(found.pending), "of these, made by this user": len(own)}
     if own:
         return "holds", seen, ""
     return "cannot tell", seen, "Create a request with this user, and run this before anybody signs it."
 
 
-def _names_of(user: WireUser | None) -> set[str | None]:
-    return {(user or {}).get("id"), (user or {}).get("externalUserId")} - {None, ""}
-
-
 def _makers(found: _Found) -> _Verdict:
-    made = [bool(each.created_by) for each in found.listed]
-    names = {name: bool((found.user or {}).get(name)) for name in ("id", "externalUserId")}
-    seen = {"requests": len(made), "of these, with who made them": sum(made), "the user's": _given(names)}
-    if not any(names.values()) or not all(made):
+    made = [each.created_by for each in found.listed]
+    own = sum(bool(each & found.own_ids) for each in made)
+    seen = {
+        "requests": len(made),
+        "of these, with who made them": sum(map(bool, made)),
+        "made by this user": own,
+        "the user's": sorted(kind for kind, _ in found.own_ids),
+    }
+    if not found.own_ids or not all(made):
         return "does not hold", seen, "After a lost response nothing is sent again; a person decides."
-    return "holds" if made else "cannot tell", seen, ""
-
-
-def _given(names: Mapping[str, bool]) -> list[str]:
-    return [name for name, is_given in names.items() if is_given]
+    return "holds" if own else "cannot tell", seen, ""
 
 
 def _pages(found: _Found) -> _Verdict:
     client, error = found.client, found.errors.get("find whitelisting requests")
     paged: list[WhitelistEnvelope] = []
-    total: int | None = None
+    total, calls = None, 0
     if error is None:
         try:
             total = client.count_whitelist_requests()
+            calls = len(found.observations)
             paged += islice(client.find_whitelist_requests(page_size=_PAGE_SIZE), _MAX_PAGED)
         except CustodyError as failure:
             error = failure
@@ -245,24 +245,34 @@ def _pages(found: _Found) -> _Verdict:
             return "does not hold", _failure(error), _TRY_AGAIN
         raise error
     ids, again = [each.id for each in found.listed], [each.id for each in paged]
-    seen = {"listed": len(ids), "total": "not given" if total is None else total, "read again by threes": len(again)}
+    pages = len(found.observations) - calls
+    seen = {
+        "listed": len(ids),
+        "total": "not given" if total is None else total,
+        "read again by threes": len(again),
+        "in pages": pages,
+    }
     is_whole = len(ids) < MAX_REQUESTS
     if again != ids[:_MAX_PAGED] or (total is not None and (total != len(ids) if is_whole else total < len(ids))):
         return "does not hold", seen, _TRY_AGAIN
-    return "holds" if total is not None and len(again) > _PAGE_SIZE else "cannot tell", seen, ""
+    return "holds" if total is not None and pages > 1 else "cannot tell", seen, ""
 
 
 def _texts(found: _Found) -> _Verdict:
     keys: Counter[str] = Counter()
-    unusable = 0
+    unusable, unknown = 0, set[str]()
     for each in found.listed:
-        payload, error = attempt(each.payload)
-        unusable += error is not None
-        keys.update([*dict.fromkeys(_keys(payload or {}))])
-    unknown = keys.keys() - KNOWN_KEYS
+        try:
+            fields = read_signed_text(each.text or "", each.hash or "").fields
+        except RefusalError:
+            unusable += 1
+            continue
+        links = {key for value in fields.values() if isinstance(value, list) for link in value for key in link}
+        keys.update({*fields, *links})
+        unknown |= (fields.keys() - {*TEXT_KEYS}) | (links - {*LINK_KEYS})
     seen = {
         "requests": len(found.listed),
-        "without a text that their hash covers": unusable,
+        "without a text of the published form that their hash covers": unusable,
         "keys": _words(keys.elements()),
         "unknown keys": len(unknown),
     }
@@ -271,27 +281,18 @@ def _texts(found: _Found) -> _Verdict:
     return "holds" if keys else "cannot tell", seen, ""
 
 
-def _keys(payload: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in payload.items():
-        yield key
-        for link in value if isinstance(value, list) else ():
-            yield from link if isinstance(link, dict) else ()
-
-
 def _signatures(found: _Found) -> _Verdict:
-    verifier = verifier_for(found.client, [each.wire for each in found.pending])
-    if verifier is None:
+    listing, rules = found.listing, found.rules
+    verifier = listing.verifier if listing else None
+    if listing is None or verifier is None:
         return "cannot tell", {"pinned keys": 0}, "Pin the super-administrators' keys."
-    rules = found.rules
     _, error = attempt(lambda: verifier.verify_rules(rules)) if rules else (None, None)
-    pending = {each.id for each in found.pending}
     proved: dict[str, Counter[str]] = {"in effect": Counter(), "pending": Counter()}
     for each in found.listed:
-        if has_status(each.status, REJECTED_STATUSES):
-            continue
-        state: RequestState = "pending" if each.id in pending else "effective"
-        name = "in effect" if state == "effective" else "pending"
-        proved[name][decide_trust(each.wire, state, verifier).state] += 1
+        state = listing.state_of(each, None, REJECTED_STATUSES)
+        if state != "rejected":
+            name = "pending" if state == "pending" else "in effect"
+            proved[name][decide_trust(each.wire, state, verifier).state] += 1
     in_force = found.errors.get("get rules") or error
     seen = {"rules in force": in_force.code if in_force else "verified", **{k: dict(v) for k, v in proved.items()}}
     if error is not None or any(each["unverified"] for each in proved.values()):
@@ -300,11 +301,13 @@ def _signatures(found: _Found) -> _Verdict:
 
 
 def _clock(found: _Found) -> _Verdict:
-    lags = [(each.received_at - each.date).total_seconds() for each in found.observations if each.date is not None]
-    if not lags:
+    # A gateway's error page has the gateway's clock.
+    dated = [(each.received_at - each.date) for each in found.observations if each.date and (each.status or 500) < 400]
+    if not dated:
         return "cannot tell", {"responses with a date": 0}, ""
-    behind = round(min(lags))
-    seen = {"seconds that the service is behind": behind}
+    # One response may be slow; replicas may have clocks of their own.
+    behind = median_high(dated).total_seconds()
+    seen = {"seconds that the service is behind": round(behind)}
     if behind > _MAX_BEHIND:
         return "does not hold", seen, "Set both clocks by NTP."
     return "holds", seen, ""
@@ -315,13 +318,14 @@ def _journal(found: _Found) -> _Verdict:
     calls = [*found.calls, *([newest] if newest else [])]
     dates = [each.created_at for each in calls if each.created_at is not None]
     seen: dict[str, Any] = {"calls": len(found.calls), "without a time": len(calls) - len(dates)}
-    if error is not None and error.code != "response-unusable":
+    is_ordered = all(first <= second for first, second in pairwise(dates))
+    if error is not None and is_ordered:
         raise error
     if not dates:
         return "cannot tell", seen, "No call with a time is listed."
-    is_ordered = error is None and all(first <= second for first, second in pairwise(dates))
     seen |= {"oldest, in hours": _hours(min(dates)), "newest, in hours": _hours(max(dates)), "by time": is_ordered}
-    if not is_ordered or len(dates) < len(calls):
+    # Clocks may differ by minutes.
+    if not is_ordered or len(dates) < len(calls) or _hours(max(dates)) < -0.1:
         return "does not hold", seen, "New calls cannot be read: they are found by their times."
     return "holds" if len(set(dates)) > 1 else "cannot tell", seen, ""
 
@@ -334,7 +338,7 @@ _FIND, _USER = "find whitelisting requests", "get current user"
 _ASSUMPTIONS: dict[str, tuple[Any, ...]] = {
     "operations": (_operations,),
     "refusals": (_refusals,),
-    "status words": (_statuses, _FIND, "find whitelisting requests for approval"),
+    "status words": (_statuses, _FIND),
     "own pending requests": (_own_pending, _FIND, _USER),
     "who made requests": (_makers, _FIND, _USER),
     "listing by offset": (_pages,),

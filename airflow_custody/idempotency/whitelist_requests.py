@@ -24,6 +24,7 @@ from airflow_custody.client.verification.trust import (
     what_to_do,
 )
 from airflow_custody.client.whitelist.addresses import spellings
+from airflow_custody.client.whitelist.envelopes import UserIds, user_ids
 from airflow_custody.client.whitelist.listing import find_all, listing_of
 from airflow_custody.client.whitelist.matching import (
     Names,
@@ -233,7 +234,7 @@ class WhitelistCreation:
         if row.state not in ("pending", "unchanged"):
             raise _unusable(row)
         envelope = found[row.request_id]
-        by = sanitize(max(envelope.created_by, key=len, default="an unknown user"), 60)
+        by = sanitize(max((each for _, each in envelope.created_by), key=len, default="an unknown user"), 60)
         state = "pending approval" if row.state == "pending" else "in effect"
         state = f"{state} (status {row.status or 'not given'}, asked for by {by})"
         if if_exists == "fail":
@@ -260,7 +261,7 @@ class WhitelistCreation:
         return names_in(map(destination_of, self._requests.values()))
 
     @cached_property
-    def _own_ids(self) -> frozenset[str]:
+    def _own_ids(self) -> UserIds:
         """The ids of the user who creates; empty if the service does not say."""
         try:
             user = self._client.get_current_user()
@@ -268,7 +269,7 @@ class WhitelistCreation:
             if error.retryable:
                 raise
             return frozenset()
-        return frozenset(filter(None, (user.get("id"), user.get("externalUserId"))))
+        return user_ids(user.get("id"), user.get("externalUserId"))
 
     def _why_inconclusive(self, listed: Iterable[WhitelistEnvelope], group: str) -> str:
         """Return why a request of this user would not be listed; empty if it would."""

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli_runs import Create, Ran, Run
 
 from airflow_custody.cli.main import main
-from airflow_custody.client import CustodyClient, WhitelistRequest
 from airflow_custody.sandbox import Sandbox
 
 VARIABLES = ("TOKEN", "USER", "PASSWORD", "API_KEY_ID", "API_KEY_SECRET")
@@ -42,15 +40,12 @@ def custody(plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ru
 
 
 @pytest.fixture
-def create(sandbox: Sandbox) -> Callable[..., str]:
+def create(sandbox: Sandbox) -> Create:
     """Return what creates a request, in effect unless its status is given, and returns its id."""
 
     def create(number: int, *, status: str = "APPROVED", **fields: str) -> str:
-        request = WhitelistRequest(
-            **{"label": f"L{number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}  # type: ignore[arg-type]
-        )
-        with CustodyClient(sandbox.url, sandbox.token) as client:
-            identifier = client.create_whitelist_request(request)
+        row = {"label": f"L{number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}
+        (identifier,) = sandbox.control.add_whitelist_requests([row], status="pending")
         if status != "pending":
             sandbox.control.set_whitelist_status(identifier, status)
         return identifier
@@ -68,12 +63,11 @@ def pins(sandbox: Sandbox, tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def signed(create: Create, sandbox: Sandbox) -> Callable[..., str]:
+def signed(create: Create, sandbox: Sandbox) -> Create:
     """Return what creates a request that users really sign, and returns its id."""
 
     def create_signed(number: int, **fields: str) -> str:
-        identifier = create(number, status="pending", **fields)
-        sandbox.control.sign_whitelist_requests([identifier])
+        sandbox.control.sign_whitelist_requests([identifier := create(number, status="pending", **fields)])
         return identifier
 
     return create_signed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import socket
 import subprocess
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -54,19 +53,16 @@ def test_all_is_well(custody: Run) -> None:
 def test_wrong_settings_and_a_service_that_is_not_there_leave_the_rest_unchecked(
     plain: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        arguments = ["check", "--base-url", f"http://127.0.0.1:{taken.getsockname()[1]}", "--max-retries", "0"]
-        ran = plain(*arguments, "-o", "json")
-        assert ran.code == 1
-        assert states(ran) == {name: "failed" if name == "settings" else "not checked" for name in CHECKS}
-        assert "CUSTODY_TOKEN" in detail(ran, "settings")
-        assert plain(*arguments).out.splitlines()[-1] == f"not checked: {', '.join(CHECKS[1:])}"
-        monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
-        ran = plain(*arguments, "-o", "json")
+    arguments = ["check", "--base-url", "http://127.0.0.1:1", "--max-retries", "0"]
+    ran = plain(*arguments, "-o", "json")
     assert ran.code == 1
+    assert states(ran) == {name: "failed" if name == "settings" else "not checked" for name in CHECKS}
+    assert "CUSTODY_TOKEN" in detail(ran, "settings")
+    assert plain(*arguments).out.splitlines()[-1] == f"not checked: {', '.join(CHECKS[1:])}"
+    monkeypatch.setenv("CUSTODY_TOKEN", "token-of-nobody")
+    ran = plain(*arguments, "-o", "json")
     known = {"settings": "ok", "reachable": "failed"}
-    assert states(ran) == {name: known.get(name, "not checked") for name in CHECKS}
+    assert (ran.code, states(ran)) == (1, {name: known.get(name, "not checked") for name in CHECKS})
     assert "cannot be reached" in detail(ran, "reachable")
 
 
@@ -74,9 +70,7 @@ def test_wrong_settings_and_a_service_that_is_not_there_leave_the_rest_unchecked
     ("kind", "response", "seen"),
     [
         ("html", {"status": 200}, "list health checks failed: .*a web page"),
-        ("html", {"status": 404}, "list health checks failed: .*a web page"),
         ("status", {"status": 200, "body": {"status": "UP"}}, "list health checks failed: .*it has no 'groups'"),
-        ("status", {"status": 200, "body": []}, "list health checks failed: .*should be a valid dictionary"),
         ("status", {"status": 404, "body": {"detail": "Not Found"}}, "list health checks failed: Not Found: not the "),
         ("status", {"status": 200, "body": {}}, "get current user failed: .*it has no 'result'"),
     ],
@@ -137,26 +131,20 @@ def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
     [
         # The responses of /health and of /users/me (None: the sandbox's own), whether the connection is good, and the
         # states of "credentials", "user", "roles" and "health listing".
-        (None, None, True, ["ok", "ok", "ok", "ok"]),
-        ((200, {"groups": {}}), None, True, ["ok", "ok", "ok", "ok"]),
         ((200, {}), None, True, ["ok", "ok", "ok", "ok"]),
         ((200, {}), (200, {}), False, ["not checked"] * 4),
         ((200, {}), (404, OWN_404), False, ["failed", "unknown", "unknown", "ok"]),
         ((200, {"groups": {}}), (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
         ((200, {}), (403, OWN_403), False, ["unknown", "unknown", "failed", "ok"]),
         (None, (403, OWN_403), False, ["ok", "unknown", "failed", "ok"]),
-        ((200, {}), (200, {"result": {"id": None}}), False, ["not checked"] * 4),
         ((200, {}), (200, {"result": {"id": "\u200b", "externalUserId": "\n"}}), False, ["not checked"] * 4),
         ((200, {}), (200, {"result": {"externalUserId": "ann"}}), True, ["ok", "ok", "unknown", "ok"]),
         ((404, OWN_404), (404, OWN_404), False, ["unknown", "unknown", "unknown", "failed"]),
-        (None, (200, {"result": {"status": "ok"}}), False, FAILED),
         (None, (200, {"result": {"id": " "}}), False, FAILED),
         (None, (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
         (None, (401, "<html>"), False, ["failed", "not checked", "not checked", "ok"]),
         (None, (404, "<html>"), False, FAILED),
-        (None, (502, "<html>"), False, FAILED),
         (None, (500, OWN_500), False, FAILED),
-        (None, (200, []), False, FAILED),
         (None, (200, {"result": {"id": "7", "roles": "TPUser"}}), False, FAILED),
         (None, (200, {"result": {"id": "7", "roles": []}}), False, ["ok", "ok", "failed", "ok"]),
         (None, (200, {"result": {"id": "7"}}), True, ["ok", "ok", "unknown", "ok"]),
@@ -211,29 +199,22 @@ def test_a_secret_that_the_service_repeats_is_not_shown(
 
 
 @pytest.mark.parametrize(
-    ("roles", "lacks"),
+    ("role", "lacks"),
     [
-        (
-            ["TPUser"],
-            [
-                "create whitelisting request, delete whitelisting request (lacks WhitelistedAddressCreator)",
-                "list webhooks, list webhook calls (lacks Admin or AdminReadOnly)",
-            ],
-        ),
+        ("TPUser", "list webhooks, list webhook calls (lacks Admin or AdminReadOnly)"),
         # One of two is enough to read.
-        (["TPUser", "adminreadonly"], ["delete webhook, create webhook (lacks Admin)"]),
+        ("adminreadonly", "delete webhook, create webhook (lacks Admin)"),
     ],
 )
 def test_roles_that_are_missing_are_named_with_what_they_are_for(
-    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, roles: list[str], lacks: list[str]
+    custody: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, role: str, lacks: str
 ) -> None:
-    user = sandbox.control.add_user("ann", roles)
-    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(roles, user_id=user))
+    monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser", role]))
     ran = custody("check", "-o", "json")
     # Nobody needs all roles: who creates should not approve.
     assert (ran.code, states(ran)["roles"]) == (0, "ok")
-    assert all(each in detail(ran, "roles") for each in lacks)
-    assert ("list webhooks" in detail(ran, "roles")) is (roles == ["TPUser"])
+    assert lacks in detail(ran, "roles")
+    assert ("list webhooks" in detail(ran, "roles")) is (role == "TPUser")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +222,6 @@ def test_roles_that_are_missing_are_named_with_what_they_are_for(
     [
         (None, "ok", ""),
         ((200, {"result": USER}), "failed", "role-missing"),
-        ((200, {"result": {"id": "7"}}), "failed", "role-missing"),
         ((404, OWN_404), "failed", "role-missing"),
         ((502, "<html>"), "not checked", ""),
     ],
@@ -289,20 +269,17 @@ def check(custody: Run, folder: Path, *keys: str, minimum: int = 2, more: tuple[
 
 
 def test_the_rules_in_force_are_signed_as_pinned(custody: Run, keys: list[str], tmp_path: Path) -> None:
-    ran = check(custody, tmp_path, *keys)
+    # One signature would be enough; a pinned key that signed nothing is named all the same.
+    ran = check(custody, tmp_path, public_pem(1), *keys, minimum=1)
     found = row(ran, "signatures")
     assert (ran.code, ran.err, found["state"]) == (0, "", "ok")
-    one, two = fingerprints(*keys)
+    one, two, other = fingerprints(*keys, public_pem(1))
     text = found["detail"]
-    assert f"2 of 2 pinned keys must sign ({one}, {two}); any network, legacy signatures do not count" in text
+    assert "1 of 3 pinned keys must sign (" in text
+    assert "; any network, legacy signatures do not count" in text
     assert "The rules that the service says are in force are of 20" in text
     assert f"signed by {one}, {two}; SHA-256 " in text
-    assert "did not sign" not in text
-    # One signature would be enough; a pinned key that signed nothing is named all the same.
-    found = row(check(custody, tmp_path, public_pem(1), *keys, minimum=1), "signatures")
-    assert found["state"] == "ok"
-    assert f"signed by {one}, {two}; " in found["detail"]
-    assert found["detail"].endswith(f"did not sign them: {fingerprints(public_pem(1))[0]}")
+    assert text.endswith(f"did not sign them: {other}")
 
 
 def test_rules_that_are_not_signed_as_pinned_fail(custody: Run, keys: list[str], tmp_path: Path) -> None:
@@ -316,13 +293,12 @@ def test_rules_that_are_not_signed_as_pinned_fail(custody: Run, keys: list[str],
 
 
 def test_rules_that_are_signed_as_pinned_prove_the_credentials(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    custody: Run, keys: list[str], sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
     add_fault(sandbox, "/health", 200, {})
     add_fault(sandbox, "/users/me", 404, OWN_404)
-    tested, text = CustodyHook().test_connection()
-    assert (tested, "signed with the pinned keys" in text) == (True, True), text
+    ran = check(custody, tmp_path, *keys)
+    assert (ran.code, states(ran)["credentials"]) == (0, "ok")
 
 
 @pytest.mark.parametrize(
@@ -331,7 +307,6 @@ def test_rules_that_are_signed_as_pinned_prove_the_credentials(
         ((404, OWN_404), "unknown", "not-offered"),
         ((404, {"html": "gateway"}), "failed", "not-offered"),
         ((500, OWN_500), "failed", "service-failed"),
-        ((200, {"result": {}}), "failed", "response-unusable"),
         ((200, {}), "failed", "response-unusable"),
     ],
 )

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from cli_runs import Run
 
-from airflow_custody.cli import examples
-
 SOURCES = Path(__file__).parents[2] / "example_dags"
 FILES = {path.name for path in SOURCES.iterdir() if path.suffix in (".py", ".yaml")}
 
@@ -24,7 +22,6 @@ def test_each_has_a_name_and_a_sentence(plain: Run) -> None:
     ("names", "files"),
     [
         ([], FILES),
-        (["custody_health_gate"], {"custody_health_gate.py"}),
         (["custody_health_gate.py"], {"custody_health_gate.py"}),
         (
             ["custody_whitelist_reconciliation"],
@@ -59,10 +56,3 @@ def test_nothing_is_replaced(plain: Run, tmp_path: Path, existing: str) -> None:
 def test_an_unknown_name_is_refused(plain: Run, tmp_path: Path) -> None:
     ran = plain("examples", "custody_nothing", "--to", str(tmp_path))
     assert (ran.code, ran.out, "there is no example custody_nothing" in ran.err) == (1, "", True)
-
-
-def test_in_a_wheel_they_are_in_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(examples, "_PACKAGE", tmp_path / "airflow_custody")
-    (tmp_path / "airflow_custody" / "example_dags").mkdir(parents=True)
-    (tmp_path / "example_dags").mkdir()
-    assert examples.examples_folder() == tmp_path / "airflow_custody" / "example_dags"

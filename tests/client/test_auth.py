@@ -1,19 +1,31 @@
-"""Tokens that are fetched with a password: kept for their life, replaced when it ends or they are refused."""
+"""
+Ways to authenticate.
+
+Tokens that are fetched with a password are kept for their life, and replaced when it ends or they are refused; API keys
+sign each call.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+from typing import Any
 
 import pytest
 import requests
 from calls import create, read
 from clocks import Clock
-from sign_ins import PASSWORD, SIGN_IN, client_of, sign_ins
+from sign_ins import PASSWORD, REQUEST, ROLES, SIGN_IN, client_of, sign_ins
 
 from airflow_custody.client import (
+    ApiKey,
     CustodyAuthenticationError,
     CustodyClient,
+    CustodyConnectionError,
+    CustodyError,
     CustodyOutcomeUnknownError,
+    CustodyServerError,
     PasswordSignIn,
 )
 from airflow_custody.sandbox import Sandbox
@@ -58,13 +70,18 @@ def test_new_tokens_are_passed_to_on_token_and_all_are_redacted(sandbox: Sandbox
 # --- tokens that are refused -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", [read, create])
-def test_a_revoked_token_is_replaced_once(sandbox: Sandbox, anns: CustodyClient, ann: str, call: object) -> None:
-    read(anns)
-    sandbox.control.revoke_tokens(ann)
-    call(anns)  # type: ignore[operator]
-    assert sign_ins(sandbox) == 2
-    assert len(sandbox.control.whitelist_requests()) == int(call is create)
+def test_a_revoked_token_is_replaced_once(sandbox: Sandbox, anns: CustodyClient, ann: str) -> None:
+    for call, tokens in ((read, 1), (read, 2), (create, 3)):
+        call(anns)
+        assert sign_ins(sandbox) == tokens
+        sandbox.control.revoke_tokens(ann)
+    assert len(sandbox.control.whitelist_requests()) == 1
+    # It is refused if another password has been set meanwhile: once.
+    sandbox.control.add_user("ann", ROLES, user_id=ann, password="another")
+    for _ in range(3):
+        with pytest.raises(CustodyAuthenticationError, match="not sent again"):
+            read(anns)
+    assert sign_ins(sandbox) == 4
 
 
 def test_a_late_refusal_of_an_old_token_does_not_replace_the_new_one(
@@ -111,25 +128,244 @@ def test_a_persistent_401_does_not_become_a_loop(sandbox: Sandbox, anns: Custody
 # --- a clock that is wrong ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("has_iat", [False, True])
-@pytest.mark.parametrize("offset", [-10 * 365 * 86_400, -3600, -1795, -1770, 3600])
+@pytest.mark.parametrize(
+    ("offset", "has_iat", "is_warned"), [(-3600, False, True), (-3600, True, False), (3600, False, False)]
+)
 def test_a_clock_that_is_wrong_does_not_sign_in_at_every_call(
-    sandbox: Sandbox, anns: CustodyClient, caplog: pytest.LogCaptureFixture, has_iat: bool, offset: float
+    sandbox: Sandbox,
+    anns: CustodyClient,
+    ann: str,
+    caplog: pytest.LogCaptureFixture,
+    has_iat: bool,
+    offset: float,
+    is_warned: bool,
 ) -> None:
+    """A token that seems expired is used until it is refused."""
     sandbox.control.configure(clock_offset=offset, token_has_iat=has_iat)
-    for _ in range(10):
-        read(anns)
-    assert sign_ins(sandbox) == 1
-    seems_expired = offset < -1740 and not has_iat
-    assert caplog.text.count("clock of this machine") == int(seems_expired)
-
-
-def test_a_token_that_seems_expired_is_used_until_it_is_refused(
-    sandbox: Sandbox, anns: CustodyClient, ann: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    sandbox.control.configure(clock_offset=-3600)
     for tokens in (1, 2, 3):
-        read(anns)
+        for _ in range(5):
+            read(anns)
         assert sign_ins(sandbox) == tokens
         sandbox.control.revoke_tokens(ann)
-    assert caplog.text.count("clock of this machine") == 1
+    assert caplog.text.count("clock of this machine") == int(is_warned)
+
+
+# --- credentials that are refused are sent once ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 423])
+def test_refused_credentials_are_not_sent_again(sandbox: Sandbox, anns: CustodyClient, status: int) -> None:
+    sandbox.control.add_fault("status", **SIGN_IN, status=status)
+    texts = []
+    for call in (read, create) * 3:
+        with pytest.raises(CustodyError, match="not sent again") as caught:
+            call(anns)
+        assert (caught.value.status, caught.value.from_service, caught.value.__context__) == (status, True, None)
+        texts.append(str(caught.value))
+    assert len(set(texts)) == 1
+    # Only a 401 is about the name and the password.
+    assert ("password is wrong, or" in texts[0]) is (status == 401)
+    assert ("one-time codes are not supported" in texts[0]) is (status == 401)
+    assert len(sandbox.control.request_log()) == 1
+    # As after a change of another setting.
+    other = PasswordSignIn("ann", PASSWORD)
+    other.account = anns.auth.account  # type: ignore[attr-defined]
+    with client_of(sandbox, other) as client:
+        if status == 401:
+            with pytest.raises(CustodyAuthenticationError, match="not sent again"):
+                read(client)
+        else:
+            read(client)
+    assert sign_ins(sandbox) == 1 + (status != 401)
+
+
+@pytest.mark.parametrize(
+    ("fault", "most"),
+    [({"kind": "status", "status": 401}, 1), ({"kind": "drop"}, 2)],
+    ids=["refused", "no response"],
+)
+def test_many_threads_do_not_sign_in_one_after_another(
+    sandbox: Sandbox, anns: CustodyClient, fault: dict[str, Any], most: int
+) -> None:
+    sandbox.control.add_fault(**SIGN_IN, **fault, delay=0.2, times=None)
+    errors: list[CustodyError] = []
+
+    def call() -> None:
+        with pytest.raises(CustodyError) as caught:
+            read(anns)
+        errors.append(caught.value)
+
+    threads = [threading.Thread(target=call) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 <= sign_ins(sandbox) <= most
+    # One error that several threads raise would collect the traceback of each.
+    assert len({id(error) for error in errors}) == 16
+
+
+def test_who_cannot_sign_in_within_the_time_out_sends_nothing(sandbox: Sandbox, ann: str) -> None:
+    auth = PasswordSignIn("ann", PASSWORD)
+    in_flight = "another sign-in with this account is in flight"
+    with client_of(sandbox, auth, timeout=0.2) as client, auth.account.lock:
+        with pytest.raises(CustodyConnectionError, match=in_flight) as caught:
+            read(client)
+        assert (caught.value.transient, caught.value.nothing_sent) == (True, True)
+    with client_of(sandbox, auth, timeout=3600) as client:
+        with auth.account.lock, pytest.raises(CustodyConnectionError, match=in_flight):
+            client.get_rules(only_try=0.2)
+        sandbox.control.add_fault("normal", **SIGN_IN, delay=3600)
+        with pytest.raises(CustodyConnectionError, match="no complete response"):
+            client.get_rules(only_try=0.2)
+    assert {each["path"] for each in sandbox.control.request_log()} == {"/api/rest/v1/authentication/token"}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_inherits_no_lock(sandbox: Sandbox, ann: str) -> None:
+    auth = PasswordSignIn("ann", PASSWORD)
+    with client_of(sandbox, auth, timeout=600) as client, auth.account.lock:
+        child = os.fork()
+        if not child:
+            signal.alarm(600)
+            try:
+                os._exit(0 if client.list_health_checks() else 1)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+# --- not now -----------------------------------------------------------------------------------------------
+
+FAILURES: list[dict[str, Any]] = [
+    {"kind": "drop"},
+    {"kind": "normal", "delay": 3600},
+    *({"kind": "status", "status": status} for status in (408, 429, 500, 503)),
+    # A gateway's word, which says nothing about the password.
+    *({"kind": "html", "status": status} for status in (200, 401, 423)),
+    {"kind": "status", "status": 401, "body": {"message": "no"}},
+    {"kind": "redirect", "location": "https://elsewhere.example/"},
+    *({"kind": "status", "status": 200, "body": {"result": token}} for token in (None, "", "two words")),
+    {"kind": "status", "status": 200, "body": {"result": "a.b.c", "error": "Locked", "message": "locked", "code": 9}},
+]
+
+
+@pytest.mark.parametrize("fault", FAILURES, ids=lambda fault: str(fault)[:90])
+def test_a_service_that_cannot_sign_in_now_is_asked_again_after_pauses(
+    sandbox: Sandbox, ann: str, clock: Clock, fault: dict[str, Any]
+) -> None:
+    sandbox.control.add_fault(**SIGN_IN, **fault, times=None)
+    timeout = 0.3 if "delay" in fault else 60
+    with client_of(sandbox, PasswordSignIn("ann", PASSWORD, clock=clock), timeout=timeout) as client:
+        # Also if the service responds in the end, and nobody waits for it: a password is not sent at every call.
+        for pause, calls in ((0, 2), (11, 3), (11, 3), (600, 4)):
+            clock.now += pause
+            texts = set()
+            for call in (read, create) * 5:
+                with pytest.raises(CustodyError) as caught:
+                    call(client)
+                assert caught.value.operation == "sign in"
+                texts.add(str(caught.value))
+            assert len(texts) == 1
+            assert len(sandbox.control.request_log()) == sign_ins(sandbox) == calls
+    sandbox.control.clear_faults()
+    clock.now += 600
+    with client_of(sandbox, client.auth) as client:  # type: ignore[arg-type]
+        read(client)
+
+
+@pytest.mark.parametrize(("retry_after", "pause"), [(30, 30), (5, 5), (7200, 600)])
+def test_a_sign_in_waits_as_long_as_the_service_asks(
+    sandbox: Sandbox, anns: CustodyClient, clock: Clock, retry_after: int, pause: int
+) -> None:
+    sandbox.control.add_fault("status", **SIGN_IN, status=503, retry_after=retry_after)
+    for seconds in (0, 0, pause - 1):
+        clock.now = seconds
+        with pytest.raises(CustodyError):
+            read(anns)
+    assert sign_ins(sandbox) == 1
+    clock.now = pause + 1
+    read(anns)
+
+
+def test_an_old_token_that_is_accepted_does_not_end_the_pauses(
+    sandbox: Sandbox, anns: CustodyClient, clock: Clock
+) -> None:
+    sandbox.control.configure(token_lifetime=1000)
+    read(anns)
+    sandbox.control.add_fault("status", **SIGN_IN, status=500, times=None)
+    clock.now = 950
+    for _ in range(2):
+        with pytest.raises(CustodyServerError):
+            read(anns)
+    for _ in range(10):
+        read(anns)
+    assert sign_ins(sandbox) == 3
+
+
+def test_a_sign_in_that_was_not_sent_is_tried_again_at_once(sandbox: Sandbox, ann: str) -> None:
+    auth = PasswordSignIn("ann", PASSWORD)
+    with CustodyClient("http://127.0.0.1:9", auth=auth, timeout=60, max_retries=0) as client:
+        for _ in range(5):
+            with pytest.raises(CustodyConnectionError, match="nothing was sent"):
+                read(client)
+    with client_of(sandbox, auth) as client:
+        read(client)
+
+
+# --- API keys ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "headers", "body", "signature"),
+    [
+        ("GET", "", {}, None, "aFKP2oy2IXAONlBbGQDvT8DVjryhl2J8ZAcLMADl0kE="),
+        ("GET", "?limit=1&statuses=PENDING", {}, None, "3mX69Af51iO81BQ6NsBpnyNgVSvjfgSz9lu1a9q84+Q="),
+        (
+            "POST",
+            "",
+            {"Content-Type": "application/json; charset=utf-8"},
+            b'{"walletId":"1"}',
+            "JzsbyoTlQoN8QpG46w+qtPFFeXpIlS5Sn+Jlkutlz5A=",
+        ),
+    ],
+)
+@pytest.mark.parametrize("port", ["", ":443"])
+def test_published_vectors(
+    method: str, query: str, headers: dict[str, str], body: Any, signature: str, port: str
+) -> None:
+    url = f"https://api.example.test{port}/api/rest/v1/wallets{query}"
+    request = requests.Request(method, url, headers=headers, data=body).prepare()
+    header = ApiKey("api-key-id", "0badc0de" * 4).authorization(request, nonce="nonce-1", timestamp=10)
+    assert header == f"TPV1-HMAC-SHA256 ApiKey=api-key-id Nonce=nonce-1 Timestamp=10 Signature={signature}"
+
+
+@pytest.fixture
+def key(sandbox: Sandbox, ann: str) -> ApiKey:
+    made = sandbox.control.add_api_key(ann)
+    return ApiKey(made["id"], made["secret"])
+
+
+def test_calls_are_signed(sandbox: Sandbox, key: ApiKey) -> None:
+    # A call that is repeated is signed again.
+    sandbox.control.add_fault("status", path="/health", status=503, times=2, work=True)
+    with client_of(sandbox, key, max_retries=2) as client:
+        client.list_health_checks(tenant_id="1")
+        number = client.create_whitelist_request(REQUEST)
+        (found,) = client.find_whitelist_requests(query="Trésor", addresses=[REQUEST.address])
+        assert found.id == number
+        assert list(client.find_whitelist_requests(query="a b+c&d/ü", ids=["1", "2"])) == []
+    calls = sandbox.control.request_log()
+    assert [call["status"] for call in calls] == [503, 503, 200, 200, 200, 200]
+    assert [call["method"] for call in calls if "content-type" in call["headers"]] == ["POST"]
+    assert len({call["headers"]["authorization"] for call in calls}) == 6
+
+
+def test_a_wrong_key_and_a_wrong_clock_are_reported(sandbox: Sandbox, key: ApiKey) -> None:
+    sandbox.control.configure(clock_offset=60)
+    with client_of(sandbox, key) as client, pytest.raises(CustodyAuthenticationError, match="clock is wrong"):
+        client.list_health_checks()
+    wrong = ApiKey("unknown", "ab" * 32, source="the drawer")
+    with client_of(sandbox, wrong) as client, pytest.raises(CustodyAuthenticationError, match="the drawer"):
+        client.list_health_checks()
+    assert len(sandbox.control.request_log()) == 2

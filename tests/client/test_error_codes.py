@@ -42,7 +42,7 @@ def test_an_error_is_the_same_in_another_process() -> None:
         assert (type(again), again.code, again.retry_after, str(again)) == (type(error), "no-response", 5, str(error))
 
 
-@pytest.mark.parametrize("code", [None, "", "from-a-later-version", 7, ["token-expired"], {}])
+@pytest.mark.parametrize("code", [None, "from-a-later-version", ["token-expired"]])
 def test_a_code_that_is_not_known_becomes_that_of_the_type(code: Any) -> None:
     data = {**CustodyAuthenticationError("no", code="token-expired").to_json(), "code": code}
     assert CustodyError.from_json(data).code == "credentials-refused"

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from calls import REQUEST, create, read
 from clocks import SkippingTime
-from raw_server import raw_server
 
 from airflow_custody.client import (
     CustodyClient,
@@ -53,8 +52,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "no body": ({"kind": "empty"}, FOREIGN, "done x1", UNKNOWN),
     "too large": ({"kind": "large", "size": 2_000_000}, FOREIGN, FOREIGN, UNKNOWN),
     "too large, in chunks": ({"kind": "large", "size": 2_000_000, "chunked": True}, FOREIGN, FOREIGN, UNKNOWN),
-    "redirect": ({"kind": "redirect", "location": "https://elsewhere.example/"}, FOREIGN, NOT_DONE, FOREIGN),
-    "redirect with an error": (
+    "redirect": (
         {"kind": "status", "status": 302, "body": {"code": 302, "message": "moved"}},
         FOREIGN,
         NOT_DONE,
@@ -62,7 +60,6 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "a page": ({"kind": "html"}, FOREIGN, NOT_DONE, UNKNOWN),
     "another program": ({"kind": "status", "status": 200, "body": {"status": "UP"}}, FOREIGN, NOT_DONE, UNKNOWN),
-    "a list": ({"kind": "status", "status": 200, "body": []}, FOREIGN, NOT_DONE, UNKNOWN),
     "null": ({"kind": "status", "status": 200, "body": "null"}, FOREIGN, NOT_DONE, UNKNOWN),
     "no JSON": ({"kind": "status", "status": 200, "body": "{"}, FOREIGN, NOT_DONE, UNKNOWN),
     "a lone surrogate": ({"kind": "status", "status": 200, "body": '{"a": "\\ud800"}'}, FOREIGN, NOT_DONE, UNKNOWN),
@@ -158,14 +155,6 @@ def test_retry_after_is_honoured_up_to_a_minute(sandbox: Sandbox, waits: Skippin
     assert (caught.value.retry_after, waits.skipped) == (61, 7)
 
 
-@pytest.mark.parametrize("header", ["soon", "-5", "", "nan", "inf", "1e3", "Mon, 99 Foo 2026"])
-def test_a_retry_after_that_cannot_be_read_is_none(sandbox: Sandbox, client: CustodyClient, header: str) -> None:
-    sandbox.control.add_fault("rate_limit", retry_after=header)
-    with pytest.raises(CustodyRateLimitError) as caught:
-        read(client)
-    assert caught.value.retry_after is None
-
-
 def test_what_is_not_offered_is_not_the_same_as_what_is_not_there(sandbox: Sandbox, client: CustodyClient) -> None:
     calls: list[Callable[[], object]] = [
         lambda: client.reject_whitelist_requests(["99999"], "no"),
@@ -235,36 +224,17 @@ def test_a_body_that_says_error_is_no_success(sandbox: Sandbox, name: str) -> No
             call(client)
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=str)
-def test_a_change_whose_response_says_error_is_read_back(
-    sandbox: Sandbox, client: CustodyClient, error: dict[str, Any]
-) -> None:
-    sandbox.control.add_webhook(id=WEBHOOK)
-    shown = {"webhook": {"id": WEBHOOK, "status": "disabled"}, **error}
-    sandbox.control.add_fault("status", method="PATCH", status=200, body=shown)
-    with pytest.raises(CustodyResponseError, match="status is 'enabled'"):
-        client.set_webhook_status(WEBHOOK, "disabled")
-    # Nor does a listing that says so prove that something is gone.
-    sandbox.control.add_fault("status", method="DELETE", status=200, body=error)
-    sandbox.control.add_fault("status", method="GET", status=200, body={"webhooks": [], **error}, times=None)
-    with pytest.raises(CustodyResponseError, match="reading it back failed too"):
-        client.delete_webhook(WEBHOOK)
-
-
 # --- a success without what it should have -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [True, False, 7.0, 1.5, None, "", " 7", [], {}, {"id": "7"}], ids=repr)
+@pytest.mark.parametrize("number", [True, 7.0, None, "", " 7", [], {"id": "7"}], ids=repr)
 def test_what_is_no_id_leaves_a_create_unknown(sandbox: Sandbox, client: CustodyClient, number: object) -> None:
     sandbox.control.add_fault("status", status=200, body={"result": {"id": number}})
     with pytest.raises(CustodyOutcomeUnknownError, match="may have been carried out"):
         create(client)
-
-
-@pytest.mark.parametrize("number", ["7", 9007199254740993, "a7"])
-def test_what_is_an_id(sandbox: Sandbox, client: CustodyClient, number: object) -> None:
-    sandbox.control.add_fault("status", status=201, body={"result": {"id": number}})
-    assert client.create_whitelist_request(REQUEST) == str(number)
+    for good in ("a7", 9007199254740993):
+        sandbox.control.add_fault("status", status=201, body={"result": {"id": good}})
+        assert client.create_whitelist_request(REQUEST) == str(good)
 
 
 @pytest.mark.parametrize("body", [{}, {"app": "something else"}, {"result": {}}, {"webhook": {}}], ids=str)
@@ -287,12 +257,9 @@ def test_a_create_or_a_signature_without_its_result_is_unknown(
     ],
     ids=["group", "status", "roles", "byte order mark"],
 )
-def test_what_two_readers_may_read_in_two_ways_is_refused(name: str, body: str) -> None:
-    raw = body.encode()
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(raw)
-    with (
-        raw_server(lambda stream: stream.sendall(head + raw)) as (url, _),
-        CustodyClient(url, "token", max_retries=0) as client,
-        pytest.raises(CustodyResponseError, match=r"it has a key twice in one object|its body is not JSON"),
-    ):
+def test_what_two_readers_may_read_in_two_ways_is_refused(
+    sandbox: Sandbox, client: CustodyClient, name: str, body: str
+) -> None:
+    sandbox.control.add_fault("status", status=200, body=body)
+    with pytest.raises(CustodyResponseError, match=r"it has a key twice in one object|its body is not JSON"):
         BODIES[name][1](client)

@@ -1,27 +1,22 @@
-"""The guide's signer for AWS KMS: with a fake KMS, and with moto's where it is installed."""
+"""The guide's signer for AWS KMS: with moto's KMS, where it is installed."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
-import sys
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
-from cryptography.hazmat.primitives.hashes import SHA256
+from calls import REQUEST
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hsm import missing
-from people import ROLES, Person
+from people import ROLES
 
-from airflow_custody.client import CustodyClient, WhitelistRequest
+from airflow_custody.client import CustodyClient
 from airflow_custody.client.signers import raw_signature
 from airflow_custody.client.whitelist.signing import RequestSigner
 from airflow_custody.sandbox import Sandbox
 
 
-# [START howto_kms_signer]
 class KmsSigner:
     """Sign with a P-256 key that never leaves AWS KMS."""
 
@@ -41,39 +36,6 @@ class KmsSigner:
 
         key: bytes = boto3.client("kms").get_public_key(KeyId=self.name)["PublicKey"]
         return key
-
-
-# [END howto_kms_signer]
-
-
-class FakeKms:
-    """A KMS that returns signatures as AWS does: in DER."""
-
-    def __init__(self, person: Person) -> None:
-        self._key = person.key
-
-    def sign(self, *, KeyId: str, Message: bytes, MessageType: str, SigningAlgorithm: str) -> dict[str, Any]:
-        assert (KeyId, MessageType, SigningAlgorithm) == ("alias/custody", "RAW", "ECDSA_SHA_256")
-        return {"Signature": self._key.sign(Message, ECDSA(SHA256()))}
-
-    def get_public_key(self, *, KeyId: str) -> dict[str, Any]:
-        assert KeyId == "alias/custody"
-        return {"PublicKey": self._key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)}
-
-
-def approve(sandbox: Sandbox, token: str, key_id: str) -> None:
-    request = WhitelistRequest(label="L", address="0x" + "a" * 40, blockchain="ETH")
-    with CustodyClient(sandbox.url, token) as client:
-        number = client.create_whitelist_request(request)
-        approver = RequestSigner(client, KmsSigner(key_id), log=logging.getLogger(__name__))
-        assert approver.sign([number], {number: request}, "checked") == 1
-    assert [each["status"] for each in sandbox.control.whitelist_requests()] == ["APPROVED"]
-
-
-def test_the_service_accepts_a_signature_of_the_kms(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    ann = Person(sandbox, "ann", "approvers")
-    monkeypatch.setitem(sys.modules, "boto3", SimpleNamespace(client=lambda name: FakeKms(ann)))
-    approve(sandbox, ann.token, "alias/custody")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -96,4 +58,8 @@ def test_the_service_accepts_a_signature_of_a_kms_that_boto3_calls(
         public = load_der_public_key(kms.get_public_key(KeyId=key)["PublicKey"])
         pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
         user_id = sandbox.control.add_user("ann", ROLES, groups=("approvers",), public_key=pem)
-        approve(sandbox, sandbox.control.add_token(roles=ROLES, user_id=user_id), "alias/custody")
+        with CustodyClient(sandbox.url, sandbox.control.add_token(roles=ROLES, user_id=user_id)) as client:
+            number = client.create_whitelist_request(REQUEST)
+            approver = RequestSigner(client, KmsSigner("alias/custody"), log=logging.getLogger(__name__))
+            assert approver.sign([number], {number: REQUEST}, "checked") == 1
+    assert [each["status"] for each in sandbox.control.whitelist_requests()] == ["APPROVED"]

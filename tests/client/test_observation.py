@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import math
 import socket
-import struct
 from datetime import datetime, timezone
 from typing import Any
 
@@ -43,6 +42,8 @@ def test_a_date(header: str | None, date: datetime | None) -> None:
 
 @given(st.text(max_size=60) | st.from_regex(r"[A-Z][a-z]{2}, \d{1,9} [A-Z][a-z]{2} \d{1,9} [\d:]{1,12} [+-]?\d{1,9}"))
 @example("9" * 5000)
+@example("nan")
+@example("-5")
 @example("\u0663")
 def test_no_header_breaks_anything(header: str) -> None:
     found, seconds = seen(header).date, parse_retry_after(header)
@@ -60,23 +61,19 @@ def test_every_response_is_seen_also_one_that_is_tried_again(sandbox: Sandbox) -
     assert {each.tls_version for each in found} == {""}
 
 
-@pytest.mark.parametrize("resets", [False, True])
 @pytest.mark.parametrize(("status", "is_complete"), [(200, False), (500, True)])
-def test_a_response_that_is_not_read_to_its_end(resets: bool, status: int, is_complete: bool) -> None:
-    def respond(stream: socket.socket) -> None:
-        stream.sendall(f"HTTP/1.1 {status} X\r\nContent-Length: 500\r\n\r\n{{".encode())
-        if resets:
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            stream.close()
-
+def test_a_response_that_is_not_read_to_its_end(status: int, is_complete: bool) -> None:
+    head = f"HTTP/1.1 {status} X\r\nContent-Length: 500\r\n\r\n{{".encode()
     found: list[Observation] = []
-    with raw_server(respond) as (url, _), CustodyClient(url, "token", max_retries=0) as client:
+    with (
+        raw_server(lambda stream: stream.sendall(head)) as (url, _),
+        CustodyClient(url, "token", max_retries=0) as client,
+    ):
         client.observe(found.append)
         with pytest.raises(CustodyError):
             client.list_health_checks()
-    if not (resets and found[0].status is None):
-        # Of an error, its status is enough.
-        assert [(each.status, each.is_complete) for each in found] == [(status, is_complete)]
+    # Of an error, its status is enough.
+    assert [(each.status, each.is_complete) for each in found] == [(status, is_complete)]
 
 
 PACKED = gzip.compress(b"{}")
@@ -88,11 +85,11 @@ PACKED = gzip.compress(b"{}")
     [
         (PACKED, None),
         # An empty body would say that the deletion was done.
-        *((PACKED[:size], "early") for size in (0, 1, 5, 10, 20)),
+        *((PACKED[:size], "early") for size in (0, 5, 20)),
         (b"not gzip at all", "broken|early"),
         (gzip.compress(b" " * 5_000_000), "larger than 1000000"),
     ],
-    ids=["whole", "0", "1", "5", "10", "20", "no gzip", "large"],
+    ids=["whole", "0", "5", "20", "no gzip", "large"],
 )
 def test_a_compressed_body_is_complete_with_its_end(body: bytes, error: str | None, framing: str) -> None:
     chunk = b"%x\r\n%s\r\n" % (len(body), body) if body else b""

@@ -68,6 +68,7 @@ SERVERS: list[tuple[str, bytes, str, bool, str, str]] = [
     ("https", alert(40), "tls-failed", True, "TLS: {host} cannot be reached: ", CERTIFICATE),
     ("https", alert(116), "tls-failed", True, "TLS: {host} cannot be reached: ", CERTIFICATE),
     ("https", alert(70), "tls-failed", True, "alert protocol version", CHECK),
+    ("https", b"", "tls-failed", True, "TLS: {host} cannot be reached: ", CHECK),
     ("http", alert(70), "unreachable", False, "speaks TLS on this port", HTTPS),
     ("http", b"\x16\x03\x03\x00\x04\x0e\x00\x00\x00", "unreachable", False, "speaks TLS on this port", HTTPS),
     ("http", SSH, "response-unusable", False, "sent something that is not HTTP", OTHER),
@@ -210,7 +211,6 @@ def test_a_client_certificate_that_is_missing_or_refused(
 @pytest.mark.parametrize(
     ("status", "body", "advice"),
     [
-        (200, "<html><title>Sign in</title></html>", "Another program or a gateway is there: check {}."),
         (200, {"status": "UP"}, "Another program or a gateway may be there: check {}."),
         (404, {"detail": "Not Found"}, "Another program or a gateway may be there: check {}. The service may not"),
         (404, "<html>Not here</html>", "3.14"),
@@ -236,12 +236,9 @@ def test_another_program_or_a_gateway(sandbox: Sandbox, status: int, body: Any, 
     [
         ({"error": "NotFound", "message": "no such path", "code": 404}, True),
         ({"code": 5, "message": "no such path", "details": []}, True),
-        ({"code": 5, "message": ""}, True),
-        ({"error": "NotFound", "message": "no such path"}, False),
         ({"error": "NotFound", "code": 404}, False),
         ({"message": "no Route matched"}, False),
         ({"code": "5", "message": "no such path"}, False),
-        ({"code": True, "message": "no such path"}, False),
         ({"code": 5.0, "message": "no such path"}, False),
     ],
     ids=str,

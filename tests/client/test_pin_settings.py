@@ -40,11 +40,6 @@ def test_nothing_is_pinned_by_default() -> None:
     [
         ONE + TWO,
         (ONE, TWO),
-        f"{ONE}\n\n  {TWO}",
-        # What a field of one line leaves, with and without spaces.
-        (ONE + TWO).replace("\n", ""),
-        (ONE + TWO).replace("\n", " "),
-        (ONE + TWO).replace("\n", "\r\n"),
         # What a file of environment variables has.
         [ONE.replace("\n", "\\n"), TWO],
         f"# admin 1\n{ONE}# admin 2\n{TWO}",
@@ -79,39 +74,34 @@ def test_a_file_is_read_when_the_client_is_made(tmp_path: Path) -> None:
     [
         *(
             ({"superadmin_keys": keys, "superadmin_minimum": 1}, "superadmin_keys", "")
-            for keys in (5, True, {"a": ONE}, [], [5], "junk", ONE[:60], f"{ONE}junk", ONE + ONE)
+            for keys in (5, [], [5], "junk", ONE + ONE)
         ),
         *(
             ({"superadmin_keys": [ONE, TWO], "superadmin_minimum": number}, "superadmin_minimum", f"not {number!r}")
-            for number in (0, -1, 3, 1.5, True, "two", [2])
+            for number in (0, 3, 1.5, True, "two")
         ),
         *(
             ({"superadmin_keys": ONE, "superadmin_minimum": nothing}, "superadmin_minimum", "is missing")
             for nothing in (None, "")
         ),
-        # A part of what verification needs.
-        ({"superadmin_minimum": 1}, "superadmin_minimum", "needs 'superadmin_keys'"),
-        ({"networks": "mainnet"}, "networks", "needs 'superadmin_keys'"),
-        ({"allow_legacy_signatures": "true"}, "allow_legacy_signatures", "needs 'superadmin_keys'"),
-        ({"rules_not_before": "2026-01-01"}, "rules_not_before", "needs 'superadmin_keys'"),
+        # A part of what verification needs; zero and false are given, too.
+        *(
+            ({setting: value}, setting, "needs 'superadmin_keys'")
+            for setting, value in {
+                "superadmin_minimum": 0,
+                "networks": False,
+                "allow_legacy_signatures": "true",
+                "rules_not_before": 0,
+            }.items()
+        ),
         *(
             (pinned(1, networks=names), "networks", "comma-separated, like 'mainnet, testnet', not ")
-            for names in (
-                [],
-                ["mainnet", ""],
-                "mainnet,",
-                " ",
-                [" mainnet"],
-                5,
-                {"mainnet": 1},
-                [None],
-                "x" * 5000 + ",",
-            )
+            for names in (["mainnet", ""], "mainnet,", "x" * 5000 + ",")
         ),
         # A date without dashes would be a day in 1970; milliseconds, one far from now.
         *(
             (pinned(1, rules_not_before=date), "rules_not_before", "2026-01-31")
-            for date in ("20260101", 20260101, DATE * 1000, 0, -1, True, 1.5, "soon", "0001-01-01", "9999-12-31", [""])
+            for date in ("20260101", DATE * 1000, True, "soon", "9999-12-31")
         ),
         (pinned(1, allow_legacy_signatures="maybe"), "allow_legacy_signatures", ""),
     ],
@@ -133,11 +123,7 @@ def test_what_is_wrong_is_named_and_nothing_is_verified_with_less(
         (None, "No such file"),
         ("#" * (1024 * 1024 + 1), "larger than"),
         (b"\xff\xfe\x00", "it is not PEM, but binary"),
-        ("", "it is empty"),
         (ONE + "junk", "there is text outside of the keys"),
-        (ONE + TWO[:50], "it is truncated"),
-        ("".join(ONE.splitlines()[1:-1]), "it is base64 without the lines of PEM"),
-        ("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", "it is a certificate"),
         (private_pem(1), "there is a private key"),
     ],
     ids=lambda value: str(value)[:30],

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import logging
-import threading
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -102,56 +101,33 @@ def test_what_is_no_secret_stays(secret: str) -> None:
 # --- a service that echoes ---------------------------------------------------------------------------------
 
 
-class Hostile(ThreadingHTTPServer):
+class Hostile:
     """A service that sends what a test wants."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        self.requests = 0
+        self.url, self.received = "", list[bytes]()
         self.sign_in_works = True
         self.respond(200, b"")
 
     def respond(self, status: int, body: object, headers: dict[str, str] | None = None, reason: str = "OK") -> None:
-        self.status, self.headers, self.reason = status, headers or {}, reason
-        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        fields = {"Connection": "close", "Content-Length": str(len(data)), **(headers or {})}
+        lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+        self.response = "\r\n".join(lines).encode("latin-1") + data
+
+    def serve(self, stream: socket.socket) -> None:
+        signs_in = b"/authentication/token" in self.received[-1]
+        stream.sendall(SIGNED_IN if signs_in and self.sign_in_works else self.response)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # The body would wait for the client's system to acknowledge the headers: 40 ms.
-    disable_nagle_algorithm = True
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-    def respond(self) -> None:
-        service = self.server
-        assert isinstance(service, Hostile)
-        service.requests += 1
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        status, reason, headers, body = service.status, service.reason, service.headers, service.body
-        if self.path.endswith("/authentication/token") and service.sign_in_works:
-            status, reason, headers, body = 200, "OK", {}, b'{"result": "signed-in-t0ken"}'
-        self.send_response(status, reason)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_POST = respond
+SIGNED_IN = b'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 29\r\n\r\n{"result": "signed-in-t0ken"}'
 
 
 @pytest.fixture
 def hostile() -> Iterator[Hostile]:
-    with Hostile() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    service = Hostile()
+    with raw_server(service.serve) as (service.url, service.received):
+        yield service
 
 
 @contextmanager
@@ -196,11 +172,11 @@ def read(server: Hostile, auth: Authentication, **settings: Any) -> str:
 
 
 PLACES = ["text", "html", "error", "message", "both", "error_code", "other", "nested", "list", "reason", "type"]
-PLACES += ["location", "malformed header", "a key", "two hundred"]
+PLACES += ["location", "malformed header", "a key", "status line", "length"]
 ways = st.tuples(
     st.sampled_from(PLACES),
     st.sampled_from(list(FORMS)),
-    st.sampled_from([400, 401, 403, 404, 409, 422, 429, 500, 503]),
+    st.sampled_from([200, 400, 401, 403, 404, 409, 422, 429, 500, 503]),
 )
 
 
@@ -223,12 +199,19 @@ def echo(server: Hostile, place: str, text: str, status: int) -> None:
         server.respond(
             status, (f"<p>{text}</p>" if place == "html" else text).encode(), {"Content-Type": f"text/{place}"}
         )
-    elif place == "two hundred" or not is_latin_1(text) or "\n" in text or "\r" in text:
-        server.respond(200 if place == "two hundred" else status, text.encode())
+    elif not is_latin_1(text) or "\n" in text or "\r" in text:
+        server.respond(status, text.encode())
+    elif place == "status line":
+        server.response = f"{text} HTTP/1.1\r\n\r\n".encode("latin-1")
     elif place == "reason":
         server.respond(status, b"", reason=text)
     else:
-        name = {"type": "Content-Type", "location": "Location", "malformed header": "bad name"}[place]
+        name = {
+            "type": "Content-Type",
+            "location": "Location",
+            "length": "Content-Length",
+            "malformed header": "bad name",
+        }[place]
         server.respond(302 if place == "location" else status, b"", {name: text})
 
 
@@ -268,28 +251,6 @@ def test_no_secret_is_shown(hostile: Hostile, carrier: str) -> None:
         assert is_quoted or WORD not in texts
 
     check()
-
-
-@pytest.mark.parametrize(
-    "first", [b"%b HTTP/1.1\r\n\r\n", b"HTTP/1.1 4%b no\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\n"]
-)
-def test_no_word_of_what_is_not_http_either(first: bytes) -> None:
-    with (
-        raw_server(lambda stream: stream.sendall(first % WORD.encode())) as (url, _),
-        CustodyClient(url, auth=PasswordSignIn("ann", "a-password"), max_retries=0, timeout=60) as client,
-    ):
-        assert WORD not in texts_of(client.list_health_checks)
-
-
-@pytest.mark.parametrize(
-    "body", [{"webhook": {"id": WORD}, "secret": WORD}, {"webhook": WORD}, {"secret": {WORD: 1}}, WORD, [WORD]]
-)
-def test_no_word_of_a_strange_success_either(hostile: Hostile, body: object) -> None:
-    hostile.respond(200, body, {"Content-Type": WORD})
-    assert WORD not in create_webhook(hostile, None)
-    hostile.sign_in_works = False
-    hostile.respond(200, {"result": f"{WORD} \u20ac"})
-    assert WORD not in read(hostile, PasswordSignIn("ann", "a-password"))
 
 
 @pytest.mark.parametrize("name", ["read", "create", "sign-in"])
@@ -357,4 +318,4 @@ def test_what_no_library_should_raise_becomes_an_error_of_ours(hostile: Hostile)
         with pytest.raises(CustodyConfigurationError, match="UnicodeEncodeError; nothing was sent") as caught:
             client.list_health_checks()
         assert caught.value.__context__ is None
-    assert hostile.requests == 0
+    assert hostile.received == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,15 +27,6 @@ def test_sanitize_returns_one_printable_line_of_that_length(text: str, limit: in
 
 def test_sentences_have_one_mark_each() -> None:
     assert sentences("It failed.", None, "", "Do you mean 'a'?", "Try again") == "It failed. Do you mean 'a'? Try again"
-
-
-@pytest.mark.parametrize("letter", "\u034f\u115f\u1160\u17b4\u2800\u3164\uffa0\u200b\x1b")
-def test_letters_that_cannot_be_seen_are_found(letter: str) -> None:
-    assert has_unprintable(f"a{letter}b")
-    assert sanitize(f"a{letter}b") == "a b"
-    assert escape(f"a{letter}b") == f"a\\u{ord(letter):04x}b"
-    assert escape("\ue0041\U000e0041") == "\\ue0041\\U000e0041"
-    assert not has_unprintable("Zürich é 漢字 한글 ❤")
 
 
 def test_an_emoji_may_say_that_it_is_one_and_is_shown_as_it_is_written() -> None:
@@ -73,6 +63,7 @@ def test_all_that_is_ignored_and_nothing_that_is_seen() -> None:
         if unicodedata.category(each)[0] not in "PZ" and _BLANK.search(unicodedata.name(each, ""))
     }
     assert {*"\u2800\ufffc\U00016fe4\U0001d159"} <= hidden
+    assert escape("a\x1b\ue0041\U000e0041") == "a\\u001b\\ue0041\\U000e0041"
     assert all(
         has_unprintable(each) and escape(each) == escaped(each) and each not in sanitize(each) for each in hidden
     )

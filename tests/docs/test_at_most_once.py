@@ -28,11 +28,20 @@ def pattern() -> dict[str, Any]:
     return names
 
 
-class Store(dict[str, Any]):
-    """A store that outlives a try, and keeps what it was given."""
+class Store:
+    """A store that outlives a try, with the methods of Airflow's task state store."""
 
-    def __setitem__(self, key: str, value: Any) -> None:
-        super().__setitem__(key, copy.deepcopy(value))
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+
+    def get(self, key: str) -> Any:
+        return copy.deepcopy(self.values.get(key))
+
+    def set(self, key: str, value: Any) -> None:
+        self.values[key] = copy.deepcopy(value)
+
+    def delete(self, key: str) -> None:
+        del self.values[key]
 
 
 class KilledError(BaseException):
@@ -128,8 +137,9 @@ def test_a_killed_task_finds_its_object(sandbox: Sandbox, attempt_of: Task) -> N
 
 def test_a_refused_create_is_sent_by_a_retry(sandbox: Sandbox, attempt_of: Task) -> None:
     sandbox.control.add_fault(**POST, kind="status", status=503, times=1)
-    with pytest.raises(attempt_of.names["NotSent"], match="nothing was created"):
+    with pytest.raises(attempt_of.names["NotSent"], match="nothing was created") as caught:
         attempt_of.attempt()
+    assert "503" in str(caught.value.__cause__)
     assert attempt_of.now > 65
     assert [attempt_of.attempt()] == ids(sandbox)
 
@@ -138,19 +148,33 @@ def test_a_suspended_task_sends_nothing(sandbox: Sandbox, attempt_of: Task) -> N
     attempt_of.held_up = 6
     with pytest.raises(attempt_of.names["NotSent"], match="held up"):
         attempt_of.attempt()
-    assert (ids(sandbox), attempt_of.store) == ([], {})
+    assert (ids(sandbox), attempt_of.store.values) == ([], {})
 
 
 def test_a_person_decides_between_two_candidates(sandbox: Sandbox, attempt_of: Task) -> None:
     sandbox.control.add_whitelist_requests([REQUEST])
     # A killed try left this record.
-    attempt_of.store["record"] = {"id": None, "before": ids(sandbox)}
+    attempt_of.store.set("record", {"id": None, "before": ids(sandbox), "decision": None})
     sandbox.control.add_whitelist_requests([REQUEST, REQUEST])
-    for _ in range(2):
-        with pytest.raises(attempt_of.names["OutcomeUnknown"], match=r"one of \['3712', '3713'\] may be this task's"):
-            attempt_of.attempt()
+    for decision, reason in (
+        (None, r"one of \['3712', '3713'\] may be this task's"),
+        ("3711", "'3711' is not a new object"),
+        ("Create", "'Create' is not a new object"),
+    ):
+        with pytest.raises(attempt_of.names["OutcomeUnknown"], match=reason):
+            attempt_of.attempt(decision)
     assert len(ids(sandbox)) == 3
-    assert attempt_of.attempt("3712") == "3712"
+    # It is kept for tries without the decision.
+    assert [attempt_of.attempt("3712"), attempt_of.attempt()] == ["3712"] * 2
+
+
+def test_a_decision_to_create_is_carried_out_once(sandbox: Sandbox, attempt_of: Task) -> None:
+    attempt_of.store.set("record", {"id": None, "before": [], "decision": None})
+    attempt_of.killed_after_sending = True
+    with pytest.raises(KilledError):
+        attempt_of.attempt("create")
+    attempt_of.killed_after_sending = False
+    assert [attempt_of.attempt("create"), attempt_of.attempt("create")] == ids(sandbox) * 2
 
 
 def test_the_page_is_short() -> None:

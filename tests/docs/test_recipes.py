@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +79,14 @@ def test_a_change_of_the_whitelist_is_told(recipes: Any, tmp_path: Path, capsys:
     assert f"applied {plan_hash} 1" in capsys.readouterr().out
 
 
-def test_with_the_fixture_an_example_runs_and_the_next_test_starts_afresh(custody_sandbox: Sandbox) -> None:
-    custody_sandbox.control.add_fault("drop", method="POST", path="/whitelists/addresses", work=True)
-    run = run_dag(load(ROOT / "example_dags" / "custody_whitelist_mapping.py").dag)
-    assert run.state == "success", run.states
-    assert statuses(custody_sandbox) == ["APPROVED"] * 3
-    custody_sandbox.control.reset()
-    assert statuses(custody_sandbox) == []
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_own_dags_are_tested_with_the_fixture(tmp_path: Path, processes: str) -> None:
+    (tmp_path / "dags").mkdir()
+    shutil.copy(ROOT / "example_dags" / "custody_first_dag.py", tmp_path / "dags")
+    shutil.copy(ROOT / "docs" / "snippets" / "dags_conftest.py", tmp_path / "conftest.py")
+    for number in range(2):
+        shutil.copy(ROOT / "docs" / "snippets" / "dags_test.py", tmp_path / f"test_dags_{number}.py")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTEST"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-n", processes, "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -36,17 +36,6 @@ def reading(asset: Asset, **arguments: Any) -> DAG:
     return dag
 
 
-def test_four_runs_hand_the_place_on(sandbox: Sandbox, webhook: str) -> None:
-    asset = new_asset()
-    dag = reading(asset, start="beginning")
-    states = []
-    for numbers in ((1, 2, 3), (4, 5, 6), (7,), ()):
-        write_calls(sandbox, webhook, *numbers)
-        states.append(run_dag(dag).state_of("read"))
-    assert states == ["success", "success", "success", "skipped"]
-    assert [ids_of(each) for each in stored_events(asset)] == [["1", "2", "3"], ["4", "5", "6"], ["7"]]
-
-
 @pytest.mark.skipif(AIRFLOW < (3, 3), reason="the asset state store of Airflow 3.3")
 def test_a_quiet_reading_is_kept_in_the_real_store(sandbox: Sandbox, webhook: str, task_log: TaskLog) -> None:
     asset = new_asset()

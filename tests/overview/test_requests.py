@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_custody.client import CustodyClient, CustodyError, CustodyNotFoundError, CustodyRequestError
+from airflow_custody.client import CustodyClient, CustodyNotFoundError, CustodyRequestError
 from airflow_custody.client.signers import PemSigner
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.signing import RequestSigner
@@ -57,15 +57,12 @@ def status(word: str) -> Prepare:
     return lambda sandbox, number: sandbox.control.set_whitelist_status(number, word)
 
 
-def listed_as(word: str, *, for_approval: bool = True) -> Prepare:
-    """Return what makes the service call a pending request by another word, and maybe not list it for approval."""
+def listed_as_expired(sandbox: Sandbox, number: str) -> None:
+    sandbox.control.configure(status_words={"pending": "EXPIRED"})
 
-    def prepare(sandbox: Sandbox, number: str) -> None:
-        sandbox.control.configure(status_words={"pending": word})
-        if not for_approval:
-            show(sandbox, FOR_APPROVAL)
 
-    return prepare
+def another_hash(sandbox: Sandbox, number: str) -> None:
+    sandbox.control.set_whitelist_metadata(number, hash="0" * 64)
 
 
 def only_for_approval(sandbox: Sandbox, number: str) -> None:
@@ -88,29 +85,11 @@ BAD_HASH = "does not have the hash"
         (changed, "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
         (status("APPROVED"), "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
         (status("rejected"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "It was rejected, in the service's word"),
-        (status("expired"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "It was rejected, in the service's word"),
         (status("WEIRD"), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
-        (status(""), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
-        (status("APPROVED_"), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
         # What is listed as pending is pending, whatever its status.
-        (listed_as("EXPIRED"), "pending", "pending", ("not checked", DOUBT), ("unsigned", DOUBT), "Nobody has signed"),
-        (
-            listed_as("APPROVED", for_approval=False),
-            "pending",
-            "pending",
-            ("not checked", DOUBT),
-            ("unsigned", DOUBT),
-            "Nobody has signed it yet.",
-        ),
+        (listed_as_expired, "pending", "pending", ("not checked", DOUBT), ("unsigned", DOUBT), "Nobody has signed"),
         (only_for_approval, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "Nobody has signed it yet."),
-        (
-            lambda sandbox, number: sandbox.control.set_whitelist_metadata(number, hash="0" * 64),
-            "pending",
-            "pending",
-            ("not checked", BAD_HASH),
-            ("unverified", BAD_HASH),
-            BAD_HASH,
-        ),
+        (another_hash, "pending", "pending", ("not checked", BAD_HASH), ("unverified", BAD_HASH), BAD_HASH),
     ],
 )
 def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
@@ -200,32 +179,21 @@ def test_many_pending_requests_are_bounded_and_the_oldest_come_first(sandbox: Sa
 
 
 def test_of_what_is_in_effect_all_are_verified_and_faults_come_before_the_latest(
-    sandbox: Sandbox, client: CustodyClient, pinning: CustodyClient, create: Create
+    sandbox: Sandbox, pinning: CustodyClient, create: Create
 ) -> None:
-    ids = [create(number) for number in range(25)]
-    for each in ids[:-1]:
-        sandbox.control.set_whitelist_age(each, 3600)
-    sandbox.control.sign_whitelist_requests(ids[1:-1])
-    sandbox.control.sign_whitelist_requests(ids[-1:])
-    # The unsigned dates say that it was long ago.
-    sandbox.control.set_whitelist_age(ids[0], 360_000)
-    sandbox.control.set_whitelist_status(ids[0], "APPROVED")
-    assert view(read_overview(client), "recent").rows[0].id == ids[-1]
+    ids = [create(number) for number in range(60)]
+    sandbox.control.sign_whitelist_requests(ids[30:])
+    for each in ids[:30]:
+        # The unsigned dates say that it was long ago.
+        sandbox.control.set_whitelist_age(each, 360_000)
+        sandbox.control.set_whitelist_status(each, "APPROVED")
     overview = read_overview(pinning)
     recent = view(overview, "recent")
-    assert [row.id for row in recent.rows[:2]] == [ids[0], ids[-1]]
-    assert (len(recent.rows), recent.total, recent.faulty) == (20, 25, 1)
-    (wrong,) = judge_overview(overview).texts("wrong")
-    assert wrong.startswith(f"whitelisting request {ids[0]} (in effect): ")
-
-
-def test_what_fails_and_is_not_shown_counts(sandbox: Sandbox, client: CustodyClient) -> None:
-    rows = [{"label": f"L{n}", "address": f"0x{n:040x}", "blockchain": "ETH"} for n in range(30)]
-    for each in sandbox.control.add_whitelist_requests(rows):
-        sandbox.control.set_whitelist_metadata(each, hash="0" * 64)
-    overview = read_overview(client)
-    assert (len(view(overview, "recent").rows), view(overview, "recent").faulty) == (20, 30)
-    assert judge_overview(overview).texts("wrong")[-1] == "and 10 other requests with such a problem"
+    assert {row.id for row in recent.rows} <= {*ids[:30]}
+    assert (len(recent.rows), recent.total, recent.faulty) == (20, 60, 30)
+    *named, others = judge_overview(overview).texts("wrong")
+    assert all("(in effect): " in each for each in named)
+    assert (len(named), others) == (20, "and 10 other requests with such a problem")
 
 
 def test_what_cannot_be_read_hides_nothing(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
@@ -312,32 +280,12 @@ def test_signatures_are_counted_by_group_where_that_is_known(
     assert shown.verification.startswith("Each signature that it has is valid, ")
     # Without rules, nobody says who is in which group.
     assert (one(read_overview(client)).signatures, one(read_overview(client)).paths) == (1, ())
-    # Where the request is shown without rules, those in force count: not offered, or not to be had now.
+    # Where the request is shown without rules, those in force count.
     sandbox.control.set_whitelist_envelope(identifier, rulesContainer=None, rulesSignatures=None)
     assert [each.present for each in read_request(pinning, identifier).row.paths[0]] == [1, 0]
     sandbox.control.add_fault("status", status=404, path="/rules", body={"message": "m", "error": "e"})
     shown = read_request(pinning, identifier)
     assert (shown.row.trust, shown.row.paths, [each.valid for each in shown.signatures]) == ("unverified", (), [None])
-    sandbox.control.add_fault("status", status=503, path="/rules")
-    with pytest.raises(CustodyError, match="status 503"):
-        read_request(pinning, identifier)
-
-
-def test_where_several_rules_must_be_met_each_way_has_the_groups_of_all(
-    sandbox: Sandbox, pinning: CustodyClient, create: Create
-) -> None:
-    def way(group: str, minimum: int) -> dict[str, Any]:
-        return {"sequential": [{"externalGroupID": group, "minimumSignatures": minimum}]}
-
-    sandbox.control.configure(network_is_hashed=False)
-    sandbox.control.set_rules(
-        [
-            {"currency": "ETH", "network": "mainnet", "parallel": [way("ops", 1), way("risk", 1)]},
-            {"currency": "ETH", "network": "sepolia", "parallel": [way("ops", 2)]},
-        ]
-    )
-    paths = read_request(pinning, create(1, network="mainnet")).row.paths
-    assert [{each.group: each.needed for each in path} for path in paths] == [{"ops": 2}, {"risk": 1, "ops": 2}]
 
 
 def test_one_that_is_not_listed_or_not_there(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:

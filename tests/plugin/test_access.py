@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -78,35 +77,6 @@ def test_a_viewer_sees_only_what_the_users_of_their_connections_see(
     assert "9 of 9 healthy" in text
     # Nor is it said that a role is missing.
     assert not [word for word in ("webhook", "custody_default", "lacks a role") if word in text.casefold()]
-
-
-def test_a_secrets_backend_that_hangs_hides_no_other(
-    pages: Pages, connection: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow.models.connection import Connection
-
-    asked: list[str] = []
-    gate, get = threading.Event(), Connection.get_connection_from_secrets
-
-    def slow(conn_id: str, team_name: str | None = None) -> Any:
-        asked.append(conn_id)
-        if conn_id == "custody_slow":
-            gate.wait(120)
-        return get(conn_id, team_name=team_name)
-
-    monkeypatch.setattr(Connection, "get_connection_from_secrets", slow)
-    assert "9 of 9 healthy" in text_of(pages.get("/custody/"))
-    monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 0.0)
-    monkeypatch.setenv("AIRFLOW__CUSTODY__PAGE_CONNECTIONS", "custody_slow")
-    try:
-        for path in ("", *(f"connections/custody_slow{end}" for end in ("", "/requests/1", "/requests?ids=1"))):
-            page = pages.get(f"/custody/{path}")
-            assert page.status_code == 200
-            assert "has not responded yet" in page.text
-        assert "9 of 9 healthy" in text_of(pages.get("/custody/"))
-        assert asked.count("custody_slow") == 1
-    finally:
-        gate.set()
 
 
 # --- where connections come from -----------------------------------------------------------------------------
@@ -189,4 +159,3 @@ def test_connections_that_are_named(pages: Pages, sandbox: Sandbox, monkeypatch:
     assert "This connection is not defined, or its secrets backend cannot be read." in text
     assert "Something unexpected went wrong. The log of the API server says what." in text
     assert "the backend's secret" not in page.text
-    assert pages.get("/custody/connections/custody_gone").status_code == 200

@@ -81,14 +81,10 @@ MISSING: Section[Any] = Section(problem="a role is missing", not_offered=True)
     [
         ({}, "good", WELL),
         ({"health": unhealthy()}, "bad", "Not healthy"),
-        ({"health": REFUSED}, "bad", "Health: refused"),
         ({"health": MISSING}, "bad", "Health: a role is missing"),
         ({"webhooks": MISSING, "journal": MISSING}, "good", WELL),
         ({"pending": REFUSED}, "warning", "Whitelisting requests: refused"),
-        ({"journal": REFUSED}, "warning", "Journal of webhook calls: refused"),
         ({"pending": request("pending", trust="unverified")}, "bad", "Whitelisting request 1 (pending): not verified"),
-        ({"recent": request("approved", problem="odd")}, "warning", "Whitelisting request 1 (in effect): odd"),
-        ({"webhooks": webhook("disabled", "It is disabled.")}, "warning", "Webhook w1: It is disabled."),
     ],
 )
 def test_verdicts(changes: dict[str, Any], level: str, verdict: str) -> None:
@@ -116,7 +112,6 @@ def test_the_worst_comes_first() -> None:
         ),
         # That it is read again is no reason to worry.
         (card(read_at=BEFORE, awaited_for=5.0), "good", WELL),
-        (card(None, problem="The connection is wrong."), "bad", "The connection is wrong."),
         (card(problem="No connection.", read_at=BEFORE), "bad", "No connection. What is shown is 5 min old."),
     ],
     ids=lambda value: getattr(value, "word", None),

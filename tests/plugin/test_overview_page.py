@@ -40,12 +40,9 @@ def row(number: int, **fields: Any) -> dict[str, Any]:
         ("/custody/", 200),
         ("/custody/connections/unknown", 404),
         ("/custody/connections/a%00b", 404),
-        (f"/custody/connections/{'a' * 251}", 404),
-        ("/custody/nothing", 404),
         ("/custody/static/nothing.css", 404),
         ("/custody/static/../app.py", 404),
         ("/custody/static/custody.css", 200),
-        ("/custody/static/custody.svg", 200),
     ],
 )
 def test_headers(pages: Pages, path: str, status: int) -> None:
@@ -79,24 +76,20 @@ def test_what_breaks_says_nothing_of_the_inside(pages: Pages, monkeypatch: pytes
 def test_shows_a_service(pages: Pages, connection: str, sandbox: Sandbox) -> None:
     control = sandbox.control
     control.update_health(component="hsm-2", status="failure")
-    (signed,) = control.add_whitelist_requests([row(1, label="Cold storage")], signed=True)
+    (signed,) = control.add_whitelist_requests([row(1)], signed=True)
     waiting = control.add_whitelist_requests([row(2), row(3)], status="pending")
     control.set_whitelist_age(waiting[1], 7 * 3600)
     control.add_webhook(url="https://hooks.example.com/custody?token=s3cr3t-token", status="disabled")
     page = pages.get("/custody/")
     text = text_of(page)
     assert "Trouble The service is not healthy (1 of 9 checks unhealthy): hsm / hsm-2 / connectivity" in text
-    assert "its status is 'failure'" in text
     assert "Attention Webhook" in text
-    assert text.index("Supplier 3") < text.index("Supplier 2"), "the oldest first"
     assert "7 h" in text
-    assert "Cold storage" in text
+    assert text.index("Supplier 3") < text.index("Supplier 2"), "the oldest first"
     assert f"/custody/connections/custody_default/requests/{signed}" in page.text
-    assert sandbox.token not in page.text
-    assert "s3cr3t-token" not in page.text
+    assert not [secret for secret in (sandbox.token, "s3cr3t-token") if secret in page.text]
     asked = len(sandbox.control.request_log())
-    assert "vault" in text_of(pages.get("/custody/connections/custody_default")), "all checks, also the healthy ones"
-    pages.get("/custody/", "adam")
+    assert "vault" in text_of(pages.get("/custody/connections/custody_default", "adam")), "also the healthy checks"
     # Once in a while, for all users.
     assert len(sandbox.control.request_log()) == asked > 0
 
@@ -143,67 +136,41 @@ def test_a_service_that_hangs(pages: Pages, connection: str, sandbox: Sandbox, m
     assert f"Healthy {WELL}" in text_of(pages.get("/custody/"))
     sandbox.control.add_fault(delay=3600, times=None)
     monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 0.0)
-    for seconds, says in (
-        (100, rf"Healthy {WELL} .* UTC , being read again"),
-        (20, r"No response The service has not responded yet to a new reading: what is shown is \d+ .+ old\."),
-    ):
-        clock.now += seconds
-        text = text_of(pages.get("/custody/"))
-        assert re.search(says, text)
-        assert "9 of 9 healthy" in text
+    clock.now += 100
+    assert re.search(rf"Healthy {WELL} .* UTC , being read again", text_of(pages.get("/custody/")))
+    for end in ("/requests/1", "/requests?ids=1"):
+        page = pages.get(f"/custody/connections/custody_default{end}")
+        assert (page.status_code, "has not responded yet" in page.text) == (200, True)
     # Another service is read meanwhile, and Airflow itself responds.
     with Sandbox() as other:
         monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_OTHER", connection_json(other))
         monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 120.0)
         assert "9 of 9 healthy" in text_of(pages.get("/custody/connections/custody_other"))
     assert pages.get("/api/v2/version").status_code == 200
-    # When its time-outs are over.
-    clock.now += 90
-    sandbox.control.clear_faults()
-    sandbox.control.add_fault("drop", times=None)
-    text = text_of(pages.get("/custody/connections/custody_default"))
-    assert re.search(
-        r"Trouble Nothing of the service can be read: .+ What is shown is \d+ .+ old\. .*9 of 9 healthy", text
-    )
-
-
-def test_a_reading_of_a_service_that_responds_to_nothing_ends_before_its_slot_is_given_away(
-    pages: Pages, connection: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow_custody.overview.read import MAX_TIMEOUT
-    from airflow_custody.plugin.readings import HUNG_AFTER
-
-    monkeypatch.setattr("airflow_custody.overview.read.MAX_TIMEOUT", 0.2)
-    sandbox.control.add_fault(delay=3600, times=None)
-    assert "there was no complete response in time" in text_of(pages.get("/custody/"))
-    # Each call once: another test's reading may still be under way.
-    calls = {(call["path"], call["raw_query"]) for call in sandbox.control.request_log()}
-    assert len(calls) * MAX_TIMEOUT < HUNG_AFTER
 
 
 _WORD = "foreign-word"
-_PATHS = ("", *(f"connections/custody_default{end}" for end in ("", "/requests/3711", "/requests?ids=3711")))
-_FAULTS: list[dict[str, Any]] = [
-    {"kind": "html", "body": f"<title>{_WORD}</title>"},
-    {"kind": "html", "status": 404, "body": f"<title>{_WORD}</title>"},
-    {"kind": "redirect", "location": f"https://{_WORD}.example.com"},
-    *(
-        {"kind": "status", "status": status, "body": body}
-        for status in (200, 400, 401, 403, 404, 409, 429, 500)
-        for body in (_WORD, {"error": _WORD, "message": _WORD, "code": status, "error_code": _WORD}, {_WORD: [_WORD]})
-    ),
-]
+_BODY = {"error": _WORD, "message": _WORD, "code": 5, "error_code": _WORD}
 
 
-@pytest.mark.parametrize("fault", _FAULTS, ids=str)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "html", "body": f"<title>{_WORD}</title>"},
+        {"kind": "html", "status": 404, "body": f"<title>{_WORD}</title>"},
+        {"kind": "redirect", "location": f"https://{_WORD}.example.com"},
+        *({"kind": "status", "status": status, "body": _BODY} for status in (200, 400, 401, 403, 404, 409, 429, 500)),
+    ],
+    ids=str,
+)
 def test_no_word_of_a_foreign_host_is_shown(
     pages: Pages, connection: str, sandbox: Sandbox, fault: dict[str, Any]
 ) -> None:
     sandbox.control.add_fault(times=None, **fault)
-    for path in _PATHS:
-        page = pages.get(f"/custody/{path}")
-        assert _WORD not in page.text, path
-        assert "[custody/" in page.text or "no whitelisting request with this id" in page.text, path
+    for end in ("", *(f"connections/custody_default{each}" for each in ("", "/requests/3711", "/requests?ids=3711"))):
+        page = pages.get(f"/custody/{end}")
+        assert _WORD not in page.text, end
+        assert "[custody/" in page.text or "no whitelisting request with this id" in page.text, end
 
 
 # --- where it is, and where its links lead --------------------------------------------------------------------
@@ -249,9 +216,7 @@ def test_no_redirect_leads_to_the_host_that_a_request_names(pages: Pages, path: 
     assert FOREIGN_HOST not in pages.get(path, host=FOREIGN_HOST).headers.get("location", "")
 
 
-@pytest.mark.parametrize(
-    "setting", ["timeout", "verify", "client_cert", "proxy", "max_retries", "superadmin_keys", "networks", "auth"]
-)
+@pytest.mark.parametrize("setting", ["timeout", "proxy", "superadmin_keys", "auth"])
 def test_the_value_of_a_setting_is_not_shown(pages: Pages, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     broken = {"conn_type": "custody", "host": "https://127.0.0.1:9", "password": "p", "extra": {setting: "s3.cret "}}
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_WRONG", json.dumps(broken))

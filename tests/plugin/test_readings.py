@@ -138,7 +138,7 @@ def test_one_at_a_time_of_a_connection_and_four_in_all(
     assert values(readings.get(*own, *others)) == [1, 2, 3, 1, 1, 1, 1]
 
 
-def test_what_hangs_gives_its_slot_away(
+def test_what_hangs_gives_its_slot_away_and_takes_two_threads_at_most(
     readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = [hanging() for _ in range(MAX_READS)]
@@ -158,22 +158,13 @@ def test_what_hangs_gives_its_slot_away(
     services[0].gate.set()
     services[0].thread.join(PATIENCE)
     assert values(readings.get(question(newer, "a"))) == [7]
-
-
-def test_what_always_hangs_takes_two_threads(
-    readings: Readings, clock: Clock, hanging: Callable[[], Service], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = hanging()
+    # What always hangs is not read a third time.
     monkeypatch.setattr(module, "WAIT", 0.0)
-    for _ in range(2):
-        readings.get(question(service))
-        service.wait_until_read()
-        clock.now += HUNG_AFTER
-    for number in range(2, 5):
-        (reading,) = readings.get(question(service))
-        assert (reading.value, reading.awaited_for) == (None, number * HUNG_AFTER)
-        clock.now += HUNG_AFTER
-    assert service.reads == 2
+    readings.get(asked[1])
+    services[1].wait_until_read()
+    clock.now += HUNG_AFTER
+    assert values(readings.get(asked[1])) == [None]
+    assert services[1].reads == 2
 
 
 def test_the_queue_of_a_connection_is_bounded(

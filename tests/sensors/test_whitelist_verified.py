@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import TaskDeferred, task
-from airflow_runs import Run, failing_at_once, new_dag, run_dag
+from airflow_runs import Run, failing_at_once
 from connections import connection_json
-from sensor_runs import MODES, how
+from sensor_runs import MODES
 from sensor_runs import run_sensor as run_sensor_in
 from sensor_runs import wait as wait_in
 from task_log import TaskLog
 
-from airflow_custody.client import CustodyClient, CustodyError, CustodyVerificationError
+from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist import progress
 from airflow_custody.client.whitelist.progress import ListedRequest
 from airflow_custody.client.whitelist.wait import RequestWait
-from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
@@ -100,20 +96,9 @@ def wait_in_both(request_id: Any, **arguments: Any) -> Any:
 def test_what_is_signed_is_in_effect(sandbox: Sandbox, signed: list[str], mode: str, task_log: TaskLog) -> None:
     show_pending_once(sandbox, signed[0])
     found = run_sensor(mode, request_id=signed[0]).xcom("wait")
-    assert found.pop("rules_date").endswith("+00:00")
-    assert found == {
-        "id": signed[0],
-        "state": "effective",
-        "status": "APPROVED",
-        "signatures": 1,
-        "verified": True,
-        "fields": EXPECTED,
-        "signed_by": ["signer-1@example.test"],
-    }
+    assert (found["verified"], found["fields"], found["signed_by"]) == (True, EXPECTED, ["signer-1@example.test"])
     assert "verified: signed by signer-1@example.test under rules of 20" in task_log.text
-    several = run_sensor(mode, request_id=signed)
-    assert several.xcom("wait") == {"state": "effective", "count": 3, "statuses": {"APPROVED": 3}, "verified": 3}
-    assert "3 of 3 whitelisting requests are in effect, 3 verified" in task_log.text
+    assert run_sensor(mode, request_id=signed).xcom("wait")["verified"] == 3
     assert NOT_PINNED not in task_log.text
 
 
@@ -127,12 +112,10 @@ def test_what_nobody_signed_fails_it_and_is_not_retried(
     run = run_sensor(mode, request_id=ids, soft_fail=True, retries=2, timeout=0.1)
     assert (run.state_of("wait"), run.tries["wait", -1]) == ("failed", 1)
     log = task_log.text
-    assert ("2 of 5 whitelisting requests are not verified: whitelisting request " in log) is many
     for number in forged if many else forged[:1]:
         assert f"request {number} is not verified: the service says that it is in effect" in log
     assert "no signature covers its text" in log
-    who = "them" if many else "it"
-    assert f"who put {who} there; `custody whitelist verify --id {forged[0]}` shows what is proved." in log
+    assert f"`custody whitelist verify --id {forged[0]}` shows what is proved." in log
 
 
 @pytest.mark.usefixtures("airflow_db", "unpinned")
@@ -146,27 +129,6 @@ def test_without_pinned_keys_the_last_line_says_so_once(
     assert run.state_of("wait") == "success"
     (line,) = [each for each in task_log.text.splitlines() if NOT_PINNED in each]
     assert "in effect" in line
-
-
-@pytest.mark.usefixtures("airflow_db")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("filled", [{}, {"tnParticipantID": "p"}], ids=["as asked for", "with a key more"])
-def test_what_was_created_is_compared_with_what_is_signed(sandbox: Sandbox, mode: str, filled: dict[str, str]) -> None:
-    sandbox.control.configure(fill=filled)
-
-    @task
-    def sign() -> None:
-        sandbox.control.sign_whitelist_requests([each["id"] for each in sandbox.control.whitelist_requests()])
-
-    with new_dag() as dag:
-        output = cast(Any, CustodyCreateWhitelistRequestOperator(task_id="create", **FIELDS).output)
-        arguments: dict[str, Any] = {"poke_interval": 0.2, "timeout": 600, **how(mode)}
-        waits = CustodyWhitelistRequestSensor(
-            task_id="wait", request_id=output, expected=output["request"], **arguments
-        )
-        output >> sign() >> waits
-    # A key that nobody asked for, and nobody accepted.
-    assert run_dag(dag).state_of("wait") == ("failed" if filled else "success")
 
 
 @pytest.mark.usefixtures("airflow_db")
@@ -205,15 +167,6 @@ def test_a_signature_that_is_shown_late_is_waited_for(
     assert wait(forged if many else forged[0])["verified"] == (2 if many else True)
 
 
-@pytest.mark.parametrize("deferrable", [False, True])
-def test_a_forged_row_fails_within_seconds_in_the_first_poll(forged: list[str], deferrable: bool) -> None:
-    started = time.monotonic()
-    with failing_at_once("is not verified") as caught:
-        wait(forged[0], poke_interval=3600, timeout=7200, deferrable=deferrable)
-    assert isinstance(caught.value.error, CustodyVerificationError)
-    assert 0.4 <= time.monotonic() - started < 1800
-
-
 # --- what is expected ----------------------------------------------------------------------------------------------
 
 
@@ -221,6 +174,8 @@ def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: l
     assert wait_in_both(signed[0], expected={**EXPECTED, "id": signed[0]})["verified"] is True
     many = [{**FIELDS, "id": each, "customer_id": str(number)} for number, each in enumerate(signed)]
     assert wait_in_both(signed, expected=many)["verified"] == 3
+    with failing_at_once("2 of 3 whitelisting requests are not what was asked for: .* customer_id .*; .* customer_id"):
+        wait(signed, expected=[{**each, "customer_id": "1"} for each in many])
     for wrong, name in (
         ({**EXPECTED, "memo": "M"}, r"memo"),
         (FIELDS, r"customerId \(not asked for\).*accept_fields=\['customerId'\]"),
@@ -228,15 +183,6 @@ def test_what_is_expected_is_compared_with_all_of_it(sandbox: Sandbox, signed: l
         with failing_at_once(f"{signed[0]} is not what was asked for: {name}"):
             wait(signed[0], expected=wrong)
     assert wait_in_both(signed[0], expected=FIELDS, accept_fields="customerId")["verified"] is True
-
-
-def test_of_a_list_all_that_are_something_else_are_named(sandbox: Sandbox, signed: list[str]) -> None:
-    with failing_at_once() as caught:
-        wait(signed, expected=[{**FIELDS, "id": each, "customer_id": "1"} for each in signed])
-    message = caught.value.error.message
-    assert message.startswith("2 of 3 whitelisting requests are not what was asked for: ")
-    for number, shown in ((signed[0], 0), (signed[2], 2)):
-        assert f"{number} is not what was asked for: customer_id (asked for '1', shown '{shown}')" in message
 
 
 @pytest.mark.usefixtures("unpinned")
@@ -250,13 +196,6 @@ def test_without_pinned_keys_it_is_compared_with_the_payload(sandbox: Sandbox, f
 
 
 # --- coming back from the trigger ----------------------------------------------------------------------------------
-
-
-def test_the_trigger_does_not_know_what_is_expected(sandbox: Sandbox) -> None:
-    (number,) = create(sandbox, 1)
-    with pytest.raises(TaskDeferred) as caught:
-        wait(number, deferrable=True, expected=EXPECTED)
-    assert FIELDS["address"] not in json.dumps(caught.value.trigger.serialize())
 
 
 def test_what_a_trigger_verified_is_looked_up_again_only_to_compare_it(sandbox: Sandbox, signed: list[str]) -> None:

@@ -7,12 +7,12 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from connections import connection_json
-from request_triggers import until
+from request_triggers import no_more_threads, until
 
 from airflow_custody.client import (
     CustodyAuthenticationError,
@@ -81,25 +81,14 @@ def until_done(fetch: Any, wait: Number | None = None, within: float = 600) -> d
     return payload
 
 
-@pytest.mark.parametrize("trouble", [CustodyError("bad id"), KeyError("x")], ids=repr)
-def test_the_trouble_of_one_is_its_own(trouble: Exception) -> None:
+def test_the_trouble_of_one_is_its_own() -> None:
     async def scenario() -> list[Any]:
-        return list(await asyncio.gather(first(poll(), Number(trouble=trouble)), first(poll()), first(poll())))
+        return list(await asyncio.gather(first(poll(), Number(trouble=KeyError("x"))), first(poll()), first(poll())))
 
     bad, *good = asyncio.run(scenario())
     assert isinstance(bad, CustodyError)
     assert [each.result for each in good] == [{"found": 1}] * 2
     assert SharedPoll.running() == 0
-
-
-@contextlib.contextmanager
-def no_more_threads() -> Iterator[None]:
-    """Let no new thread start, as on a machine that is at its limit: none has room for such a stack."""
-    before = threading.stack_size(1 << 46)
-    try:
-        yield
-    finally:
-        threading.stack_size(before)
 
 
 def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
@@ -124,11 +113,10 @@ def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("trouble", [MemoryError(), RuntimeError("odd"), KeyError("x"), TimeoutError()])
+@pytest.mark.parametrize("trouble", [MemoryError(), TimeoutError()], ids=repr)
 def test_a_wait_ends_with_an_error_and_not_with_a_time_out(trouble: Exception) -> None:
     for ended in (until_done(Fetch(trouble)), until_done(Fetch(), Number(trouble=trouble))):
-        assert ended["status"] == "error"
-        assert ended["error"]["retryable"]
+        assert (ended["status"], ended["error"]["retryable"]) == ("error", True)
 
 
 def test_only_transient_errors_are_waited_out() -> None:
@@ -193,13 +181,11 @@ def test_polls_become_rarer_while_the_service_fails() -> None:
 def test_the_trouble_of_one_wait_does_not_make_polls_rarer() -> None:
     async def scenario() -> None:
         with poll().subscribe(Number(trouble=CustodyServerError("x"))), poll().subscribe(Number()) as results:
+            # With a back-off, polls would be minutes apart by then.
             for _ in range(20):
-                assert isinstance(await asyncio.wait_for(results.get(), 600), WaitState)
+                assert isinstance(await asyncio.wait_for(results.get(), 60), WaitState)
 
-    started = time.monotonic()
     asyncio.run(scenario())
-    # With a back-off the twentieth poll would come after half an hour.
-    assert time.monotonic() - started < 900
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -274,27 +260,23 @@ def test_what_takes_too_long_is_cancelled(seconds: float) -> None:
 def test_a_cancellation_is_never_swallowed(turns: int, outcome: str | Exception) -> None:
     """Also where it arrives in the same turn of the event loop as the result."""
 
+    async def endless(result: asyncio.Future[str]) -> None:
+        with contextlib.suppress(KeyError):
+            await within(30, asyncio.ensure_future(result))
+        await asyncio.sleep(3600)
+
     async def scenario() -> None:
         loop, complaints = asyncio.get_running_loop(), []
         loop.set_exception_handler(lambda _, context: complaints.append(context))
         result: asyncio.Future[str] = loop.create_future()
         waiting = asyncio.create_task(endless(result))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        if isinstance(outcome, Exception):
-            result.set_exception(outcome)
-        else:
-            result.set_result(outcome)
-        for _ in range(turns):
+        for turn in range(turns + 2):
             await asyncio.sleep(0)
+            if turn == 1:
+                result.set_exception(outcome) if isinstance(outcome, Exception) else result.set_result(outcome)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(waiting, 600)
         assert complaints == []
-
-    async def endless(result: asyncio.Future[str]) -> None:
-        with contextlib.suppress(KeyError):
-            await within(30, asyncio.ensure_future(result))
-        await asyncio.sleep(3600)
 
     asyncio.run(scenario())

@@ -45,22 +45,6 @@ async def test_fires_what_is_new_and_saves_its_cursor_when_airflow_has_it(sandbo
 
 
 @in_triggerers
-async def test_what_was_not_stored_is_fired_again_after_a_restart(sandbox: Sandbox) -> None:
-    triggerer, store = await Triggerer.watching(confirms=False)
-    add_call(sandbox, "a")
-    await until(lambda: triggerer.fired)
-    await triggerer.kill()
-    add_call(sandbox, "b")
-    triggerer, _ = await Triggerer.watching(store)
-    await until(lambda: triggerer.ids(1) == ["a", "b"])
-    await until(lambda: store.known == {"a", "b"})
-    await triggerer.kill()
-    triggerer, _ = await Triggerer.watching(store)
-    await next_polls(sandbox, 3)
-    assert triggerer.persisted == []
-
-
-@in_triggerers
 async def test_all_watchers_of_a_connection_share_one_poll(sandbox: Sandbox) -> None:
     stores = {number: Store(str(number)) for number in range(1, 9)}
 
@@ -186,18 +170,6 @@ async def test_what_is_fired_when_the_triggerer_ends_moves_no_cursor(sandbox: Sa
     for group in groups.values():
         await group.stop()
     await triggerer.kill()
-    assert store.known == set()
-
-
-@in_triggerers
-async def test_a_triggerer_that_ends_while_a_cursor_is_saved_does_not_wait_for_it(sandbox: Sandbox) -> None:
-    triggerer, store = await Triggerer.watching()
-    store.hangs = True
-    add_call(sandbox, "a")
-    await until(lambda: triggerer.ids(1) == ["a"])
-    await next_polls(sandbox)
-    await triggerer.kill()
-    store.hangs = False
     assert store.known == set()
 
 

@@ -49,17 +49,6 @@ async def test_a_backlog_comes_in_parts_that_are_not_large(sandbox: Sandbox) -> 
 
 
 @in_triggerers
-async def test_a_backlog_is_read_in_bounded_portions(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_calls, "MAX_CALLS_PER_READING", 10)
-    for number in range(35):
-        add_call(sandbox, str(number))
-    triggerer, _ = await Triggerer.watching(start="beginning")
-    await until(lambda: len(triggerer.ids(1)) == 35)
-    assert triggerer.ids(1) == [str(number) for number in range(35)]
-    assert [payload["count"] for _, payload in triggerer.persisted] == [10, 10, 10, 5]
-
-
-@in_triggerers
 async def test_many_events_come_at_several_polls(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_calls, "MAX_EVENTS_PER_POLL", 2)
     monkeypatch.setattr(_calls, "MAX_CALLS_PER_EVENT", 3)
@@ -124,7 +113,7 @@ async def test_types_that_cannot_be_read_skip_nothing(
 
     sandbox.control.add_webhook("currencyStatus.updated", id=OTHER_HOOK)
     triggerer, store = await Triggerer.watching(webhook_types=["requestStatus.updated"])
-    # A webhook that is new, and a listing that fails.
+    # A webhook that is new, and a listing that fails: a fault of the sandbox would also be one of the journal.
     sandbox.control.add_webhook(id=HOOK)
     with monkeypatch.context() as patch:
         patch.setattr(CustodyClient, "list_webhooks", fails)
@@ -162,9 +151,7 @@ async def test_failures_are_waited_out_and_logged(
 # --- cursors: never shared, never replaced by a guess ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "words"), [("damaged", "cannot be used"), ({"version": 99}, "its version is 99")], ids=repr
-)
+@pytest.mark.parametrize(("value", "words"), [("damaged", "cannot be used"), ({"version": 99}, "its version is 99")])
 @in_triggerers
 async def test_one_that_cannot_be_read_is_never_replaced(
     sandbox: Sandbox, task_log: TaskLog, value: Any, words: str

@@ -72,6 +72,20 @@ class UnreadableRow(dict[str, Any]):
     """A row of a listing that cannot be read: its id, and nothing else."""
 
 
+#: The ids of a user, each with its kind: one user's number may be another one's external id.
+UserIds = frozenset[tuple[str, str]]
+
+
+def user_ids(number: str | None, external: str | None) -> UserIds:
+    """
+    Return the ids of a user, which can be compared with those that another part of the service shows.
+
+    :param number: the id; None or empty: not given.
+    :param external: the external id; None or empty: not given.
+    """
+    return frozenset((kind, each) for kind, each in (("id", number), ("externalUserId", external)) if each)
+
+
 def _read_row(value: Any, handler: Callable[[Any], Any]) -> Any:
     """Return a row of a listing; of one that cannot be read its id, so that it does not hide the others."""
     try:
@@ -202,12 +216,12 @@ class WhitelistEnvelope:
         return None if None in dates else min(filter(None, dates), default=None)
 
     @property
-    def created_by(self) -> frozenset[str]:
-        """The id and the external id of the user who made the first entry of the trail; empty if that is not known."""
+    def created_by(self) -> UserIds:
+        """The ids of the user who made the first entry of the trail; empty if that is not known."""
         first = [each for each in self.trails if len(self.trails) == 1 or _trail_date(each) == self.created_at]
         if len(first) != 1 or (len(self.trails) > 1 and self.created_at is None):
             return frozenset()
-        return frozenset(filter(None, (first[0].get("userId"), first[0].get("externalUserId"))))
+        return user_ids(first[0].get("userId"), first[0].get("externalUserId"))
 
     def payload(self) -> dict[str, Any]:
         """

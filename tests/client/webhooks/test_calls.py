@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_custody.client.webhooks import call_events
+from airflow_custody.client.webhooks.call_events import CallFilter, to_event
 from airflow_custody.client.webhooks.models import WebhookCall
 from airflow_custody.client.webhooks.payload import MAX_DEPTH, MAX_PARSED_LENGTH, payload_text, read_payload
 
@@ -51,23 +54,18 @@ def test_a_call_as_it_is_published() -> None:
         ('{"a": {"b": "\\u00e9"}}', {"a": {"b": "é"}}),
         (f"{2**64 - 1}", 2**64 - 1),
         ({"a": [1]}, {"a": [1]}),
-        (7, 7),
         # What two readers may read in two ways stays text.
         ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
         ("NaN", "NaN"),
-        ("[Infinity]", "[Infinity]"),
         ("1e999", "1e999"),
         (f"{2**64}", f"{2**64}"),
         # So does what would change when it is read.
         ('{"a": 12345678901234567.89}', '{"a": 12345678901234567.89}'),
-        ('{"a": 0.1234567890123456789}', '{"a": 0.1234567890123456789}'),
-        ("[1e-400]", "[1e-400]"),
         ("1e-99999999999999999999999", "1e-99999999999999999999999"),
         ("[0.1, 1.50, 1E5, -0.0, 5e-324]", [0.1, 1.5, 100000.0, 0.0, 5e-324]),
         ("9" * 5000, "9" * 5000),
         ('"\\u0000"', '"\\u0000"'),
         ('{"\\ud800": 1}', '{"\\ud800": 1}'),
-        ("[" * 100 + "]" * 100, "[" * 100 + "]" * 100),
         ("[" * 100_000, "[" * 100_000),
         (float("nan"), "NaN"),
         # No database stores these.
@@ -110,3 +108,50 @@ def test_any_payload_that_is_text_of_json(value: Any) -> None:
     found = read_payload(text)
     assert found == (value if not isinstance(found, str) or found == value else text) or found is None
     json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+
+
+# --- events ------------------------------------------------------------------------------------------------------
+
+
+TIMES = [datetime(2026, 1, day, tzinfo=timezone.utc) for day in (3, 1, 2)]
+CALLS = (
+    WebhookCall("1", "AB", "e1", '{"a": 1}', "success", created_at=TIMES[0]),
+    WebhookCall("2", "cd", "e2", "text", "failed", created_at=TIMES[1]),
+    WebhookCall("3", "deleted", "e1", None, "Success", created_at=TIMES[2]),
+)
+TYPES = {"ab": "requestStatus.updated", "CD": "currencyStatus.updated"}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "ids"),
+    [
+        ({"webhook_ids": ["CD", "x"]}, "2"),
+        ({"statuses": ["SUCCESS"]}, "13"),
+        ({"event_ids": ["e1"], "webhook_ids": ["deleted"]}, "3"),
+        # Which type a webhook had that was deleted is not known.
+        ({"webhook_types": ["requeststatus.UPDATED"]}, "13"),
+        ({"webhook_types": ["currencyStatus.updated"]}, "23"),
+        ({"webhook_ids": [], "webhook_types": ()}, "123"),
+    ],
+    ids=str,
+)
+def test_selection(criteria: dict[str, Any], ids: str) -> None:
+    assert [each.id for each in CallFilter(**criteria).select(CALLS, TYPES)] == list(ids)
+
+
+def test_an_event() -> None:
+    event = to_event(CALLS, late={"1", "3"}, more=True, gap="why")
+    calls = [each.to_json() for each in CALLS]
+    assert event == {"count": 3, "calls": calls, "late_ids": ["1", "3"], "gap": "why", "more": True}
+    assert json.loads(json.dumps(event)) == event
+    assert all("payload" not in each for each in to_event(CALLS, with_payload=False)["calls"])
+
+
+def test_an_event_that_would_be_too_large_has_the_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(json.dumps([each.to_json() for each in CALLS]))
+    monkeypatch.setattr(call_events, "MAX_EVENT_BYTES", size)
+    assert "calls" in to_event(CALLS)
+    monkeypatch.setattr(call_events, "MAX_EVENT_BYTES", size - 1)
+    event = to_event(CALLS)
+    assert (event["call_ids"], event["since"]) == (["1", "2", "3"], "2026-01-01T00:00:00+00:00")
+    assert "calls" not in event

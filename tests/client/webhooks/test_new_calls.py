@@ -48,15 +48,7 @@ def read(client: CustodyClient, cursor: CallCursor | None, **options: Any) -> tu
 
 
 @pytest.mark.parametrize(
-    "behaviour",
-    [
-        {},
-        {"ids": "uuid"},
-        {"resolution": 100.0},
-        {"max_age": 1000},
-        {"max_number": 160},
-    ],
-    ids=str,
+    "behaviour", [{}, {"ids": "uuid"}, {"resolution": 100.0}, {"max_age": 1000}, {"max_number": 160}], ids=str
 )
 def test_each_call_is_new_once(
     sandbox: Sandbox, client: CustodyClient, position: CallCursor, behaviour: dict[str, Any]
@@ -231,7 +223,6 @@ def test_a_service_that_ignores_the_cursor_is_refused(
         (None, {"start": "end"}),
         (None, {"limit": 0}),
         (None, {"limit": True}),
-        (None, {"limit": "5"}),
     ],
 )
 def test_a_wrong_argument_sends_nothing(
@@ -246,13 +237,9 @@ def test_a_wrong_argument_sends_nothing(
     "data",
     [
         None,
-        "text",
         {},
-        {"version": 1, "floor": 5, "recent": {}},
         {"version": 99, "at": AT, "seen": {}},
         {"version": 2, "at": "soon", "seen": {}},
-        {"version": 2, "at": 5, "seen": {}},
-        {"version": 2, "at": AT},
         {"version": 2, "at": AT, "seen": ["1"]},
         {"version": 2, "at": AT, "seen": {"1": None}},
     ],

@@ -16,6 +16,7 @@ from airflow_custody.client import (
 )
 from airflow_custody.sandbox import Sandbox
 
+ONE, TWO = "00000001-0000-4000-8000-000000000000", "00000002-0000-4000-8000-000000000000"
 TYPE, URL = "requestStatus.updated", "https://hooks.example.com/custody"
 
 
@@ -63,49 +64,27 @@ def test_a_listing_that_cannot_be_read_is_refused(sandbox: Sandbox, client: Cust
             list(call())
 
 
-ONE, TWO = "00000001-0000-4000-8000-000000000000", "00000002-0000-4000-8000-000000000000"
-
-
 @pytest.mark.parametrize(
-    ("oddities", "why"),
+    ("rows", "filters", "oddities"),
     [
-        # It leaves between the two readings.
-        ({"page_size": 1, "orders": [[ONE, TWO]] * 2 + [[ONE]]}, "did not list the same"),
-        ({"page_size": 1, "orders": [[ONE, TWO], [TWO, ONE]]}, "came twice"),
-        ({"page_size": 1, "ignored": ["cursor"]}, "came twice"),
+        # One leaves between the two readings; one comes before the first; one is delivered in the end.
+        ("webhooks", {}, {"page_size": 1, "orders": [[ONE, TWO]] * 2 + [[ONE]]}),
+        ("webhook-calls", {}, {"page_size": 1, "orders": [["1", "2"], ["0", "1", "2"]]}),
+        ("webhook-calls", {"status": "failed"}, {"page_size": 2, "orders": [["0", "1", "2", "3"], ["0", "2", "3"]]}),
+        *((rows, {}, {"page_size": 1, "ignored": ["cursor"]}) for rows in ("webhooks", "webhook-calls")),
     ],
-    ids=["leaves", "moves", "the same page"],
+    ids=str,
 )
-def test_a_listing_of_webhooks_is_complete_or_an_error(
-    sandbox: Sandbox, client: CustodyClient, oddities: dict[str, Any], why: str
+def test_a_listing_is_complete_or_an_error(
+    sandbox: Sandbox, client: CustodyClient, rows: str, filters: dict[str, str], oddities: dict[str, Any]
 ) -> None:
     for number in (ONE, TWO):
         sandbox.control.add_webhook(id=number)
-    sandbox.control.configure(listings={"webhooks": oddities})
-    with pytest.raises(CustodyResponseError, match=why) as caught:
-        list(client.list_webhooks())
-    assert caught.value.retryable
-
-
-@pytest.mark.parametrize(
-    ("oddities", "filters"),
-    [
-        # The oldest are removed; the newest come first, whatever was asked for.
-        ({"page_size": 2, "orders": [["1", "2", "3", "4"], ["2", "3", "4"]]}, {}),
-        ({"page_size": 2, "orders": [["4", "3", "2", "1"], ["5", "4", "3", "2", "1"]]}, {}),
-        ({"page_size": 2, "ignored": ["cursor"]}, {}),
-        # The second is delivered in the end, and so the third one is skipped.
-        ({"page_size": 2, "orders": [["1", "2", "3", "4"], ["1", "3", "4"]]}, {"status": "failed"}),
-    ],
-)
-def test_a_listing_of_calls_is_complete_or_an_error(
-    sandbox: Sandbox, client: CustodyClient, oddities: dict[str, Any], filters: dict[str, str]
-) -> None:
-    for number in range(1, 6):
-        sandbox.control.add_webhook_call(id=str(number), status="failed")
-    sandbox.control.configure(listings={"webhook-calls": oddities})
+    for number in "0123":
+        sandbox.control.add_webhook_call(id=number, status="failed")
+    sandbox.control.configure(listings={rows: oddities})
     with pytest.raises(CustodyResponseError) as caught:
-        list(client.list_webhook_calls(**filters))
+        list(client.list_webhooks() if rows == "webhooks" else client.list_webhook_calls(**filters))
     assert caught.value.retryable
 
 

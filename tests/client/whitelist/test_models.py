@@ -20,6 +20,7 @@ from airflow_custody.client import (
 from airflow_custody.client.text import has_unprintable
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.signed_text import MAX_PAYLOAD_BYTES
+from airflow_custody.client.whitelist.envelopes import user_ids
 from airflow_custody.client.whitelist.models import check_request_id, check_request_ids
 
 REQUIRED: dict[str, Any] = {"label": "l", "address": "a", "blockchain": "ETH"}
@@ -181,7 +182,9 @@ def trail(date: Any, user: str = "7") -> dict[str, Any]:
 def test_who_created_a_request_and_when(trails: Any, date: str | None, user: str | None) -> None:
     envelope = WhitelistEnvelope({"id": "1", "trails": trails})
     assert envelope.created_at == parse_timestamp(date)
-    assert envelope.created_by == (frozenset() if user is None else {user, f"{user}@example.test"})
+    assert envelope.created_by == (user_ids(user, f"{user}@example.test") if user else frozenset())
+    # A number is no external id.
+    assert not envelope.created_by & user_ids(f"{user}@example.test", user)
 
 
 @pytest.mark.parametrize(
