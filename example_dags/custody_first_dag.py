@@ -1,19 +1,17 @@
 """
 Whitelist one destination address, from the request until it is in effect.
 
-A sensor waits until the service is healthy. Then the request is created, once, however often the task is tried. Two
+A sensor waits until the service is healthy. The next task creates the request, once, however often it is tried. Two
 signers sign it, each with their own user and key, and only if the service shows exactly what was asked for. The last
 task waits until the address may be used.
 
-Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own.
+Each run is started with an address. If that address is already requested with the same content, the run uses that
+request. Whoever may start this DAG decides what is signed: the example ``custody_whitelist_complete`` asks a person
+first.
 
-What to change: for a service with other signers, the list of their names. Whoever may start this DAG decides what is
-signed: the example ``custody_whitelist_complete`` asks a person first.
-
-Connections to create: ``custody_default``, the two signers' users (``custody_first_signer``,
-``custody_second_signer``), and for each signer's P-256 key a connection of any type with the extra ``private_key``
-(``custody_first_key``, ``custody_second_key``). The sandbox prints all of them: ``python -m airflow_custody.sandbox
---with-signers``.
+Connections to create: ``custody_default``, the signers' users (``custody_first_signer``, ``custody_second_signer``),
+and for each signer's P-256 key a connection of any type with the extra ``private_key`` (``custody_first_key``,
+``custody_second_key``). The sandbox prints all of them.
 
 Signing is an undocumented operation of the service.
 """
@@ -32,7 +30,7 @@ with DAG(
     dag_id="custody_first_dag",
     schedule=None,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
-    # None has a default: a run whose params are mistyped does not start.
+    # No param has a default, so a run with a misspelled param name does not start.
     params={
         "label": Param(type="string", minLength=1, title="Label", description="Name of the address at the service"),
         "address": Param(type="string", minLength=1, title="Address", description="Destination"),

@@ -71,7 +71,7 @@ if DeadlineAlert is not None:
             callback=SyncCallback(tell_somebody),
         ),
         default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
-        # None has a default: a run whose params are mistyped does not start.
+        # No param has a default, so a run with a misspelled param name does not start.
         params={
             "label": Param(
                 type="string",

@@ -5,8 +5,8 @@ The request has no effect until it is signed, and it is signed only after a pers
 (*Required Actions*). If the person rejects it, the remaining tasks are skipped. If nobody responds in time, the
 approval fails. Nothing is signed in either case.
 
-Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own, also for an address
-that was requested before.
+Whoever starts a run gives the address; there is no schedule. If the address is already requested with
+the same content, the run uses that request.
 
 What to change: who may approve, and **the body of** ``sign``, **which is a placeholder for your own signer**. Without
 ``webhook_id``, no webhook is enabled.
@@ -39,7 +39,7 @@ try:
 except (ImportError, AirflowOptionalProviderFeatureException):
     ApprovalOperator = None
 
-# The address has no defaults: a run whose params are mistyped does not start.
+# The params of the address have no defaults, so a run with a misspelled param name does not start.
 params = {
     "label": Param(
         type="string",

@@ -140,9 +140,9 @@ with DAG(
     prove = CustodyPlanWhitelistOperator(
         task_id="prove",
         path=FILE,
-        # Also fails over what no plan changes by itself: rows that differ, and requests that the file does not have.
+        # Also fails if rows differ, or the service has requests that are not in the file.
         fail_on_changes=True,
-        # And over requests that an earlier run has created and nobody has signed: clear the failed tasks of that run.
+        # And if requests of an earlier run are still pending: clear the failed tasks of that run.
         fail_on_pending=True,
         # If there was nothing to do, what is in between is skipped, and this runs.
         trigger_rule="none_failed",

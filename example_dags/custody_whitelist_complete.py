@@ -9,8 +9,8 @@ request is rejected at the service. Either way, a notification is sent at the en
 Only what the create task asked for is signed: before signing, each signer fetches the request from the service,
 verifies it and compares it with what was asked for.
 
-Whoever starts a run gives the address; there is no schedule. Each run creates a request of its own, also for an address
-that was requested before.
+Whoever starts a run gives the address; there is no schedule. If the address is already requested with
+the same content, the run uses that request.
 
 What to change: who may decide, and the body of ``tell``. Connections to create: the two signers' users
 (``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type
@@ -42,7 +42,7 @@ try:
 except (ImportError, AirflowOptionalProviderFeatureException):
     HITLOperator = None
 
-# The address has no defaults: a run whose params are mistyped does not start.
+# The params of the address have no defaults, so a run with a misspelled param name does not start.
 params = {
     "label": Param(
         type="string",
