@@ -230,7 +230,7 @@ def test_a_write_says_what_it_is_confirmed_by() -> None:
 
 @pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.name)
 def test_an_operation_that_carries_a_secret_quotes_nothing(operation: Operation) -> None:
-    # The client's method has the operation's name; where people sign, it has the service's word.
+    # The client's method has the operation's name; where people sign, it is called approving, as at the service.
     name = operation.name.replace("sign whitelist", "approve whitelist").replace("whitelisting", "whitelist")
     parameters = inspect.signature(getattr(CustodyClient, name.replace(" ", "_"))).parameters
     carries_secret = not parameters.keys().isdisjoint({"password", "secret", "token", "totp"})

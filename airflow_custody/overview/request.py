@@ -171,7 +171,7 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
         verification = f"Verified: {facts}{', ' if row.legacy else ''}{row.legacy}."
     else:
         verification = {
-            "not checked": "It was rejected, in the service's word: there is nothing to verify.",
+            "not checked": "The service says that it was rejected: there is nothing to verify.",
             "unsigned": "Nobody has signed it yet.",
             "verified": "Each signature that it has is valid, under rules that the pinned super-administrators have "
             "signed.",

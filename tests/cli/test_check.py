@@ -47,7 +47,9 @@ def test_all_is_well(custody: Run) -> None:
     assert ran.data["ok"] is True
     others = {"tls": "unknown", "signatures": "not checked"}
     assert states(ran) == {name: others.get(name, "ok") for name in CHECKS}
-    assert "is the service's word | Give --superadmin-keys and --superadmin-minimum. " in detail(ran, "signatures")
+    assert "is only what the service says | Give --superadmin-keys and --superadmin-minimum. " in detail(
+        ran, "signatures"
+    )
 
 
 def test_wrong_settings_and_a_service_that_is_not_there_leave_the_rest_unchecked(

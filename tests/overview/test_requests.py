@@ -84,7 +84,7 @@ BAD_HASH = "does not have the hash"
         (sign, "recent", "effective", NOT_CHECKED, ("verified", ""), "Verified: signed by signer-1@example.test under"),
         (changed, "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
         (status("APPROVED"), "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
-        (status("rejected"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "It was rejected, in the service's word"),
+        (status("rejected"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "The service says that it was rejected"),
         (status("WEIRD"), "unknown", "unknown", ("not checked", DOUBT), ("unverified", UNSIGNED), UNSIGNED),
         # What is listed as pending is pending, whatever its status.
         (listed_as_expired, "pending", "pending", ("not checked", DOUBT), ("unsigned", DOUBT), "Nobody has signed"),

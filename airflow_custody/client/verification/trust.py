@@ -28,7 +28,7 @@ EFFECTIVE_STATUSES = ("approved",)
 REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 
 #: The warning, once in a task, that no keys are pinned.
-NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is the service's word."
+NOT_PINNED = "No super-administrators' keys are pinned: what is whitelisted is only what the service says."
 # An id that somebody may paste into a terminal.
 _MAX_ID = 40
 

@@ -178,7 +178,8 @@ pending, 1 unchanged.
       note: asked for already
 
 Signatures are not verified. No super-administrators' keys
-are pinned: what is whitelisted is the service's word.
+are pinned: what is whitelisted is only what the service
+says.
 Plan hash:
 {hash}"""
 
@@ -198,8 +199,8 @@ def test_reads_well() -> None:
         "## Whitelist plan: `treasury.yaml`\n\n"
         "Service: `https://custody.example.com`\n\n"
         "**Create 1, delete 1.**\n\n"
-        "Signatures are not verified. No super-administrators' keys are pinned: what is whitelisted is the service's "
-        "word.\n\n"
+        "Signatures are not verified. No super-administrators' keys are pinned: what is whitelisted is only what "
+        "the service says.\n\n"
         f"Plan hash: `{found.plan_hash}`\n\n| State | Destination | Label |"
     )
     states = report[report.index("| State | Rows | Meaning |") :].splitlines()[2:]

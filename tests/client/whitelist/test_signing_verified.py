@@ -90,7 +90,7 @@ def test_what_is_signed_says_whose_signatures_are_there(approvers: Approvers, ca
     )
     assert len(described(caplog.text)) == 2
     assert approvers.ann.signed == approvers.bob.signed == numbers
-    assert "service's word" not in caplog.text
+    assert "only what the service says" not in caplog.text
 
 
 @pytest.mark.parametrize("signed", [False, True])
