@@ -143,10 +143,9 @@ def check_examples(python: str, custody: str, folder: Path, environment: dict[st
 def run(*command: str, **environment: str) -> str:
     """Run a command and return its output; if it fails, exit with the end of the output."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHONPATH"))}
-    # Outside the project: the package in the working folder must not be found instead of the installed one.
-    done = subprocess.run(
-        command, env=kept | environment, cwd=tempfile.gettempdir(), capture_output=True, text=True, check=False
-    )
+    # In an empty folder: what is in the working folder must not be found instead of what is installed.
+    with tempfile.TemporaryDirectory() as empty:
+        done = subprocess.run(command, env=kept | environment, cwd=empty, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(command[:4])} ... failed\n{(done.stdout + done.stderr)[-3000:]}")
     return done.stdout

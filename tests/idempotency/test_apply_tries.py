@@ -86,6 +86,19 @@ def test_an_open_window_of_a_killed_try_takes_one_search(
     assert len(searches) == 1 + batches + 1
 
 
+@pytest.mark.parametrize(("lookup_wait", "is_named"), [(60, False), (5, True)])
+def test_what_is_listed_late_is_waited_for(
+    sandbox: Sandbox, tmp_path: Path, waits: SkippingTime, task_log: TaskLog, lookup_wait: float, is_named: bool
+) -> None:
+    """The next plan must see it."""
+    path = write_rows(tmp_path / "late.yaml", range(1, 4))
+    task = ApplyTask(path, plan(path)["plan_hash"], RowsStore(), lookup_wait=lookup_wait)
+    sandbox.control.configure(whitelist_lag=3600)
+    waits.after(20, lambda: sandbox.control.configure(whitelist_lag=0))
+    assert task.attempt()["counts"]["created"] == 3
+    assert ("The service does not list yet: " in task_log.text) is is_named
+
+
 def test_what_is_sent_again_and_lost_again_is_waited_for_again(
     sandbox: Sandbox, stored: ApplyTask, waits: SkippingTime
 ) -> None:

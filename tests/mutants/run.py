@@ -53,8 +53,9 @@ TESTS = (
 EQUIVALENT = Path(__file__).parent / "equivalent.json"
 RCFILE = Path(__file__).parent / "coverage.ini"
 WORKERS = 2
-#: Seconds of tests for each mutant, the quickest first, as measured without it; and until it hangs.
-BUDGET, HANGS = 25.0, 240.0
+#: The share of all tests' time that each mutant gets, the quickest first: a machine may be busy. And seconds until it
+#: hangs.
+SHARE, HANGS = 0.05, 600.0
 # These replace names at random, which is hardly ever what a person mistypes.
 LEFT_OUT = ("Variable", "RemoveDecorator")
 
@@ -201,7 +202,7 @@ def tests_of(mutant: Mutant, lines: dict[str, dict[int, list[str]]], seconds: di
         file = each.partition("::")[0]
         ranked.append((ranks[file], seconds.get(each, 1.0), each))
         ranks[file] += 1
-    chosen, budget = [], BUDGET
+    chosen, budget = [], SHARE * sum(seconds.values())
     for _, duration, each in sorted(ranked):
         if duration < budget:
             budget -= duration
