@@ -11,6 +11,7 @@ import pytest
 
 from airflow_custody.client.errors import CustodyVerificationError
 from airflow_custody.client.verification import VerificationPins, Verifier, verify_envelope
+from airflow_custody.client.verification.trust import RequestState, decide_trust
 
 FOLDER = Path(__file__).parents[2] / "verification_cases"
 CASES = {str(file.relative_to(FOLDER).with_suffix("")): file for file in sorted(FOLDER.glob("*/*.json"))}
@@ -52,6 +53,17 @@ def test_verdict(name: str) -> None:
     if case["step"] != "signatures":
         with pytest.raises(CustodyVerificationError):
             verifier.verify_signatures(envelope)
+
+
+@pytest.mark.parametrize("identifier", [None, "", "7a", "$(id)", "1" * 60])
+def test_what_verifies_under_an_id_that_is_no_number_is_not_trusted(identifier: str | None) -> None:
+    case = next(case for file in CASES.values() if (case := json.loads(file.read_text()))["verdict"] == "verified")
+    verifier = Verifier(VerificationPins(**case["pins"]))
+    assert decide_trust(case["envelope"], "effective", verifier).state == "verified"
+    states: tuple[RequestState, ...] = ("effective", "pending")
+    for state in states:
+        found = decide_trust({**case["envelope"], "id": identifier}, state, verifier)
+        assert (found.state, "its id is no number" in str(found.error)) == ("unverified", True)
 
 
 def test_the_files_are_those_that_the_script_makes() -> None:
