@@ -138,7 +138,7 @@ class CreateRows:
         """
         self._keys_by_id = {row.detail: key for key, (_, row) in self._store.rows.items() if row.state == "created"}
         earlier = {*self._store.open_rows()}
-        # What the service refused may have been mended since.
+        # What the service refused may be accepted by now.
         todo = [key for key in keys if self._has_state(key, "void", "refused")]
         while True:
             self.sender.send(todo)

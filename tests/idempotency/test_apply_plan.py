@@ -143,7 +143,7 @@ def test_a_row_that_is_refused_stops_nothing_else(sandbox: Sandbox, task: ApplyT
     assert "10 created, 2 refused" in str(error)
     assert str(error).count("refused: create whitelisting request failed: InvalidArgument: bad row") == 2
     assert len(task.requests) == 10
-    # Whoever clears the task has mended it; unless somebody else has asked for it meanwhile.
+    # Whoever clears the task has corrected it, unless somebody else has asked for it meanwhile.
     if task.given_store is not None:
         (one, other) = {*map(address, ROWS)} - {each["address"] for each in sandbox.control.whitelist_requests()}
         number = int(one, 16)
