@@ -8,7 +8,6 @@ import json
 import logging
 from typing import Any
 
-from clocks import SkippingTime
 from people import Person, pem_of
 
 from airflow_custody.client import (
@@ -75,19 +74,16 @@ class SignedInApprover:
 
 
 class ChangingSigner:
-    """A signer that changes something right before it signs; a slow one takes five seconds, which are skipped."""
+    """A signer that changes something right before it signs."""
 
     name = "changing"
 
-    def __init__(self, approver: SignedInApprover, change: Any, *, slow: SkippingTime | None = None) -> None:
+    def __init__(self, approver: SignedInApprover, change: Any) -> None:
         self._signer = approver.signer
         self._change = change
-        self._slow = slow
 
     def sign(self, message: bytes) -> bytes:
         self._change()
-        if self._slow is not None:
-            self._slow.sleep(5)
         signature: bytes = self._signer.sign(message)
         return signature
 

@@ -125,7 +125,7 @@ def test_a_later_try_accepts_what_an_earlier_try_signed() -> None:
     pushed = create()
     approve(pushed["id"], pushed)
     assert approve(pushed["id"], pushed, try_number=2) == 1
-    with failing_at_once(r"label \(.*\); it is signed all the same"):
+    with failing_at_once(r"label \(.*\); this user has signed it already"):
         approve(pushed["id"], {**pushed, "label": "Other"}, try_number=2)
     with failing_at_once("not pending this user's signature") as caught:
         approve(pushed["id"], None)

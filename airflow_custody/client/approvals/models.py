@@ -1,4 +1,4 @@
-"""Counts of everything pending approval, as the service sends them."""
+"""Counts of everything pending approval, by kind."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from airflow_custody.client.text import count
-from airflow_custody.client.wire import LENIENT, TypedDict
-
-
-class WirePendingApprovals(TypedDict, total=False):
-    __pydantic_config__ = LENIENT  # type: ignore[misc]
-    whitelistedAddressesCount: str | None
-    whitelistedContractsCount: str | None
-    requestsCount: str | None
-    accountChangesCount: str | None
-    contractCallsCount: str | None
-    settlementsCount: str | None
-    pledgesCount: str | None
 
 
 @dataclass(frozen=True)

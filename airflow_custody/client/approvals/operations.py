@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_custody.client.approvals.models import PendingApprovals, WirePendingApprovals
+from dataclasses import fields
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from airflow_custody.client.approvals.models import PendingApprovals
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations
@@ -12,16 +17,9 @@ GET_PENDING_APPROVALS = Operation(
     "get pending approvals", "GET", "/statistics/for-approval", roles=("TPUser",), documented=False
 )
 
-# By their names on the wire.
-_COUNTS = {
-    "whitelistedAddressesCount": "whitelisted_addresses",
-    "whitelistedContractsCount": "whitelisted_contracts",
-    "requestsCount": "requests",
-    "accountChangesCount": "account_changes",
-    "contractCallsCount": "contract_calls",
-    "settlementsCount": "settlements",
-    "pledgesCount": "pledges",
-}
+_NAMES = [each.name for each in fields(PendingApprovals) if each.name != "limit"]
+# By their names on the wire: ``requestsCount``.
+_COUNTS = {f"{to_camel(name)}Count": name for name in _NAMES}
 
 
 class ApprovalOperations(ServiceOperations):
@@ -39,13 +37,12 @@ class ApprovalOperations(ServiceOperations):
         :raises CustodyNotFoundError: if the service does not offer it.
         :raises CustodyResponseError: if a count is no number.
         """
-        reply = self._transport.call(GET_PENDING_APPROVALS, WirePendingApprovals, query={"limit": str(MAX_PAGE_SIZE)})
+        reply = self._transport.call(GET_PENDING_APPROVALS, dict[str, Any], query={"limit": str(MAX_PAGE_SIZE)})
         # Without any of the counts, either nothing is pending or it is the response of something else.
         reply.require_any_key(*_COUNTS)
         counts: dict[str, int] = {}
         for wire, name in _COUNTS.items():
-            text = str(reply.body.get(wire) or "0")
-            number = read_number(text, MAX_ID)
+            number = read_number(str(reply.body.get(wire) or "0"), MAX_ID)
             if number is None:
                 raise reply.unexpected(f"its {wire!r} is not a number")
             counts[name] = number

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
 from pydantic import StrictInt, StrictStr, ValidationError, WrapValidator
 
 from airflow_custody.client.errors import CustodyResponseError
-from airflow_custody.client.text import as_name, sanitize
+from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.verification.results import RefusalError
+from airflow_custody.client.verification.signature_count import Entry, read_entries
 from airflow_custody.client.verification.signed_text import read_object
 from airflow_custody.client.wire import LENIENT, TypedDict
 
@@ -113,21 +114,6 @@ class WireSignatures(TypedDict, total=False):
     signatures: str | None
 
 
-@dataclass(frozen=True)
-class Signing:
-    """
-    One signature of a whitelisting request, which may cover others too.
-
-    :param user_id: the external id of the user who signed. No signature covers it.
-    :param signature: 64 bytes ``r || s`` in base64, as sent.
-    :param hashes: the hashes whose list was signed.
-    """
-
-    user_id: str
-    signature: str
-    hashes: tuple[str, ...]
-
-
 class WhitelistEnvelope:
     """
     One whitelisting request, as the service shows it.
@@ -194,15 +180,16 @@ class WhitelistEnvelope:
         return self.wire.get("visibilityGroupID")
 
     @property
-    def signings(self) -> tuple[Signing, ...]:
-        """The signatures that can be read, as the service shows them: unverified."""
-        entries = (self.wire.get("signedAddress") or {}).get("signatures")
-        return tuple(filter(None, map(_read_signing, entries if isinstance(entries, list) else ())))
+    def signings(self) -> tuple[Entry, ...]:
+        """The signatures that can be used, as the service shows them: unverified."""
+        with suppress(RefusalError):
+            return tuple(each for each in read_entries(self.wire) if not each.fault)
+        return ()
 
     @property
     def signed_by(self) -> frozenset[str]:
         """The external ids of the users who have signed it, whatever they signed."""
-        return frozenset(each.user_id for each in self.signings if each.user_id)
+        return frozenset(each.user_id for each in self.signings)
 
     @property
     def trails(self) -> tuple[WireTrail, ...]:
@@ -247,19 +234,6 @@ class WhitelistEnvelope:
 
     def __repr__(self) -> str:
         return f"WhitelistEnvelope({self.id!r}, status={self.status!r})"
-
-
-def _read_signing(entry: object) -> Signing | None:
-    """Return a signature; None if it cannot be read."""
-    if not isinstance(entry, dict):
-        return None
-    signature, hashes = entry.get("signature") or {}, entry.get("hashes") or []
-    if not isinstance(signature, dict) or not isinstance(hashes, list):
-        return None
-    user_id, text = as_name(signature.get("userId") or ""), signature.get("signature") or ""
-    if user_id is None or not all(isinstance(each, str) for each in (text, *hashes)):
-        return None
-    return Signing(user_id, text, tuple(hashes))
 
 
 def _trail_date(trail: WireTrail) -> datetime | None:

@@ -91,11 +91,11 @@ class Comparison:
         return tuple(each.fault for each in self.findings if each.fault and not (each.unasked and each.key in accepted))
 
 
-def compare(request: WhitelistRequest, payload: Mapping[str, Any], *, network: str | None = None) -> Comparison:
+def compare(request: WhitelistRequest | None, payload: Mapping[str, Any], *, network: str | None = None) -> Comparison:
     """
     Compare what was asked for with a verified payload, key by key.
 
-    :param request: the request that was asked for.
+    :param request: the request that was asked for; None: whatever the known keys of the payload ask for.
     :param payload: the result of :meth:`WhitelistEnvelope.payload`.
     :param network: the network that the envelope gives. It is compared where the payload leaves the network out, as
         many services do. Default None: nothing is known of it.
@@ -164,14 +164,15 @@ def check_asked(
     :param accepted: keys of the payload that may have a value although nobody asked for one, and
         :data:`ENVELOPE_ACTION`.
     :param tenant_id: as for :func:`envelope_faults`.
-    :return: the comparison; without findings if nothing is compared.
+    :return: the comparison.
     :raises CustodyRequestError: if it is refused; the error names what is wrong.
     """
-    comparison = Comparison(()) if request is None else compare(request, payload, network=envelope.network)
+    comparison = compare(request, payload, network=envelope.network)
     if faults := comparison.faults(accepted):
         names = [repr(sanitize(each, 60)) for each in comparison.unaccounted if each not in accepted]
+        why = "has keys that are not known" if request is None else "is not what was asked for"
         raise CustodyRequestError(
-            f"whitelisting request {envelope.id} is not what was asked for: {name_some(faults)}",
+            f"whitelisting request {envelope.id} {why}: {name_some(faults)}",
             advice=f"If it may be so although nobody asked for it: accept_fields=[{name_some(names)}]."
             if names
             else None,
@@ -291,17 +292,18 @@ PAYLOAD_KEYS: Mapping[str, _Key] = {
 }
 
 
-def _findings(request: WhitelistRequest, payload: Mapping[str, Any], network: str | None) -> Iterator[Finding]:
+def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], network: str | None) -> Iterator[Finding]:
     for name, key in PAYLOAD_KEYS.items():
-        asked = request.chain if key.field == "blockchain" else getattr(request, key.field) if key.field else None
         shown = payload.get(name)
-        if name == "network" and asked is not None and network and shown in (None, ""):
-            yield Finding(name, name, "" if asked == network else _fault(name, asked, network), outside=True)
-        elif key.field or name in payload:
-            yield _finding(name, key, asked, shown)
+        if request is not None:
+            asked = request.chain if key.field == "blockchain" else getattr(request, key.field) if key.field else None
+            if name == "network" and asked is not None and network and shown in (None, ""):
+                yield Finding(name, name, "" if asked == network else _fault(name, asked, network), outside=True)
+            elif key.field or name in payload:
+                yield _finding(name, key, asked, shown)
         if key.is_valid is _are_links and _are_links(shown):
             yield from _link_findings(name, payload[name])
-    yield from map(_unasked, _unknown_keys(payload))
+    yield from (_unasked(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
 
 
 def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
@@ -331,23 +333,6 @@ def _unasked(key: str, field: str | None = None) -> Finding:
 def _unknown(key: str) -> str:
     """Return a key as it may be accepted: quoted, if it could be taken for another one."""
     return key if key == sanitize(key, 60) and "." not in key else _quote(key)
-
-
-def unknown_keys(payload: Mapping[str, Any], accepted: Collection[str] = ()) -> list[str]:
-    """
-    Return the keys of a payload, and of its links, that no whitelisting request is known to have.
-
-    :param payload: the payload; its links are lists of objects.
-    :param accepted: the keys that are accepted by name. Default: none.
-    """
-    found = [*_unknown_keys(payload)]
-    for name in ("linkedInternalAddresses", "linkedWallets"):
-        found += [each.key for each in _link_findings(name, payload.get(name) or []) if each.unasked]
-    return [each for each in found if each not in accepted]
-
-
-def _unknown_keys(payload: Mapping[str, Any]) -> Iterator[str]:
-    return (_unknown(name) for name in payload if name not in PAYLOAD_KEYS)
 
 
 def _link_findings(name: str, links: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

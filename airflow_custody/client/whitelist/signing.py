@@ -6,8 +6,7 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import (
@@ -20,16 +19,15 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT
 from airflow_custody.client.signers.key import SigningKey
 from airflow_custody.client.text import as_list, count, sanitize, sentences
-from airflow_custody.client.verification.rules_in_force import PendingVerifier, verifier_for
+from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, NOT_PINNED, REJECTED_STATUSES, has_status
-from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, BatchProgress, name_some, same_texts
+from airflow_custody.client.whitelist.batches import BatchProgress, name_some, same_texts
 from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
 from airflow_custody.client.whitelist.progress import ListedRequest, find_listed, status_word
 from airflow_custody.client.whitelist.signing_review import (
     NO_SIGNATURE,
-    NOT_LISTED,
     UNIDENTIFIED,
     SigningReview,
     concluding,
@@ -46,9 +44,8 @@ if TYPE_CHECKING:
 _POLL_INTERVAL = 1.0
 # Seconds that the listing of what this user may sign may lag behind the others.
 _LISTING_LAG = 3.0
-# Seconds after which requests are read again before the signature is sent.
-_SLOW_SIGNER = 5.0
 _NOTHING_SIGNED = "nothing was signed"
+_SIGNED_ALREADY = "this user has signed it already"
 _MAYBE_SIGNED = "The signature may have been taken"
 
 
@@ -63,11 +60,7 @@ class RequestSigner:
         right before. Default 30.
     """
 
-    _key: SigningKey
     _review: SigningReview
-    _verifier: PendingVerifier | None
-    _expected: Mapping[str, WhitelistRequest] | None
-    _accepted: frozenset[str]
     _is_later_try: bool
 
     def __init__(
@@ -122,31 +115,23 @@ class RequestSigner:
                 raise CustodyRequestError(
                     f"'expected' does not say what {name_some(lacking)} must ask for", code="parameter-wrong"
                 )
-        self._expected = expected
-        self._accepted = frozenset(as_list(accept_fields))
         self._is_later_try = earlier_try
-        self._key = SigningKey(self._signer)
-        self._verifier = verifier_for(self._client, even_unsigned=True)
-        self._review = SigningReview(
-            expected,
-            self._accepted,
-            user=self._current_user(),
-            key=self._key,
-            verifier=self._verifier,
-        )
-        if self._verifier is None:
+        key = SigningKey(self._signer)
+        verifier = verifier_for(self._client, even_unsigned=True)
+        accepted = frozenset(as_list(accept_fields))
+        self._review = SigningReview(expected, accepted, self._current_user(), key, verifier)
+        if verifier is None:
             self._log.info("%s", NOT_PINNED)
         batches = cut_into_batches(wanted)
         progress = BatchProgress("signed", batches, self._log)
         reviewed: dict[int, dict[str, str]] = {}
         for number, batch in enumerate(batches):
-            with progress.failing_in(number):
-                pending = self._read(batch, _nothing(progress))
-            if not pending:
-                progress.done_before(number)
+            with progress.failing_in(number), concluding(_nothing(progress)):
+                pending = self._read(batch)
+            if pending:
+                reviewed[number] = {each: hash_ for each, (hash_, _) in pending.items()}
             else:
-                # Of an envelope, its hash is kept: thousands of them may be large.
-                reviewed[number] = {each: str(row.hash) for each, row in pending.items()}
+                progress.done_before(number)
         for same in same_texts({each: hash_ for hashes in reviewed.values() for each, hash_ in hashes.items()}):
             self._log.warning(
                 "Whitelisting requests %s show the same text: who signs it signs it for each, and one may not exist.",
@@ -154,11 +139,14 @@ class RequestSigner:
             )
         for number, hashes in reviewed.items():
             with progress.failing_in(number):
-                is_signed_now = self._sign_batch(hashes, comment, _nothing(progress))
-            if is_signed_now:
-                progress.done_now(number)
-            else:
-                progress.done_before(number)
+                # Right before the key is used: what is signed is what was there then.
+                with concluding(_nothing(progress)):
+                    pending = self._read([*hashes], hashes)
+                if pending:
+                    self._sign_batch(pending, comment)
+                    progress.done_now(number)
+                else:
+                    progress.done_before(number)
         return progress.done
 
     def _current_user(self) -> WireUser:
@@ -174,25 +162,14 @@ class RequestSigner:
             )
             return {}
 
-    def _sign_batch(self, hashes: Mapping[str, str], comment: str, nothing: str) -> bool:
-        """Sign requests and send the signature; False: none of them needs one any more."""
-        # Right before the key is used: what is signed is what was there then.
-        pending = self._read([*hashes], nothing, hashes)
-        if not pending:
-            return False
-        ids = [*pending]
-        hashes = {each: hashes[each] for each in ids}
-        for row in pending.values():
-            self._log.info("%s", self._review.describe(row))
-        started = time.monotonic()
-        signature = self._key.sign(message_to_sign(hashes.values()))
-        seconds = time.monotonic() - started
-        if seconds >= _SLOW_SIGNER:
-            self._log.info("The key took %.1f s: reading the requests again.", seconds)
-            if [*self._read(ids, "a signature was made, and not sent", hashes)] != ids:
-                # One signature covers all of them.
-                return self._sign_batch(hashes, comment, nothing)
-        self._log.info("Sending the signature of %s, made with the key %r.", ", ".join(ids), self._key.name)
+    def _sign_batch(self, pending: Mapping[str, tuple[str, str]], comment: str) -> None:
+        """Sign requests and send the signature."""
+        for _, line in pending.values():
+            self._log.info("%s", line)
+        ids, key = [*pending], self._review.key
+        hashes = {each: hash_ for each, (hash_, _) in pending.items()}
+        signature = key.sign(message_to_sign(hashes.values()))
+        self._log.info("Sending the signature of %s, made with the key %r.", ", ".join(ids), key.name)
         sent = threading.Event()
         try:
             taken = self._client.approve_whitelist_requests(
@@ -208,61 +185,38 @@ class RequestSigner:
             # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
             is_refused = error.from_service or error.nothing_sent or not sent.is_set()
             if isinstance(error, CustodyOutcomeUnknownError) or not is_refused:
-                self._resolve(hashes, error)
-                return True
-            if self._is_later_try and error.from_service:
-                # It may refuse because what the earlier try sent has arrived meanwhile.
-                with suppress(CustodyError):
-                    if self._was_signed(ids):
-                        return False
+                return self._resolve(hashes, error)
             if error.status == 400:
-                user, name = self._client.settings.user_text, sanitize(self._key.name, 120)
+                user, name = self._client.settings.user_text, sanitize(key.name, 120)
                 whose = f"{user[0].lower()}{user[1:]}"
                 error.message = f"the signing key {name!r} may not be that of {whose}: {error.message}"
                 error.advice = "If it is about the signature, sign with the connection and the key of the same user."
             raise
-        return True
 
     # --- what is pending ---------------------------------------------------------------------------------------
 
     def _to_sign(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
-        return self._by_id(self._client.find_whitelist_requests_for_approval(ids=ids))
+        return {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=ids)}
 
-    def _listed(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
-        return self._by_id(self._client.find_whitelist_requests(ids=ids))
-
-    def _by_id(self, rows: Iterable[WhitelistEnvelope]) -> dict[str, WhitelistEnvelope]:
-        found = {each.id: each for each in rows}
-        self._fetch_rules(found.values())
-        return found
-
-    def _fetch_rules(self, rows: Iterable[WhitelistEnvelope]) -> None:
-        if self._verifier is not None:
-            self._verifier.fetch_for(each.wire for each in rows)
-
-    def _read(
-        self, ids: list[str], consequence: str, hashes: Mapping[str, str] | None = None
-    ) -> dict[str, WhitelistEnvelope]:
+    def _read(self, ids: list[str], hashes: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
         """
-        Return requests once all are pending this user's signature and accounted for; without those that need no
-        signature of this user, which are accounted for, too.
+        Return the hashes of requests, and lines for the log, once all are pending this user's signature and accounted
+        for; without those that need no signature of this user, which are accounted for, too.
 
         :param ids: the requests' ids.
-        :param consequence: end of an error's text.
         :param hashes: the hashes that they had before, which must be the same. Default None: they are read first.
         """
-        pending = self._wait_until_pending(ids, consequence)
-        with concluding(consequence):
-            for each, row in pending.items():
-                hash_ = self._review.check(row)
-                self._review.check_status(row)
-                if hashes is not None and hash_ != hashes[each]:
-                    raise CustodyConflictError(
-                        f"whitelisting request {each} has changed since it was read", code="request-differs"
-                    )
-        return pending
+        found = {}
+        for each, row in self._wait_until_pending(ids).items():
+            found[each] = str(row.hash), self._review.check(row)
+            self._review.check_status(row)
+            if hashes is not None and row.hash != hashes[each]:
+                raise CustodyConflictError(
+                    f"whitelisting request {each} has changed since it was read", code="request-differs"
+                )
+        return found
 
-    def _wait_until_pending(self, ids: list[str], consequence: str) -> dict[str, WhitelistEnvelope]:
+    def _wait_until_pending(self, ids: list[str]) -> dict[str, WhitelistEnvelope]:
         """
         Return the requests, in their order, once all are pending this user's signature; without those that need none.
 
@@ -273,118 +227,72 @@ class RequestSigner:
         while True:
             pending = self._to_sign(ids)
             found = find_listed(self._client, [each for each in ids if each not in pending])
-            self._fetch_rules(row.envelope for row in found.values() if row.envelope is not None)
-            done = {each: why for each, row in found.items() if (why := self._why_done(row, consequence))}
+            done = {each: why for each, row in found.items() if (why := self._why_done(row))}
             missing = [each for each in found if each not in done]
             if not missing:
                 for why in dict.fromkeys(done.values()):
                     named = name_some([each for each in done if done[each] == why])
                     self._log.info("Nothing to sign for %s: %s.", named, why)
                 return {each: pending[each] for each in ids if each in pending}
-            listed = {each: row for each in missing if (row := found[each].envelope) is not None}
             now = time.monotonic()
             lag = min(_LISTING_LAG, self._lookup_wait)
+            listed = {each: row for each in missing if (row := found[each].envelope) is not None}
             decided = {each: row for each, row in listed.items() if now - listed_since.setdefault(each, now) >= lag}
-            gone = [each for each in missing if each not in listed]
-            if gone and now - started >= self._lookup_wait:
-                for each in gone[:MAX_NAMED_IDS]:
-                    # The listing may leave out what was rejected.
-                    with suppress(CustodyError):
-                        decided[each] = self._client.get_whitelist_request(each)
-            with concluding(consequence):
-                if decided:
-                    raise self._not_pending(decided)
-                if gone and now - started >= self._lookup_wait:
+            if decided:
+                for row in decided.values():
+                    self._review.check_status(row)
+                shown = [f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in decided.items()]
+                raise CustodyConflictError(
+                    f"not pending this user's signature: {', '.join(shown)}",
+                    advice="What was rejected cannot be signed any more: sign the others without it."
+                    if any(has_status(row.status, REJECTED_STATUSES) for row in decided.values())
+                    else "It is decided, this user has signed, or it is another group's turn: sign with the connection "
+                    "of a signer whose turn it is.",
+                    code="not-pending",
+                )
+            if gone := [each for each in missing if each not in listed]:
+                left = started + self._lookup_wait - now
+                if left <= 0:
                     waited = f"not listed within {self._lookup_wait:g} s"
                     raise CustodyNotFoundError(
-                        f"there is no whitelisting request {name_some(gone)}: {waited}",
-                        code="request-rejected",
+                        f"there is no whitelisting request {name_some(gone)}: {waited}", code="request-rejected"
                     )
-            if gone:
-                left = started + self._lookup_wait - now
                 self._log.info("Not listed yet: %s. Polling for at most %.0f s.", name_some(gone), left)
             time.sleep(min(_POLL_INTERVAL, max(0.05, self._lookup_wait / 4)))
 
-    def _not_pending(self, decided: Mapping[str, WhitelistEnvelope]) -> CustodyError:
-        for row in decided.values():
-            self._review.check_status(row)
-        return CustodyConflictError(
-            "not pending this user's signature: "
-            + ", ".join(f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in decided.items()),
-            advice="What was rejected cannot be signed any more: sign the others without it."
-            if any(has_status(each.status, REJECTED_STATUSES) for each in decided.values())
-            else "It is decided, this user has signed, or it is another group's turn: sign with the connection of a "
-            "signer whose turn it is.",
-            code="not-pending",
-        )
-
-    # --- did it arrive? ----------------------------------------------------------------------------------------
-
-    def _unsigned(self, ids: Sequence[str], hashes: Mapping[str, str] | None = None) -> dict[str, str]:
-        """
-        Return which requests lack this user's signature, and why; what has it is accounted for.
-
-        :param hashes: the hashes that were signed. Default None: whatever they show.
-        """
-        listed = self._listed([*ids])
-        if hashes and (others := [each for each in ids if each in listed and listed[each].hash != hashes[each]]):
-            # An older text may be signed, too.
-            raise CustodyConflictError(
-                f"another text than the one that was signed is shown now for whitelisting request {name_some(others)}",
-                code="request-differs",
-            )
-        lacking = self._review.unsigned(ids, listed)
-        if not lacking:
-            with concluding("it is signed all the same"):
-                for each in ids:
-                    # The signature may be another task's, or a person's, for something else.
-                    self._review.check(listed[each])
-        return lacking
-
-    def _was_signed(self, ids: list[str]) -> bool:
-        """Tell whether this user's signatures are there; raise if something else was signed, or if nobody can know."""
-        lacking = self._unsigned(ids)
-        self._refuse_other(lacking)
-        return not lacking
-
-    def _refuse_other(self, lacking: Mapping[str, str]) -> None:
-        """Refuse what an earlier try of this user may have signed otherwise."""
-        with concluding("this try did not sign it"):
-            if UNIDENTIFIED in lacking.values():
-                raise CustodyOutcomeUnknownError(
-                    f"it cannot be known whether an earlier try has signed {name_some([*lacking])}: {UNIDENTIFIED}",
-                    code="outcome-unknown",
-                    advice="Look in the service whether this user has signed them.",
-                )
-            if wrong := {each: why for each, why in lacking.items() if why not in (NOT_LISTED, NO_SIGNATURE)}:
-                raise CustodyConflictError(
-                    f"this user has signed something else: {_list(wrong)}", code="request-differs"
-                )
-
-    def _why_done(self, row: ListedRequest, consequence: str) -> str:
+    def _why_done(self, row: ListedRequest) -> str:
         """
         Return why a request that is not pending this user's signature needs no signature; empty if it does.
 
         :param row: the request.
-        :param consequence: end of an error's text.
         :raises CustodyError: if it is not what is expected, or does not verify.
         """
-        envelope, state = row.envelope, row.state(EFFECTIVE_STATUSES)
-        if envelope is None or state == "rejected" or (self._expected is None and not self._is_later_try):
+        envelope, state, expected = row.envelope, row.state(EFFECTIVE_STATUSES), self._review.expected
+        if envelope is None or state == "rejected" or (expected is None and not self._is_later_try):
             return ""
-        lacking = self._review.unsigned([envelope.id], {envelope.id: envelope})
+        lacking = self._review.why_unsigned(envelope)
         if not lacking and (state != "unknown" or self._is_later_try):
-            with concluding("it is signed all the same"):
+            with concluding(_SIGNED_ALREADY):
                 # The signature may be another task's, or a person's, for something else.
                 self._review.check(envelope)
             return "signed by this user already"
-        if self._expected is None or state != "effective":
-            self._refuse_other(lacking if self._is_later_try else {})
-            return ""
-        with concluding(consequence):
+        if expected is not None and state == "effective":
             self._review.check_status(envelope)
-            compare_listed(self._expected[envelope.id], row, self._accepted)
-        return f"it is in effect (status {status_word(envelope.status)})"
+            compare_listed(expected[envelope.id], row, self._review.accepted)
+            return f"it is in effect (status {status_word(envelope.status)})"
+        if self._is_later_try and lacking == UNIDENTIFIED:
+            raise CustodyOutcomeUnknownError(
+                f"it cannot be known whether an earlier try has signed {envelope.id}: {lacking}",
+                code="outcome-unknown",
+                advice="Look in the service whether this user has signed it.",
+            )
+        if self._is_later_try and lacking != NO_SIGNATURE:
+            raise CustodyConflictError(
+                f"this user has signed something else: {envelope.id} ({lacking})", code="request-differs"
+            )
+        return ""
+
+    # --- did it arrive? ----------------------------------------------------------------------------------------
 
     def _resolve(self, hashes: Mapping[str, str], error: CustodyError) -> None:
         """
@@ -393,15 +301,15 @@ class RequestSigner:
         :raises CustodyError: the same error, whose advice then says what is known.
         """
         self._log.warning("%s", sentences(f"The outcome is unknown: {error.message}", "Asking the service."))
-        ids, deadline = [*hashes], time.monotonic() + self._lookup_wait
+        deadline = time.monotonic() + self._lookup_wait
         while True:
             is_late = time.monotonic() >= deadline
             try:
-                lacking = self._unsigned(ids, hashes)
+                lacking = self._unsigned(hashes)
                 if not lacking:
                     self._log.info("The service shows the signatures of this user: they were taken.")
                     return
-                still_pending = self._to_sign(ids).keys() == {*ids}
+                still_pending = self._to_sign([*hashes]).keys() == {*hashes}
             except CustodyError as failure:
                 if is_late or not failure.retryable:
                     raise _explained(
@@ -415,10 +323,27 @@ class RequestSigner:
                     )
                     raise _explained(error, words, is_safe=True)
                 if is_late:
+                    named = ", ".join(f"{each} ({why})" for each, why in lacking.items())
                     raise _explained(
-                        error, f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {_list(lacking)}."
+                        error, f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {named}."
                     )
             time.sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
+
+    def _unsigned(self, hashes: Mapping[str, str]) -> dict[str, str]:
+        """Return which requests lack this user's signature, and why; if none does, all of them are accounted for."""
+        listed = {each.id: each for each in self._client.find_whitelist_requests(ids=hashes)}
+        if others := [each for each, row in listed.items() if row.hash != hashes[each]]:
+            # An older text may be signed, too.
+            raise CustodyConflictError(
+                f"another text than the one that was signed is shown now for whitelisting request {name_some(others)}",
+                code="request-differs",
+            )
+        lacking = {each: why for each in hashes if (why := self._review.why_unsigned(listed.get(each)))}
+        for row in () if lacking else listed.values():
+            with concluding(_SIGNED_ALREADY):
+                # The signature may be another task's, or a person's, for something else.
+                self._review.check(row)
+        return lacking
 
 
 def _nothing(progress: BatchProgress) -> str:
@@ -432,7 +357,3 @@ def _explained(error: CustodyError, words: str, *, is_safe: bool = False) -> Cus
     hint = "" if isinstance(error, CustodyOutcomeUnknownError) else error.advice
     error.advice = f"{words} {hint}" if hint else words
     return error
-
-
-def _list(reasons: Mapping[str, str]) -> str:
-    return ", ".join(f"{each} ({why})" for each, why in reasons.items())
