@@ -85,12 +85,13 @@ class LateTime:
 @contextlib.contextmanager
 def skipping_waits() -> Iterator[SkippingTime]:
     """Let nothing wait that searches the service, or tries again: what it finds does not depend on real time."""
+    from airflow_custody.client.http.transport import Transport
+
     skipping = SkippingTime()
     with pytest.MonkeyPatch.context() as patch:
         for module in _modules_that_wait():
             patch.setattr(module, "time", skipping)
-        for function in _functions_that_wait():
-            patch.setitem(function.__kwdefaults__, "sleep", skipping.sleep)
+        patch.setitem(Transport.__init__.__kwdefaults__, "sleep", skipping.sleep)  # type: ignore[arg-type]
         yield skipping
 
 
@@ -99,13 +100,6 @@ def _modules_that_wait() -> list[ModuleType]:
     # Imported only now: Airflow reads its settings with it.
     package = importlib.import_module("airflow_custody.idempotency")
     names = [f"{package.__name__}.{each.name}" for each in pkgutil.iter_modules(package.__path__)]
-    found = map(importlib.import_module, [*names, "airflow_custody.client.whitelist.signing"])
+    names += [f"airflow_custody.client.whitelist.{each}" for each in ("listing", "signing")]
+    found = map(importlib.import_module, names)
     return [each for each in found if hasattr(each, "time")]
-
-
-@cache
-def _functions_that_wait() -> list[Any]:
-    from airflow_custody.client.http.transport import Transport
-    from airflow_custody.client.whitelist.listing import fetch_listing
-
-    return [Transport.__init__, fetch_listing]

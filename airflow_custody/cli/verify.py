@@ -172,15 +172,11 @@ def read_rows(
     :param rejected_statuses: status words of rejected requests. Default: those of the interface's samples.
     """
     from airflow_custody.cli.evidence import Evidence
-    from airflow_custody.client.whitelist.listing import fetch_listing
-    from airflow_custody.client.whitelist.progress import ListedRequest, find_listed
+    from airflow_custody.client.whitelist.listing import ListedRequest, fetch_listing, find_listed
 
     if ids is None:
-        listing = fetch_listing(client, by_status=False)
-        by_id = {
-            each.id: ListedRequest(each, listing.is_settled(each), for_approval=each.id in listing.for_approval_ids)
-            for each in listing.envelopes
-        }
+        listing = fetch_listing(client, effective_statuses=None)
+        by_id = {each.id: ListedRequest(each, listing.listed_as[each.id]) for each in listing.envelopes}
     else:
         by_id = find_listed(client, ids)
     rows = []

@@ -200,9 +200,6 @@ def _fetch(args: Namespace, how: dict[str, Any]) -> tuple[str, Listing]:
     from airflow_custody.client.whitelist.listing import fetch_listing, service_name
 
     words = {name: how[name] for name in ("effective_statuses", "rejected_statuses")}
-    if args.any_status:
-        # No word tells what is in effect.
-        words = {"by_status": False}
     with open_client(args) as client:
         return service_name(client), fetch_listing(client, **words)
 

@@ -20,7 +20,7 @@ from airflow_custody.client.errors import (
 from airflow_custody.client.http.operation import DEFAULT_LOOKUP_WAIT, MAX_PAGE_SIZE
 from airflow_custody.client.text import sanitize
 from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.listing import Listing, service_name
+from airflow_custody.client.whitelist.listing import Listing, service_name, status_word
 from airflow_custody.client.whitelist.matching import differing_fields
 from airflow_custody.client.whitelist.operations import status_if_exists
 from airflow_custody.client.whitelist.plan import (
@@ -30,7 +30,6 @@ from airflow_custody.client.whitelist.plan import (
     create_operation,
     hash_operations,
 )
-from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.idempotency.create import CreateRows, Outcome, Report, ignore_report
 from airflow_custody.idempotency.plan_settings import DELETE, PlanSettings
 from airflow_custody.idempotency.records import Row, digest

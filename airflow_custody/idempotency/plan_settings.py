@@ -49,8 +49,7 @@ class PlanSettings:
         """Read all that the service lists."""
         return fetch_listing(
             client,
-            by_status=self.effective_statuses is not None,
-            effective_statuses=self.effective_statuses or (),
+            effective_statuses=self.effective_statuses,
             rejected_statuses=self.rejected_statuses,
         )
 

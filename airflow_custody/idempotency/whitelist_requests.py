@@ -159,7 +159,7 @@ class WhitelistCreation:
             filtered |= {each.id: each for each in page}
         self._filtered = [*filtered.values()]
         # How the service spells an address is its own affair, and so is what its filter makes of that.
-        listed = find_all(self._client) if thorough else self._filtered
+        listed = find_all(self._client)[0] if thorough else self._filtered
         return self.found_in(listed, keys, filtered=filtered if self._before is None else None, thorough=thorough)
 
     def found_in(

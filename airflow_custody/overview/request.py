@@ -22,8 +22,8 @@ from airflow_custody.client.verification.trust import (
     describe_legacy,
     has_status,
 )
+from airflow_custody.client.whitelist.listing import ListedRequest, describe_verified, find_listed, verified_facts
 from airflow_custody.client.whitelist.models import check_request_ids
-from airflow_custody.client.whitelist.progress import ListedRequest, describe_verified, find_listed, verified_facts
 from airflow_custody.client.whitelist.review import is_creation
 from airflow_custody.overview.models import (
     GroupSignatures,

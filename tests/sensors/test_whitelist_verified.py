@@ -15,8 +15,8 @@ from task_log import TaskLog
 
 from airflow_custody.client import CustodyClient, CustodyError
 from airflow_custody.client.verification.trust import NOT_PINNED
-from airflow_custody.client.whitelist import progress
-from airflow_custody.client.whitelist.progress import ListedRequest
+from airflow_custody.client.whitelist import listing
+from airflow_custody.client.whitelist.listing import ListedRequest
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
@@ -156,7 +156,7 @@ def test_another_request_under_the_same_id_fails_it(
 def test_a_signature_that_is_shown_late_is_waited_for(
     sandbox: Sandbox, forged: list[str], many: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked_up = progress.find_listed
+    looked_up = listing.find_listed
 
     def find_listed(client: CustodyClient, ids: Iterable[str], **how: Any) -> dict[str, ListedRequest]:
         found = looked_up(client, ids, **how)

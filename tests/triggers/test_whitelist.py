@@ -14,7 +14,7 @@ from connections import connection_json
 from request_triggers import end_waits_after, events, first, until
 
 from airflow_custody.client import CustodyClient, WhitelistRequest
-from airflow_custody.client.whitelist import progress
+from airflow_custody.client.whitelist import listing
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers._base import SharedPoll
@@ -94,7 +94,7 @@ def test_a_list_and_single_ids_share_their_look_ups(sandbox: Sandbox) -> None:
 def test_more_than_a_hundred_hold_up_nobody(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = create(sandbox, 301, "APPROVED")
     # What the large one asks for takes long.
-    responds, find_listed = threading.Event(), progress.find_listed
+    responds, find_listed = threading.Event(), listing.find_listed
 
     def look_up(client: CustodyClient, ids: Sequence[str], **how: Any) -> Any:
         if numbers[0] in ids:

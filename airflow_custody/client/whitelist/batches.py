@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -49,8 +48,6 @@ class BatchProgress:
         self._batches = batches
         self._log = log
         self._total = sum(map(len, batches))
-        self._started = time.monotonic()
-        self._done_now = 0
         #: The number of requests that are done.
         self.done = 0
 
@@ -60,19 +57,10 @@ class BatchProgress:
 
     def done_now(self, number: int) -> None:
         """Count a batch that has just been done, and log it."""
-        size = len(self._batches[number])
-        self.done += size
-        self._done_now += size
+        self.done_before(number)
         if len(self._batches) > 1:
-            rate = self._done_now / max(time.monotonic() - self._started, 0.001)
-            self._log.info(
-                "Batch %d of %d: %s %s (%.3g a second).",
-                number + 1,
-                len(self._batches),
-                count_of(self.done, self._total, "request"),
-                self._verb,
-                rate,
-            )
+            counted = count_of(self.done, self._total, "request")
+            self._log.info("Batch %d of %d: %s %s.", number + 1, len(self._batches), counted, self._verb)
 
     @contextmanager
     def failing_in(self, number: int) -> Iterator[None]:

@@ -11,7 +11,7 @@ from airflow_custody.client.whitelist.models import WhitelistRequest, check_requ
 from airflow_custody.client.whitelist.review import check_asked
 
 if TYPE_CHECKING:
-    from airflow_custody.client.whitelist.progress import ListedRequest
+    from airflow_custody.client.whitelist.listing import ListedRequest
 
 
 def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> dict[str, WhitelistRequest]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Annotated, Any, NamedTuple, TypeVar
+from contextlib import suppress
+from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -46,9 +47,7 @@ def check_request_id(value: object, name: str = "the id of a whitelisting reques
         return int.__repr__(value)
     if isinstance(value, str) and read_number(value, MAX_ID) is not None:
         return str.__str__(value)
-    raise CustodyRequestError(
-        f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent", code="parameter-wrong"
-    )
+    raise CustodyRequestError(f"{name} must be a whole number, like '3711', not {describe(value)}; nothing was sent")
 
 
 def check_request_ids(
@@ -72,30 +71,25 @@ def check_request_ids(
     """
     if isinstance(values, (str, int)):
         given = [check_request_id(values, name)]
-    elif isinstance(values, (bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
-        raise CustodyRequestError(
-            f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent", code="parameter-wrong"
-        )
-    else:
+    elif is_list_of_ids(values):
         given = [check_request_id(each, f"{name}[{index}]") for index, each in enumerate(fetch_items(values))]
+    else:
+        raise CustodyRequestError(f"{name} must be one id or a list of ids, not {describe(values)}; nothing was sent")
     ids = sorted(dict.fromkeys(given) if merge else given, key=int)
     if not ids and not may_be_empty:
-        raise CustodyRequestError(
-            f"{name} is an empty list: there are no ids; nothing was sent", code="parameter-wrong"
-        )
-    times = Counter(int(each) for each in ids)
-    if not merge and (repeated := [str(each) for each, number in times.items() if number > 1]):
+        raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing was sent")
+    repeated = [str(each) for each, times in Counter(map(int, ids)).items() if times > 1]
+    if repeated and not merge:
         named = ", ".join(repeated[:_MAX_NAMED]) + (", ..." if len(repeated) > _MAX_NAMED else "")
-        raise CustodyRequestError(f"{name}: the id {named} is repeated; nothing was sent", code="parameter-wrong")
+        raise CustodyRequestError(f"{name}: the id {named} is repeated; nothing was sent")
     if limit is not None and len(ids) > limit:
         raise CustodyRequestError(
-            f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent",
-            code="parameter-wrong",
+            f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent"
         )
     return ids
 
 
-def is_list_of_ids(value: object) -> bool:
+def is_list_of_ids(value: object) -> TypeGuard[Iterable[object]]:
     """Tell whether a value is a list of ids, of whatever type, and not a single one."""
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Mapping))
 
@@ -257,8 +251,9 @@ class WhitelistRequest(BaseModel):
         try:
             request = handler(data)
         except ValidationError as error:
-            faults = [_fault(each) for each in error.errors(include_url=False)]
-            if any(isinstance(each["input"], (int, float, list, dict)) for each in error.errors(include_url=False)):
+            errors = error.errors(include_url=False)
+            faults = [*map(_fault, errors), *_chain_faults(data.get("blockchain"), data.get("currency"))]
+            if any(isinstance(each["input"], (int, float, list, dict)) for each in errors):
                 hint = NATIVE_RENDERING
         else:
             faults = _chain_faults(request.blockchain, request.currency)
@@ -268,7 +263,6 @@ class WhitelistRequest(BaseModel):
             raise CustodyRequestError(
                 f"nothing was sent: {'; '.join(map(str, faults))}{hint}",
                 operation="create whitelisting request",
-                code="parameter-wrong",
             )
         return request
 
@@ -290,13 +284,9 @@ def read_request(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, li
     :return: the request, None if it has faults; and all of its faults.
     """
     faults: list[FieldFault] = []
-    try:
+    with suppress(CustodyRequestError):
         return WhitelistRequest.model_validate(fields, context=faults), faults
-    except CustodyRequestError:
-        # The model itself looks at the chain only if all fields are readable.
-        if all(each.name for each in faults):
-            faults += _chain_faults(fields.get("blockchain"), fields.get("currency"))
-        return None, faults
+    return None, faults
 
 
 def _chain_faults(blockchain: str | None, currency: str | None) -> list[FieldFault]:

@@ -33,6 +33,7 @@ from airflow_custody.client.whitelist.models import WhitelistRequest, check_requ
 log = logging.getLogger(__name__)
 
 _NO_STATUS = "not given"
+_Filters = dict[str, str | list[str]]
 
 CREATE_WHITELIST_REQUEST = Operation(
     "create whitelisting request",
@@ -95,10 +96,7 @@ class WhitelistOperations(ServiceOperations):
     """The operations on whitelisting requests."""
 
     def create_whitelist_request(
-        self,
-        request: WhitelistRequest,
-        *,
-        before_send: Callable[[], None] | None = None,
+        self, request: WhitelistRequest, *, before_send: Callable[[], None] | None = None
     ) -> str:
         """
         Create a request to whitelist a destination address: ``POST /whitelists/addresses``.
@@ -117,17 +115,8 @@ class WhitelistOperations(ServiceOperations):
         :raises CustodyResponseError: if it was redirected: it may have been created.
         :raises CustodyError: of another type if it was not created.
         """
-        if request.linked_internal_address_ids and request.linked_wallet_ids:
-            log.warning(
-                "The whitelisting request names linked internal addresses and linked wallets: what the service "
-                "makes of both together is not documented. They are passed on as they are."
-            )
-        reply = self._transport.call(
-            CREATE_WHITELIST_REQUEST,
-            WireCreateResponse,
-            body=request.to_wire(),
-            before_send=before_send,
-        )
+        body = request.to_wire()
+        reply = self._transport.call(CREATE_WHITELIST_REQUEST, WireCreateResponse, body=body, before_send=before_send)
         identifier = str((reply.body.get("result") or {}).get("id", ""))
         if not is_readable_id(identifier):
             raise reply.unexpected("it has no readable 'result.id'")
@@ -184,7 +173,7 @@ class WhitelistOperations(ServiceOperations):
         :return: the total that the service announces; None: it announces none.
         :raises CustodyResponseError: if the response cannot be understood.
         """
-        filters: dict[str, str | list[str]] = {"includeForApproval": "true"} if include_pending else {}
+        filters: _Filters = {"includeForApproval": "true"} if include_pending else {}
         return self._page(FIND_WHITELIST_REQUESTS, filters, limit=1, offset=0, rules=ListedRules()).total
 
     def find_whitelist_requests_for_approval(
@@ -296,13 +285,7 @@ class WhitelistOperations(ServiceOperations):
         except CustodyError as error:
             if error.retryable or not error.from_service:
                 raise
-            try:
-                fault = read_back()
-            except CustodyError as failure:
-                if failure.retryable:
-                    raise
-                raise error from failure
-            if fault is not None:
+            if read_back() is not None:
                 raise
             log.warning(
                 "Refused (%s), but the service shows as rejected already, by an earlier try or by somebody else: %s.",
@@ -343,7 +326,7 @@ class WhitelistOperations(ServiceOperations):
         self._write(DELETE_WHITELIST_REQUEST, body=body, shows=shows, read_back=read_back, is_deletion=True)
 
     def _pages(
-        self, operation: Operation, filters: Mapping[str, str | list[str]], page_size: int = MAX_PAGE_SIZE
+        self, operation: Operation, filters: _Filters, page_size: int = MAX_PAGE_SIZE
     ) -> Iterator[WhitelistEnvelope]:
         rules = ListedRules()
         return read_offset_listing(
@@ -351,13 +334,7 @@ class WhitelistOperations(ServiceOperations):
         )
 
     def _page(
-        self,
-        operation: Operation,
-        filters: Mapping[str, str | list[str]],
-        *,
-        limit: int,
-        offset: int,
-        rules: ListedRules,
+        self, operation: Operation, filters: _Filters, *, limit: int, offset: int, rules: ListedRules
     ) -> OffsetPage[WhitelistEnvelope]:
         query = {**filters, "limit": str(limit), "offset": str(offset)}
         reply = self._transport.call(operation, WireEnvelopes, query=query)
@@ -372,9 +349,7 @@ class WhitelistOperations(ServiceOperations):
         return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
 
 
-def _given_filters(
-    operation: Operation, filters: Mapping[str, str | Iterable[str] | None]
-) -> dict[str, str | list[str]]:
+def _given_filters(operation: Operation, filters: Mapping[str, str | Iterable[str] | None]) -> _Filters:
     """Return the filters that are given, as they travel."""
     given = {name: [str(each) for each in as_list(value)] for name, value in filters.items() if value is not None}
     if not all(any(values) for values in given.values()):

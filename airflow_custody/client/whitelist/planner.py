@@ -23,7 +23,7 @@ from airflow_custody.client.text import as_list, read_number, sanitize
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES, decide_trust
 from airflow_custody.client.whitelist.addresses import chain_name
 from airflow_custody.client.whitelist.batches import name_some
-from airflow_custody.client.whitelist.listing import Listing, to_request
+from airflow_custody.client.whitelist.listing import Listing, status_word, to_request
 from airflow_custody.client.whitelist.matching import (
     Destination,
     Destinations,
@@ -39,7 +39,6 @@ from airflow_custody.client.whitelist.matching import (
 )
 from airflow_custody.client.whitelist.models import WhitelistRequest, fetch_items
 from airflow_custody.client.whitelist.plan import ONLY_FIELDS, Action, PlanRow, State, WhitelistPlan, describe_only
-from airflow_custody.client.whitelist.progress import status_word
 from airflow_custody.client.whitelist.review import ENVELOPE_ACTION, PAYLOAD_KEYS, envelope_faults
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from airflow_custody.client.verification.rules_in_force import verifier_for
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, NOT_PINNED, REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.batches import BatchProgress, name_some, same_texts
 from airflow_custody.client.whitelist.expected import compare_listed
+from airflow_custody.client.whitelist.listing import ListedRequest, find_listed, status_word
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.progress import ListedRequest, find_listed, status_word
 from airflow_custody.client.whitelist.signing_review import (
     NO_SIGNATURE,
     UNIDENTIFIED,
@@ -110,11 +110,9 @@ class RequestSigner:
         wanted = check_request_ids(ids, limit=None)
         with concluding(_NOTHING_SIGNED):
             if not comment.strip():
-                raise CustodyRequestError("the comment is empty", code="parameter-wrong")
+                raise CustodyRequestError("the comment is empty")
             if expected is not None and (lacking := [each for each in wanted if each not in expected]):
-                raise CustodyRequestError(
-                    f"'expected' does not say what {name_some(lacking)} must ask for", code="parameter-wrong"
-                )
+                raise CustodyRequestError(f"'expected' does not say what {name_some(lacking)} must ask for")
         self._is_later_try = earlier_try
         key = SigningKey(self._signer)
         verifier = verifier_for(self._client, even_unsigned=True)
@@ -179,7 +177,6 @@ class RequestSigner:
                 raise CustodyOutcomeUnknownError(
                     f"the service says that it took {count(taken, 'signature')} for {count(len(ids), 'request')}",
                     operation=APPROVE_WHITELIST_REQUESTS.name,
-                    code="outcome-unknown",
                 )
         except CustodyError as error:
             # Only the service itself can say that it refuses: a gateway may, after the service has taken it.
@@ -283,7 +280,6 @@ class RequestSigner:
         if self._is_later_try and lacking == UNIDENTIFIED:
             raise CustodyOutcomeUnknownError(
                 f"it cannot be known whether an earlier try has signed {envelope.id}: {lacking}",
-                code="outcome-unknown",
                 advice="Look in the service whether this user has signed it.",
             )
         if self._is_later_try and lacking != NO_SIGNATURE:

@@ -172,8 +172,7 @@ class SigningReview:
             entries = [each for each in read_entries(envelope.wire) if not each.fault]
         except RefusalError as refusal:
             raise CustodyResponseError(
-                f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}",
-                code="response-unusable",
+                f"whitelisting request {envelope.id} cannot be searched for this user's signature: {refusal}"
             ) from None
         named = [each for each in entries if me and each.user_id == me]
         # No signature covers its user's name: one that this key has not made is another's, whatever it is called.

@@ -23,19 +23,14 @@ from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, NOT_PI
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.client.whitelist.batches import MAX_NAMED_IDS, name_some, same_texts
 from airflow_custody.client.whitelist.expected import compare_listed, expected_by_id
-from airflow_custody.client.whitelist.models import (
-    check_request_id,
-    check_request_ids,
-    cut_into_batches,
-    is_list_of_ids,
-)
-from airflow_custody.client.whitelist.progress import (
+from airflow_custody.client.whitelist.listing import (
     ListedRequest,
     describe_verified,
     find_listed,
     status_word,
     verified_facts,
 )
+from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches, is_list_of_ids
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -97,10 +92,7 @@ class RequestWait:
         accept_fields: object = (),
     ) -> None:
         self._is_list = is_list_of_ids(request_id)
-        if self._is_list:
-            self.ids = check_request_ids(request_id, "request_id", limit=None, merge=True)
-        else:
-            self.ids = [check_request_id(request_id, "request_id")]
+        self.ids = check_request_ids(request_id, "request_id", limit=None, merge=True)
         self.effective_statuses = check_names("effective_statuses", effective_statuses)
         self.rejected_statuses = check_names("rejected_statuses", rejected_statuses, may_be_empty=True) or []
         self._accepted = frozenset(check_names("accept_fields", accept_fields, may_be_empty=True) or ())
@@ -108,9 +100,7 @@ class RequestWait:
         if expected is not None:
             self._expected = expected_by_id(self.ids, expected, consequence="nothing was sent")
             if lacking := [each for each in self.ids if each not in self._expected]:
-                raise CustodyRequestError(
-                    f"'expected' does not say what {name_some(lacking)} must ask for", code="parameter-wrong"
-                )
+                raise CustodyRequestError(f"'expected' does not say what {name_some(lacking)} must ask for")
         self._missing_since: dict[str, float] = {}
         self._warned_of: set[str | None] = set()
 
@@ -156,6 +146,10 @@ class RequestWait:
         is_done = not ended and not still_open
         # Of thousands, only the hashes of their texts.
         verified = {each: row.verified.hash for each, row in effective.items() if row.verified is not None}
+        equal_texts = [
+            f"whitelisting requests {ids} have the same signed text: signatures do not show that each of them exists"
+            for ids in same_texts(verified)
+        ]
         summary = self._summary(states, rows, verified, still_open)
         return WaitState(
             is_done,
@@ -163,7 +157,7 @@ class RequestWait:
             self._result(rows, len(verified)) if is_done else {},
             error=self._combine(ended) if ended else None,
             in_doubt=bool(self._missing_since),
-            warnings=[*self._unknown_statuses(states, rows), *(_equal_texts(verified) if is_done else ())],
+            warnings=[*self._unknown_statuses(states, rows), *(equal_texts if is_done else ())],
             advice="".join(
                 f"`custody whitelist show {each}` shows who has signed. If approvals take longer, raise 'timeout'."
                 for each in still_open[:1]
@@ -210,17 +204,17 @@ class RequestWait:
 
     def _combine(self, errors: Mapping[str, CustodyError]) -> CustodyError:
         """Return one error that names up to ten requests that ended the wait."""
-        by_kind = {kind: [each for each in errors if isinstance(errors[each], kind)] for kind in _ENDINGS}
-        words = []
-        for kind, ids in by_kind.items():
-            more = [f"and {len(ids) - MAX_NAMED_IDS} more"] if len(ids) > MAX_NAMED_IDS else []
-            named = "; ".join([*(errors[each].message for each in ids[:MAX_NAMED_IDS]), *more])
-            counted = count_of(len(ids), len(self.ids), "whitelisting request")
-            words += [f"{counted} {_ENDINGS[kind]}: {named}" if self._is_list else named] if ids else []
-        ids = next(filter(None, by_kind.values()))
-        first = errors[ids[0]]
+        words, of_first = [], list[str]()
+        for kind, ending in _ENDINGS.items():
+            if ids := [each for each in errors if isinstance(errors[each], kind)]:
+                more = [f"and {len(ids) - MAX_NAMED_IDS} more"] if len(ids) > MAX_NAMED_IDS else []
+                named = "; ".join([*(errors[each].message for each in ids[:MAX_NAMED_IDS]), *more])
+                counted = count_of(len(ids), len(self.ids), "whitelisting request")
+                words.append(f"{counted} {ending}: {named}" if self._is_list else named)
+                of_first = of_first or ids
+        first = errors[of_first[0]]
         is_unverified = isinstance(first, CustodyVerificationError)
-        advice = what_to_do(ids, first.advice) if is_unverified else first.advice
+        advice = what_to_do(of_first, first.advice) if is_unverified else first.advice
         return type(first)("; ".join(words), advice=advice, code=first.code)
 
     def _summary(
@@ -313,8 +307,7 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, ListedRequest 
         except CustodyError as error:
             if not _may_be_of_one(error):
                 # It is the service's own trouble: the rest would fare no better.
-                failed += [(each, error) for each in (batch, *batches)]
-                break
+                return {**dict.fromkeys(ids, error), **found}
             if len(batch) > 1 and lookups > 0:
                 lookups -= 2
                 batches += [batch[::2], batch[1::2]]
@@ -322,11 +315,11 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, ListedRequest 
                 failed.append((batch, error))
     works = bool(found)
     for batch, why in failed:
-        if works and len(batch) > 1 and _may_be_of_one(why):
+        if works and len(batch) > 1:
             # Which of these it is, a later poll will tell.
             text = f"one of {count(len(batch), 'request')} makes their look-up fail: {why.reason}"
             why = CustodyResponseError(text, code=why.code, retryable=True)
-        elif len(batch) == 1 < len(ids) and _may_be_of_one(why):
+        elif len(batch) == 1 < len(ids):
             why.advice = " ".join(filter(None, [f"It is about whitelisting request {batch[0]}.", why.advice]))
         found.update(dict.fromkeys(batch, why))
     return found
@@ -336,12 +329,6 @@ def _may_be_of_one(error: CustodyError) -> bool:
     """Tell whether a look-up of many may have failed because of one of them: a bad id, or an unreadable row."""
     unreadable = isinstance(error, CustodyResponseError) and (error.status is None or error.status < 300)
     return unreadable or error.status in _STATUSES_OF_ONE
-
-
-def _equal_texts(hashes: Mapping[str, str]) -> list[str]:
-    """Return a warning for each signed text that several requests have: one may be shown under two ids."""
-    words = "have the same signed text: signatures do not show that each of them exists"
-    return [f"whitelisting requests {ids} {words}" for ids in same_texts(hashes)]
 
 
 def _describe(request_id: str, state: str, listed: ListedRequest) -> str:

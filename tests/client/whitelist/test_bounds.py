@@ -12,8 +12,8 @@ from whitelist_plans import ask, listed, plan
 from airflow_custody.client import WhitelistEnvelope
 from airflow_custody.client.errors import CustodyRequestError, CustodyResponseError
 from airflow_custody.client.whitelist.expected import compare_listed
+from airflow_custody.client.whitelist.listing import ListedRequest
 from airflow_custody.client.whitelist.plan import CHANGES
-from airflow_custody.client.whitelist.progress import ListedRequest
 from airflow_custody.client.whitelist.review import compare
 from airflow_custody.operators.whitelist_plan import changes_text
 
@@ -67,7 +67,7 @@ def test_a_message_names_some_of_the_keys() -> None:
     assert len(found.rows[0].note) < 500
     assert len(changes_text(found, CHANGES)) < 500
     with pytest.raises(CustodyRequestError, match=r"and 141 more") as caught:
-        compare_listed(ask(), ListedRequest(envelope, True))
+        compare_listed(ask(), ListedRequest(envelope, "settled"))
     assert len(str(caught.value)) < 1500
     assert "accept_fields=['key0', " in str(caught.value.advice)
-    compare_listed(ask(), ListedRequest(envelope, True), compare(ask(), envelope.payload()).unaccounted)
+    compare_listed(ask(), ListedRequest(envelope, "settled"), compare(ask(), envelope.payload()).unaccounted)

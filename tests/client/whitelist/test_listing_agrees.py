@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from airflow_custody.cli.verify import read_rows
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
-from airflow_custody.client.whitelist.listing import fetch_listing
-from airflow_custody.client.whitelist.progress import find_listed
+from airflow_custody.client.whitelist.listing import fetch_listing, find_listed
 from airflow_custody.client.whitelist.wait import RequestWait
 
 
@@ -95,8 +94,9 @@ def test_what_the_service_lists_for_approval_although_it_is_decided(
     wait = RequestWait("1", effective_statuses=effective_statuses)
     assert {each: wait.state_of(one) for each, one in find_listed(client, "12").items()} == {"1": state, "2": "pending"}
     words = EFFECTIVE_STATUSES if effective_statuses is None else effective_statuses
-    for by_status in (True, False):
-        listing = fetch_listing(client, by_status=by_status, effective_statuses=words)
+    # Without words, the default ones tell what was signed and is not pending any more.
+    for given_words in (words, None) if [*words] == [*EFFECTIVE_STATUSES] else (words,):
+        listing = fetch_listing(client, effective_statuses=given_words)
         found = {each.id: listing.state_of(each, words, REJECTED_STATUSES) for each in listing.envelopes}
         assert found == {"1": state, "2": "pending"}
 
@@ -116,7 +116,7 @@ ROWS = st.lists(
 @given(ROWS)
 def test_a_listing_says_of_each_what_is_found_by_its_id(rows: Sequence[Row]) -> None:
     client = cast("Any", Service(rows))
-    for listing in (fetch_listing(client), fetch_listing(client, by_status=False)):
+    for listing in (fetch_listing(client), fetch_listing(client, effective_statuses=None)):
         found = find_listed(client, [each.id for each in (*listing.envelopes, *listing.deletions)])
         deletions = {each for each, one in found.items() if one.deletion_pending}
         assert {each.id for each in listing.deletions} == deletions
@@ -127,7 +127,7 @@ def test_a_listing_says_of_each_what_is_found_by_its_id(rows: Sequence[Row]) -> 
         for number, row in enumerate(rows, 1):
             is_deletion = row.where == "settled" and bool(row.for_approval) and row.action in ("delete", "REMOVE")
             assert (str(number) in deletions) is is_deletion
-            assert not (is_deletion and str(number) in listing.for_approval_ids)
+            assert not (is_deletion and listing.listed_as.get(str(number)) == "for approval")
     # `custody whitelist verify` says the same with and without ids.
     listed = {each.id: each.listed for each in read_rows(client, None, None)}
     assert {each.id: each.listed for each in read_rows(client, list(listed), None)} == listed

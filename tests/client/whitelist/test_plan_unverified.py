@@ -138,13 +138,13 @@ def test_which_requests_are_verified_and_how() -> None:
         unreadable("{}"),
     ]
     verifier = TellingVerifier()
-    listing = Listing(envelopes, frozenset({"2"}), frozenset({"4"}), verifier)
+    listing = Listing(envelopes, {"2": "pending", "4": "settled"}, verifier)
     found = make_plan(rows_of(ask()), listing)
     assert verifier.asked == [("verify", "1"), ("verify_signatures", "2"), ("verify", "4")]
     assert found.counts == {**dict.fromkeys(STATES, 0), "unchanged": 1, "undeclared": 2, "unreadable": 1}
     # Listed as pending, whatever its status says; and not listed as pending is in effect if no words are given.
     verifier.asked.clear()
-    make_plan(rows_of(ask()), Listing(envelopes[:2], frozenset({"1"}), verifier=verifier), effective_statuses=None)
+    make_plan(rows_of(ask()), Listing(envelopes[:2], {"1": "pending"}, verifier), effective_statuses=None)
     assert verifier.asked == [("verify_signatures", "1"), ("verify", "2")]
 
 

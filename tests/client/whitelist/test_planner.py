@@ -130,17 +130,16 @@ def test_says_what_the_service_has_instead() -> None:
 
 
 def test_what_is_pending_is_no_change_and_what_nobody_named_is_one() -> None:
-    frozen, mine, rows = listed(wire={"status": "FROZEN"}), frozenset({"3711"}), rows_of(ask())
+    frozen, mine, rows = listed(wire={"status": "FROZEN"}), "3711", rows_of(ask())
     for listing, options, state in (
         (Listing([frozen]), {}, "pending"),
         # It is not pending, and not in effect either.
-        (Listing([frozen], settled_ids=mine), {}, "differs"),
-        (Listing([frozen], mine, mine), {}, "pending"),
+        (Listing([frozen], {mine: "settled"}), {}, "differs"),
         (Listing([frozen]), {"effective_statuses": ["frozen"]}, "unchanged"),
         (Listing([frozen]), {"rejected_statuses": ["frozen"]}, "rejected"),
         (Listing([frozen]), {"effective_statuses": None}, "unchanged"),
         # Pending for this user, whatever its status says.
-        (Listing([listed()], mine), {"effective_statuses": None}, "pending"),
+        (Listing([listed()], {mine: "pending"}), {"effective_statuses": None}, "pending"),
     ):
         given: dict[str, Any] = options
         (row,) = make_plan(rows, listing, **given).rows

@@ -133,7 +133,7 @@ def test_asks_about_unknown_words_and_only_about_them(sandbox: Sandbox, client: 
     assert read("rejected", "HELD") == ("pending", 3)
     read("APPROVED")
     # Without the words: where a request is listed says it.
-    listing = fetch_listing(client, by_status=False)
+    listing = fetch_listing(client, effective_statuses=None)
     assert make_plan(rows_of(ask()), listing, effective_statuses=None).counts["unchanged"] == 1
 
 

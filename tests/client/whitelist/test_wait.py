@@ -29,7 +29,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.verification.results import AppliedRule, GroupSignatures, VerifiedRules
 from airflow_custody.client.verification.trust import what_to_do
 from airflow_custody.client.whitelist.expected import compare_listed
-from airflow_custody.client.whitelist.progress import ListedRequest, find_listed, verified_facts
+from airflow_custody.client.whitelist.listing import ListedRequest, find_listed, verified_facts
 from airflow_custody.client.whitelist.wait import RequestWait
 from airflow_custody.sandbox import Sandbox
 
@@ -119,13 +119,13 @@ def address(hash_: str = "ab", timestamp: int = 1767225600) -> VerifiedAddress:
 
 REFUSED = CustodyVerificationError("whitelisting request 7 is not verified: no signature", advice="Pin 'networks'.")
 LISTED = {
-    "effective": ListedRequest(envelope(), True),
-    "verified": ListedRequest(envelope(), True, verified=address()),
-    "unverified": ListedRequest(envelope(), True, unverified=REFUSED),
-    "pending": ListedRequest(envelope("pending"), False),
-    "rejected": ListedRequest(envelope("rejected"), True),
-    "odd": ListedRequest(envelope("odd"), True),
-    "missing": ListedRequest(None, False),
+    "effective": ListedRequest(envelope(), "settled"),
+    "verified": ListedRequest(envelope(), "settled", verified=address()),
+    "unverified": ListedRequest(envelope(), "settled", unverified=REFUSED),
+    "pending": ListedRequest(envelope("pending")),
+    "rejected": ListedRequest(envelope("rejected"), "settled"),
+    "odd": ListedRequest(envelope("odd"), "settled"),
+    "missing": ListedRequest(None),
 }
 
 
@@ -138,7 +138,7 @@ LISTED = {
     ],
 )
 def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: str) -> None:
-    listed = ListedRequest(envelope(word), settled=True)
+    listed = ListedRequest(envelope(word), "settled")
     assert state(listed) == expected
     found = RequestWait("7").update({"7": listed})
     assert (found.is_done, found.error is not None) == (expected == "effective", expected == "rejected")
@@ -147,7 +147,7 @@ def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: s
         assert repr(sanitize(word or "not given")) in warning == found.summary
         assert "effective_statuses" in warning
         assert "rejected_statuses" in warning
-    pending = ListedRequest(listed.envelope, settled=False)
+    pending = ListedRequest(listed.envelope, "pending")
     assert state(pending) == ("rejected" if expected == "rejected" else "pending")
     # Words can be chosen.
     if word:
@@ -270,7 +270,7 @@ def test_the_result_of_a_list_does_not_grow(number: int) -> None:
     result = wait.update(found).result
     assert result == {"state": "effective", "count": number, "statuses": {"approved": number}, "verified": 0}
     word = "Z\n" * 50_000
-    odd = {each: ListedRequest(envelope(f"{each}{word}"), True) for each in map(str, range(min(number, 300)))}
+    odd = {each: ListedRequest(envelope(f"{each}{word}"), "settled") for each in map(str, range(min(number, 300)))}
     statuses = RequestWait(list(odd), effective_statuses=None).update(odd).result["statuses"]
     assert len(statuses) == min(number, 20)
     assert len(json.dumps(statuses)) < 4000
@@ -278,7 +278,7 @@ def test_the_result_of_a_list_does_not_grow(number: int) -> None:
 
 def test_equal_texts_are_named() -> None:
     wait = RequestWait(["0", "1", "2"])
-    found = {str(n): ListedRequest(envelope(), True, verified=address(each)) for n, each in enumerate("aba")}
+    found = {str(n): ListedRequest(envelope(), "settled", verified=address(each)) for n, each in enumerate("aba")}
     assert wait.update(found).warnings == [
         "whitelisting requests 0, 2 have the same signed text: signatures do not show that each of them exists"
     ]
@@ -298,10 +298,10 @@ def test_what_is_verified_is_plain_json() -> None:
         "verified": True,
         "fields": {"blockchain": "ETH", "address": "0x1", "label": "L", "linked_wallet_ids": ["7"]},
         "signed_by": ["alice", "bob"],
-        "rules_date": "2026-01-01T00:00:00+00:00",
+        "rules_date": "2026-01-01T00:00:00Z",
     }
     # Rules without a usual date.
-    for timestamp, text in ((0, ""), (10**18, str(10**18)), (1, "1970-01-01T00:00:01+00:00")):
+    for timestamp, text in ((0, ""), (10**18, str(10**18)), (1, "1970-01-01T00:00:01Z")):
         assert verified_facts(address(timestamp=timestamp))["rules_date"] == text
 
 
@@ -314,7 +314,7 @@ def test_a_verified_request_is_compared_by_its_signed_text_alone() -> None:
         return compare_listed(WhitelistRequest(**asked), listed)
 
     def verified(**wire: Any) -> ListedRequest:
-        return ListedRequest(envelope(**wire), True, verified=address())
+        return ListedRequest(envelope(**wire), "settled", verified=address())
 
     other = json.dumps({**FIELDS, "memo": "unsigned"})
     metadata = {"payloadAsString": other, "hash": hashlib.sha256(other.encode()).hexdigest()}
@@ -323,12 +323,16 @@ def test_a_verified_request_is_compared_by_its_signed_text_alone() -> None:
     unsigned = {"network": "main", "visibility_group_id": "g"}
     assert compared(verified(network="main", visibilityGroupID="g"), **unsigned) == ("network", "visibility_group_id")
     for listed, changes, match in (
-        (ListedRequest(envelope(metadata=metadata), True), {}, r"7 is not what was asked for: memo \(not asked for\)"),
+        (
+            ListedRequest(envelope(metadata=metadata), "settled"),
+            {},
+            r"7 is not what was asked for: memo \(not asked for\)",
+        ),
         # A legacy form does not have it.
         (verified(), {"contract_type": "x"}, r"contract_type \(asked for 'x', shown nothing\)"),
         (verified(network="test", visibilityGroupID="g"), unsigned, "network"),
         (verified(network="main"), unsigned, "visibilityGroupID"),
-        (ListedRequest(None, False), {}, "not listed"),
+        (ListedRequest(None), {}, "not listed"),
     ):
         with pytest.raises(CustodyRequestError, match=match):
             compared(listed, **changes)
