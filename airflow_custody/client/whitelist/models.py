@@ -25,10 +25,9 @@ from airflow_custody.client.arguments import MAX_ID, NATIVE_RENDERING, describe,
 from airflow_custody.client.errors import CustodyRequestError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
 from airflow_custody.client.text import count, has_unprintable, read_number, sanitize, without_emoji_style
+from airflow_custody.client.whitelist.batches import name_some
 
 T = TypeVar("T")
-
-_MAX_NAMED = 10
 
 
 # --- ids ---------------------------------------------------------------------------------------------------
@@ -80,8 +79,7 @@ def check_request_ids(
         raise CustodyRequestError(f"{name} is an empty list: there are no ids; nothing was sent")
     repeated = [str(each) for each, times in Counter(map(int, ids)).items() if times > 1]
     if repeated and not merge:
-        named = ", ".join(repeated[:_MAX_NAMED]) + (", ..." if len(repeated) > _MAX_NAMED else "")
-        raise CustodyRequestError(f"{name}: the id {named} is repeated; nothing was sent")
+        raise CustodyRequestError(f"{name}: the id {name_some(repeated)} is repeated; nothing was sent")
     if limit is not None and len(ids) > limit:
         raise CustodyRequestError(
             f"there are {count(len(ids), 'id')}, and a batch holds at most {limit}; nothing was sent"

@@ -6,7 +6,8 @@ import base64
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from airflow_custody.client.errors import (
@@ -26,13 +27,7 @@ from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.listing import ListedRequest, find_listed, status_word
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.signing_review import (
-    NO_SIGNATURE,
-    UNIDENTIFIED,
-    SigningReview,
-    concluding,
-    message_to_sign,
-)
+from airflow_custody.client.whitelist.review import NO_SIGNATURE, UNIDENTIFIED, SigningReview, message_to_sign
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -108,7 +103,7 @@ class RequestSigner:
             the error of a gateway that refuses it.
         """
         wanted = check_request_ids(ids, limit=None)
-        with concluding(_NOTHING_SIGNED):
+        with _concluding(_NOTHING_SIGNED):
             if not comment.strip():
                 raise CustodyRequestError("the comment is empty")
             if expected is not None and (lacking := [each for each in wanted if each not in expected]):
@@ -124,7 +119,7 @@ class RequestSigner:
         progress = BatchProgress("signed", batches, self._log)
         reviewed: dict[int, dict[str, str]] = {}
         for number, batch in enumerate(batches):
-            with progress.failing_in(number), concluding(_nothing(progress)):
+            with progress.failing_in(number), _concluding(_nothing(progress)):
                 pending = self._read(batch)
             if pending:
                 reviewed[number] = {each: hash_ for each, (hash_, _) in pending.items()}
@@ -138,7 +133,7 @@ class RequestSigner:
         for number, hashes in reviewed.items():
             with progress.failing_in(number):
                 # Right before the key is used: what is signed is what was there then.
-                with concluding(_nothing(progress)):
+                with _concluding(_nothing(progress)):
                     pending = self._read([*hashes], hashes)
                 if pending:
                     self._sign_batch(pending, comment)
@@ -269,7 +264,7 @@ class RequestSigner:
             return ""
         lacking = self._review.why_unsigned(envelope)
         if not lacking and (state != "unknown" or self._is_later_try):
-            with concluding(_SIGNED_ALREADY):
+            with _concluding(_SIGNED_ALREADY):
                 # The signature may be another task's, or a person's, for something else.
                 self._review.check(envelope)
             return "signed by this user already"
@@ -336,10 +331,21 @@ class RequestSigner:
             )
         lacking = {each: why for each in hashes if (why := self._review.why_unsigned(listed.get(each)))}
         for row in () if lacking else listed.values():
-            with concluding(_SIGNED_ALREADY):
+            with _concluding(_SIGNED_ALREADY):
                 # The signature may be another task's, or a person's, for something else.
                 self._review.check(row)
         return lacking
+
+
+@contextmanager
+def _concluding(consequence: str) -> Iterator[None]:
+    """Say at the end of an error what came of the signature."""
+    try:
+        yield
+    except CustodyError as error:
+        error.operation = error.operation or APPROVE_WHITELIST_REQUESTS.name
+        error.message = f"{error.message.rstrip('.')}; {consequence}"
+        raise
 
 
 def _nothing(progress: BatchProgress) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 _MAX_ISOLATING_LOOKUPS = 48
 # Statuses with which a service may refuse a whole look-up because of one request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
-# A result names so many status words, and a summary so many groups: the commonest.
-_MAX_STATUSES = 20
+# A summary names so many groups: the commonest.
 _MAX_GROUPS = 5
 _IN_WORDS = {
     "pending": "pending approval",
@@ -146,10 +145,15 @@ class RequestWait:
         is_done = not ended and not still_open
         # Of thousands, only the hashes of their texts.
         verified = {each: row.verified.hash for each, row in effective.items() if row.verified is not None}
-        equal_texts = [
-            f"whitelisting requests {ids} have the same signed text: signatures do not show that each of them exists"
-            for ids in same_texts(verified)
-        ]
+        warnings = []
+        for each, row in rows.items():
+            # Each status once.
+            if states[each] == "unknown" and row.envelope and row.envelope.status not in self._warned_of:
+                self._warned_of.add(row.envelope.status)
+                warnings.append(_describe(each, "unknown", row))
+        if is_done:
+            words = "have the same signed text: signatures do not show that each of them exists"
+            warnings += [f"whitelisting requests {ids} {words}" for ids in same_texts(verified)]
         summary = self._summary(states, rows, verified, still_open)
         return WaitState(
             is_done,
@@ -157,7 +161,7 @@ class RequestWait:
             self._result(rows, len(verified)) if is_done else {},
             error=self._combine(ended) if ended else None,
             in_doubt=bool(self._missing_since),
-            warnings=[*self._unknown_statuses(states, rows), *(equal_texts if is_done else ())],
+            warnings=warnings,
             advice="".join(
                 f"`custody whitelist show {each}` shows who has signed. If approvals take longer, raise 'timeout'."
                 for each in still_open[:1]
@@ -239,11 +243,11 @@ class RequestWait:
         """Return the result as plain JSON data: for a list, of the same size for any number of requests."""
         envelopes = [row.envelope for row in rows.values() if row.envelope is not None]
         if self._is_list:
-            statuses = Counter(status_word(each.status) for each in envelopes).most_common(_MAX_STATUSES)
+            statuses = Counter(status_word(each.status) for each in envelopes)
             return {
                 "state": "effective",
                 "count": len(self.ids),
-                "statuses": dict(sorted(statuses)),
+                "statuses": dict(sorted(statuses.items())),
                 "verified": verified,
             }
         proved = rows[self.ids[0]].verified
@@ -255,14 +259,6 @@ class RequestWait:
             "verified": proved is not None,
             **({} if proved is None else verified_facts(proved)),
         }
-
-    def _unknown_statuses(self, states: Mapping[str, str], rows: Mapping[str, ListedRequest]) -> Iterator[str]:
-        """Yield a warning for each status that is not known, once."""
-        for each, state in states.items():
-            envelope = rows[each].envelope
-            if state == "unknown" and envelope is not None and envelope.status not in self._warned_of:
-                self._warned_of.add(envelope.status)
-                yield _describe(each, state, rows[each])
 
 
 def look_up(client: CustodyClient, waits: Sequence[RequestWait]) -> dict[str, ListedRequest | CustodyError]:
