@@ -13,7 +13,7 @@ from airflow_custody.client.timestamps import format_unix_time
 from airflow_custody.client.verification.trust import NOT_PINNED
 
 if TYPE_CHECKING:
-    from airflow_custody.client.rules.models import WireRules
+    from airflow_custody.client.rules.operations import WireRules
     from airflow_custody.client.verification.verifier import VerificationPins, VerifiedRules
 
 #: What a command says that finds nothing pinned.

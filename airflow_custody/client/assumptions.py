@@ -27,8 +27,8 @@ from airflow_custody.client.whitelist.listing import Listing, listing_of
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.http.responses import Observation
-    from airflow_custody.client.rules.models import WireRules
-    from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.rules.operations import WireRules
+    from airflow_custody.client.users.operations import WireUser
     from airflow_custody.client.webhooks.models import WebhookCall
     from airflow_custody.client.whitelist.envelopes import UserIds, WhitelistEnvelope
 

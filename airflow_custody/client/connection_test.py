@@ -20,8 +20,8 @@ from airflow_custody.client.text import ascii_lower, sanitize
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.health.models import HealthListing
-    from airflow_custody.client.rules.models import WireRules
-    from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.rules.operations import WireRules
+    from airflow_custody.client.users.operations import WireUser
     from airflow_custody.client.verification.verifier import VerifiedRules
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from airflow_custody.client.text import count, sentences
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.users.operations import WireUser
 
 # What the operators need, for the test of a connection.
 _ROLES = {

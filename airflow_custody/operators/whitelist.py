@@ -41,7 +41,8 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     :param currency: the chain by its other name, which some services expect. Only the one that is given is sent; if
         both are given, they must be equal. (templated)
     :param linked_internal_address_ids: only funds from these internal addresses may go there. (templated)
-    :param linked_wallet_ids: only funds from these wallets may go there. (templated)
+    :param linked_wallet_ids: only funds from these wallets may go there. If both lists are given, the service may apply
+        other approval thresholds. (templated)
     :param network: network of the chain. This parameter and the next six are undocumented. (templated)
     :param memo: memo or destination tag that goes with the address. (templated)
     :param address_type: kind of the address, for example ``individual`` or ``exchange``. (templated)

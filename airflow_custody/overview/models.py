@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from airflow_custody.client.approvals.models import PendingApprovals
+    from airflow_custody.client.approvals.operations import PendingApprovals
     from airflow_custody.client.verification.trust import RequestState, TrustState
 
 T = TypeVar("T")

@@ -51,7 +51,7 @@ PAGES: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "models": (
         ("client.whitelist.models", ("WhitelistRequest",)),
         ("client.whitelist.envelopes", ("WhitelistEnvelope",)),
-        ("client.approvals.models", ("PendingApprovals",)),
+        ("client.approvals.operations", ("PendingApprovals",)),
         ("client.health.models", ("HealthCheck",)),
         ("client.webhooks.models", ("WebhookCall",)),
         ("client.webhooks.calls", ("NewCalls", "CallCursor")),

@@ -267,15 +267,10 @@ def test_only_a_uuid_gets_into_a_path(sandbox: Sandbox, client: CustodyClient, b
     assert sandbox.control.request_log() == []
 
 
-def test_both_lists_pass_with_a_warning(
-    sandbox: Sandbox, client: CustodyClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_both_lists_pass_as_they_are(sandbox: Sandbox, client: CustodyClient) -> None:
     both: dict[str, Any] = {"linked_wallet_ids": ["1"], "linked_internal_address_ids": [2]}
-    client.create_whitelist_request(REQUEST.model_copy(update={"linked_wallet_ids": ["1"]}))
-    assert "not documented" not in caplog.text
     client.create_whitelist_request(WhitelistRequest(label="a", address=REQUEST.address, currency="eth", **both))
-    assert "not documented" in caplog.text
-    assert sandbox.control.request_log()[1]["body"] == {
+    assert sandbox.control.request_log()[0]["body"] == {
         "label": "a",
         "address": REQUEST.address,
         "currency": "eth",

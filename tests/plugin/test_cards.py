@@ -12,7 +12,7 @@ from airflow_runs import AIRFLOW
 if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
-from airflow_custody.client.approvals.models import PendingApprovals
+from airflow_custody.client.approvals.operations import PendingApprovals
 from airflow_custody.overview.models import (
     CheckRow,
     HealthView,

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
-from airflow_custody.client.rules.models import WireRules, WireRulesResponse
+from airflow_custody.client.wire import LENIENT, TypedDict
 
 GET_RULES = Operation("get rules", "GET", "/rules", documented=False)
+
+
+class WireRules(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    # Of any type: whoever verifies them says what is wrong with them.
+    rulesContainer: Any
+    rulesSignatures: Any
+    locked: bool | None
+    creationDate: str | None
+    updateDate: str | None
+
+
+class WireRulesResponse(TypedDict, total=False):
+    result: WireRules | None
 
 
 class RulesOperations(ServiceOperations):

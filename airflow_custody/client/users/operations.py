@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.http.service import ServiceOperations
-from airflow_custody.client.users.models import WireUser, WireUserResponse
+from airflow_custody.client.wire import LENIENT, TypedDict
 
 GET_CURRENT_USER = Operation("get current user", "GET", "/users/me", roles=("TPUser",), documented=False)
+
+
+class WireUser(TypedDict, total=False):
+    __pydantic_config__ = LENIENT  # type: ignore[misc]
+    id: str | None
+    externalUserId: str | None
+    tenantId: str | None
+    roles: list[str] | None
+    status: str | None
+
+
+class WireUserResponse(TypedDict, total=False):
+    result: WireUser | None
 
 
 class UserOperations(ServiceOperations):

@@ -220,17 +220,15 @@ class WhitelistEnvelope:
             in case, or a known key has another case: the service's own reader ignores the case of keys, and takes the
             last.
         """
-        if not self.text or not self.hash:
-            raise self._unusable("its payload or its hash is missing")
         try:
+            if not self.text or not self.hash:
+                raise RefusalError("or its hash is missing")
             return read_object(self.text, self.hash)
         except RefusalError as error:
-            raise self._unusable(f"its payload {error}") from None
-
-    def _unusable(self, why: str) -> CustodyResponseError:
-        return CustodyResponseError(
-            f"whitelisting request {sanitize(self.id, 40)} cannot be verified: {why}", code="request-differs"
-        )
+            raise CustodyResponseError(
+                f"whitelisting request {sanitize(self.id, 40)} cannot be verified: its payload {error}",
+                code="request-differs",
+            ) from None
 
     def __repr__(self) -> str:
         return f"WhitelistEnvelope({self.id!r}, status={self.status!r})"

@@ -133,13 +133,7 @@ def _free_text(value: str) -> str:
 
 def _label(value: str) -> str:
     # As keyboards write one. In an address or a memo it is no emoji's.
-    plain = without_emoji_style(value)
-    if has_unprintable(plain) and ("\u200d" in plain or "\u20e3" in plain):
-        raise ValueError(
-            "contains a control or invisible character, as emoji that are joined of several and keycaps do: "
-            "use one that is not"
-        )
-    _free_text(plain)
+    _free_text(without_emoji_style(value))
     return value
 
 
@@ -155,13 +149,9 @@ def _to_list(value: object) -> object:
     if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
         # A set has no order: the same one would ask for something else in each process.
         raise ValueError(f"must be a list of ids, not {describe(value)}")
-    return list(value)
-
-
-def _not_empty(value: list[str]) -> list[str]:
-    if not value:
+    if not (found := list(value)):
         raise ValueError("is an empty list; leave it out if no restriction is meant")
-    return value
+    return found
 
 
 # The part of these checks that a JSON Schema can express.
@@ -181,7 +171,6 @@ _Identifier = Annotated[
 _Identifiers = Annotated[
     list[_Identifier],
     BeforeValidator(_to_list),
-    AfterValidator(_not_empty),
     Field(json_schema_extra={"minItems": 1}),
 ]
 
@@ -214,7 +203,8 @@ class WhitelistRequest(BaseModel):
     :param blockchain: symbol of the chain (``ETH``). No chain is refused for being unknown.
     :param currency: the same under its other name, a deprecated alias of ``blockchain`` that some services expect.
     :param linked_internal_address_ids: only funds from these internal addresses may go there.
-    :param linked_wallet_ids: only funds from these wallets may go there.
+    :param linked_wallet_ids: only funds from these wallets may go there. If both lists are given, the service may apply
+        other approval thresholds.
     :param network: network of the chain. This field and all that follow are undocumented.
     :param memo: memo or destination tag that goes with the address.
     :param address_type: kind of the address: ``individual``, ``exchange``, ``contract``, ...

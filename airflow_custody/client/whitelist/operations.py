@@ -265,11 +265,6 @@ class WhitelistOperations(ServiceOperations):
         numbers = check_request_ids(ids)
         words = as_list(rejected_statuses)
 
-        def shows(data: Mapping[str, Any]) -> bool:
-            request = shown_object(data, "result")
-            # One rejected request does not prove that all are.
-            return [str(request.get("id"))] == numbers and has_status(str(request.get("status") or ""), words)
-
         def read_back() -> str | None:
             for number in numbers:
                 status = status_if_shown(self, number)
@@ -281,11 +276,10 @@ class WhitelistOperations(ServiceOperations):
 
         body = {"ids": numbers, "comment": comment}
         try:
-            self._write(REJECT_WHITELIST_REQUESTS, body=body, shows=shows, read_back=read_back)
+            # A response that is not empty is not published.
+            self._write(REJECT_WHITELIST_REQUESTS, body=body, shows=lambda data: False, read_back=read_back)
         except CustodyError as error:
-            if error.retryable or not error.from_service:
-                raise
-            if read_back() is not None:
+            if error.retryable or not error.from_service or read_back() is not None:
                 raise
             log.warning(
                 "Refused (%s), but the service shows as rejected already, by an earlier try or by somebody else: %s.",
@@ -298,8 +292,7 @@ class WhitelistOperations(ServiceOperations):
         Delete a whitelisting request: ``POST /whitelists/addresses/delete`` (undocumented).
 
         It is deleted when the response is empty or names just this request, or else when the service itself says that
-        there is none with this id: it does not show it, does not list it, and, after a 404, shows another that it
-        lists.
+        there is none with this id: it does not show it, does not list it, and shows another that it lists.
 
         :param request_id: the request's id.
         :param comment: why; not empty.
@@ -307,17 +300,14 @@ class WhitelistOperations(ServiceOperations):
         :raises CustodyResponseError: if it is not known to be deleted.
         """
         number = check_request_id(request_id)
-        said_done = False
 
         def shows(data: Mapping[str, Any]) -> bool:
-            nonlocal said_done
             request = shown_object(data, "result")
-            said_done = not request
             # An object with a status may still be there.
             return str(request.get("id")) == number and not request.get("status")
 
         def read_back() -> str | None:
-            status = status_if_exists(self, number, said_done=said_done)
+            status = status_if_exists(self, number)
             if status is None:
                 return None
             return f"whitelisting request {number} is still there, with status {sanitize(repr(status), 40)}"
@@ -358,7 +348,7 @@ def _given_filters(operation: Operation, filters: Mapping[str, str | Iterable[st
     return {**given}
 
 
-def status_if_exists(client: WhitelistOperations, request_id: str, *, said_done: bool = False) -> str | None:
+def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None:
     """
     Return a request's status; None if there certainly is no such request.
 
@@ -367,8 +357,6 @@ def status_if_exists(client: WhitelistOperations, request_id: str, *, said_done:
 
     :param client: the client.
     :param request_id: the request's id.
-    :param said_done: whether the service has just responded as if it had deleted the request: then its 404, and that
-        it does not list the request, is enough. Default False.
     :raises CustodyError: if that cannot be known.
     """
     not_offered: CustodyError | None = None
@@ -382,8 +370,6 @@ def status_if_exists(client: WhitelistOperations, request_id: str, *, said_done:
         return status
     for found in client.find_whitelist_requests(ids=[request_id]):
         return found.status or _NO_STATUS
-    if said_done:
-        return None
     if not_offered is not None:
         raise not_offered
     page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]

@@ -32,16 +32,11 @@ from airflow_custody.client.whitelist.batches import name_some
 
 if TYPE_CHECKING:
     from airflow_custody.client.signers.key import SigningKey
-    from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.users.operations import WireUser
     from airflow_custody.client.verification.rules_in_force import PendingVerifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
-#: The fields of a request that :func:`compare` leaves out, and why.
-NOT_COMPARED: Mapping[str, str] = {
-    "currency": "another name of blockchain, which is compared",
-    "visibility_group_id": "not part of the payload, so no signature covers it: envelope_faults compares it",
-}
 #: Accepted by this name: a word of the envelope's ``action`` that is not known.
 ENVELOPE_ACTION = "envelope.action"
 # Characters of a value in a message: people compare an address whole.
@@ -111,6 +106,8 @@ class Comparison:
 def compare(request: WhitelistRequest | None, payload: Mapping[str, Any], *, network: str | None = None) -> Comparison:
     """
     Compare what was asked for with a verified payload, key by key.
+
+    The visibility group is no part of a payload: :func:`envelope_faults` compares it.
 
     :param request: the request that was asked for; None: whatever the known keys of the payload ask for.
     :param payload: the result of :meth:`WhitelistEnvelope.payload`.
@@ -249,10 +246,6 @@ def _are_links(shown: Any) -> bool:
     )
 
 
-def _is_text(shown: object) -> bool:
-    return isinstance(shown, str)
-
-
 def _quote(value: object) -> str:
     return repr(sanitize(value, 40))
 
@@ -279,14 +272,14 @@ class _Key:
 
     :param field: the field of the request; None: nothing in a request asks for it.
     :param is_same: compares what was asked for with what is shown.
-    :param is_valid: whether a value has the right type.
+    :param is_list: whether its value is a list of links, and not a text.
     :param harmless: the service's own value for "not given".
     :param by_service: whether the service may have filled in a value that nobody asked for.
     """
 
     field: str | None
     is_same: Callable[[Any, Any], bool] = operator.eq
-    is_valid: Callable[[object], bool] = _is_text
+    is_list: bool = False
     harmless: str = ""
     by_service: bool = False
 
@@ -302,8 +295,8 @@ PAYLOAD_KEYS: Mapping[str, _Key] = {
     "label": _Key("label"),
     "customerId": _Key("customer_id"),
     "exchangeAccountId": _Key("exchange_account_id"),
-    "linkedInternalAddresses": _Key("linked_internal_address_ids", _same_links, _are_links),
-    "linkedWallets": _Key("linked_wallet_ids", _same_links, _are_links),
+    "linkedInternalAddresses": _Key("linked_internal_address_ids", _same_links, is_list=True),
+    "linkedWallets": _Key("linked_wallet_ids", _same_links, is_list=True),
     "contractType": _Key("contract_type", by_service=True),
     "tnParticipantID": _Key(None, by_service=True),
 }
@@ -318,19 +311,20 @@ def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], netw
                 yield Finding(name, name, "" if asked == network else _fault(name, asked, network), outside=True)
             elif key.field or name in payload:
                 yield _finding(name, key, asked, shown)
-        if key.is_valid is _are_links and _are_links(shown):
+        if key.is_list and _are_links(shown):
             yield from _link_findings(name, payload[name])
     yield from (_unasked(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
 
 
 def _finding(name: str, key: _Key, asked: Any, shown: object) -> Finding:
     field = key.field or name
+    is_valid = _are_links(shown) if key.is_list else isinstance(shown, str)
     if asked is not None:
         is_same = key.is_same(asked, shown) or (asked == key.harmless and shown in (None, ""))
     elif shown in (None, "", []):
         # Either of them is an empty value of the wrong type, too: only null is one of every type.
-        is_same = shown is None or key.is_valid(shown)
-    elif key.is_valid(shown):
+        is_same = shown is None or is_valid
+    elif is_valid:
         if key.harmless and shown == key.harmless:
             return Finding(name, field, filled_in=True)
         return _unasked(name, field)

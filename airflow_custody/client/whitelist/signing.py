@@ -32,7 +32,7 @@ from airflow_custody.client.whitelist.review import NO_SIGNATURE, UNIDENTIFIED, 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
     from airflow_custody.client.signers import Signer
-    from airflow_custody.client.users.models import WireUser
+    from airflow_custody.client.users.operations import WireUser
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
@@ -292,33 +292,32 @@ class RequestSigner:
         :raises CustodyError: the same error, whose advice then says what is known.
         """
         self._log.warning("%s", sentences(f"The outcome is unknown: {error.message}", "Asking the service."))
-        deadline = time.monotonic() + self._lookup_wait
-        while True:
-            is_late = time.monotonic() >= deadline
+        deadline, is_late = time.monotonic() + self._lookup_wait, False
+        while not is_late:
+            is_late, is_safe = time.monotonic() >= deadline, False
             try:
                 lacking = self._unsigned(hashes)
                 if not lacking:
                     self._log.info("The service shows the signatures of this user: they were taken.")
                     return
-                still_pending = self._to_sign([*hashes]).keys() == {*hashes}
+                is_safe = self._to_sign([*hashes]).keys() == {*hashes}
+                named = ", ".join(f"{each} ({why})" for each, why in lacking.items())
+                words = f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {named}."
             except CustodyError as failure:
-                if is_late or not failure.retryable:
-                    raise _explained(
-                        error, f"{_MAYBE_SIGNED}; it could not be found out: {failure.message}."
-                    ) from failure
-            else:
-                if is_late and still_pending:
-                    words = (
-                        f"It was not carried out: {self._lookup_wait:g} s later the requests are still pending this "
-                        "user's signature. Trying again is safe."
-                    )
-                    raise _explained(error, words, is_safe=True)
-                if is_late:
-                    named = ", ".join(f"{each} ({why})" for each, why in lacking.items())
-                    raise _explained(
-                        error, f"{_MAYBE_SIGNED}: look in the service. Without a certain signature: {named}."
-                    )
-            time.sleep(min(_POLL_INTERVAL, max(0.05, deadline - time.monotonic())))
+                is_late = is_late or not failure.retryable
+                words = f"{_MAYBE_SIGNED}; it could not be found out: {failure.message}."
+            time.sleep(min(_POLL_INTERVAL, max(0.0, deadline - time.monotonic())))
+        if is_safe:
+            words = (
+                f"It was not carried out: {self._lookup_wait:g} s later the requests are still pending this user's "
+                "signature. Trying again is safe."
+            )
+        # A redirect comes again.
+        error.retryable = is_safe and not 300 <= (error.status or 0) < 400
+        # A gateway's page may be about a role, or a version, all the same; that nobody knows what was done is said.
+        hint = "" if isinstance(error, CustodyOutcomeUnknownError) else error.advice
+        error.advice = f"{words} {hint}" if hint else words
+        raise error
 
     def _unsigned(self, hashes: Mapping[str, str]) -> dict[str, str]:
         """Return which requests lack this user's signature, and why; if none does, all of them are accounted for."""
@@ -350,12 +349,3 @@ def _concluding(consequence: str) -> Iterator[None]:
 
 def _nothing(progress: BatchProgress) -> str:
     return "nothing of this batch was signed" if progress.done else _NOTHING_SIGNED
-
-
-def _explained(error: CustodyError, words: str, *, is_safe: bool = False) -> CustodyError:
-    """Return an error whose outcome was looked into. Retryable if that is safe; a redirect comes again."""
-    error.retryable = is_safe and not 300 <= (error.status or 0) < 400
-    # A gateway's page may be about a role, or a version, all the same. That nobody knows what was done is known now.
-    hint = "" if isinstance(error, CustodyOutcomeUnknownError) else error.advice
-    error.advice = f"{words} {hint}" if hint else words
-    return error

@@ -8,7 +8,7 @@ import pytest
 from calls import create
 
 from airflow_custody.client import CustodyClient, CustodyResponseError
-from airflow_custody.client.approvals.models import PendingApprovals
+from airflow_custody.client.approvals.operations import PendingApprovals
 from airflow_custody.sandbox import Sandbox
 
 

@@ -75,10 +75,7 @@ HIDDEN = "contains a control or invisible character"
             for value in (None, "", " 1", 1.0, True, -1, 2**63, 10**5000, ["1"])
         ),
         # Only a label may have an emoji that says so.
-        *(
-            ({"label": each}, "emoji that are joined of several and keycaps do")
-            for each in ("1\ufe0f\u20e3", "❤\u200d🔥")
-        ),
+        *(({"label": each}, HIDDEN) for each in ("1\ufe0f\u20e3", "❤\u200d🔥")),
         *(({name: "12+\ufe0f34"}, f"{name} {HIDDEN}") for name in ("label", "memo")),
         *(({name: "❤\ufe0f"}, f"{name} {HIDDEN}") for name in ("address", "blockchain", "memo", "customer_id")),
     ],
