@@ -286,11 +286,15 @@ def _fetch(
         settled = _settled(client, [each.id for each in others if not has_status(each.status, effective_statuses)])
         envelopes = [settled.get(each.id, each) for each in envelopes]
         pending = ()
-        # A user who is no signer sees that a request is pending, although its status says that it is in effect, only by
-        # what is listed without asking for pending ones. Where the number of these is that of all requests that may be
-        # among them, none is: which saves a second listing. Some that are rejected or pending may be listed there.
-        if effective and (is_part or not _is_number(client, effective, settled, {*creations, *rejected})):
-            pending = set(effective).difference(_settled(client, effective))
+        if effective:
+            # A user who is no signer sees that a request is pending, although its status says that it is in effect,
+            # only by what is listed without asking for pending ones. Where the number of these is that of all requests
+            # that may be among them, none is: which saves a second listing. Some that are rejected or pending may be
+            # listed there.
+            others_there = 0 if is_part else len(_settled(client, sorted({*creations, *rejected})))
+            number = len(effective) + len(settled) + others_there
+            if is_part or client.count_whitelist_requests(include_pending=False) != number:
+                pending = set(effective).difference(_settled(client, effective))
     listed_as: dict[str, ListedAs] = {
         **dict.fromkeys(settled, "settled"),
         **dict.fromkeys(pending, "pending"),
@@ -298,13 +302,6 @@ def _fetch(
     }
     verifier = verifier_for(client, [each.wire for each in (*envelopes, *deletions.values())])
     return Listing(envelopes, listed_as, verifier, tuple(deletions.values()))
-
-
-def _is_number(
-    client: CustodyClient, effective: Collection[str], settled: Collection[str], others: Collection[str]
-) -> bool:
-    expected = len(effective) + len(settled) + len(_settled(client, sorted(others)))
-    return client.count_whitelist_requests(include_pending=False) == expected
 
 
 def _settled(client: CustodyClient, ids: Sequence[str]) -> Rows:

@@ -12,7 +12,6 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from airflow_custody.client.errors import (
@@ -42,9 +41,6 @@ ENVELOPE_ACTION = "envelope.action"
 # Characters of a value in a message: people compare an address whole.
 _MAX_VALUE = 120
 _MAX_LINKS = 5
-# Why a request lacks this user's signature.
-UNIDENTIFIED = "the service does not say under which external id this user signs"
-NO_SIGNATURE = "no signature of this user"
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,6 @@ _OBJECTS = frozenset({"whitelist", "whitelisted", "whitelisting", "address", "re
 _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "replac", "disabl", "suspend", "cancel")
 
 
-@lru_cache(maxsize=256)
 def is_creation(action: str, *, accept_unknown: bool) -> bool:
     words = {ascii_lower(each) for each in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^A-Za-z\s_.-]+", action)}
     if any(each in ascii_lower(action) for each in _CHANGING):
@@ -313,6 +308,8 @@ def _findings(request: WhitelistRequest | None, payload: Mapping[str, Any], netw
                 yield _finding(name, key, asked, shown)
         if key.is_list and _are_links(shown):
             yield from _link_findings(name, payload[name])
+        elif key.is_list and shown and request is None:
+            yield Finding(name, name, f"{name} (no list of links)")
     yield from (_unasked(_unknown(name)) for name in payload if name not in PAYLOAD_KEYS)
 
 
@@ -472,7 +469,7 @@ class SigningReview:
         if envelope is None:
             return "not listed"
         if key is None and not me:
-            return UNIDENTIFIED
+            return "the service does not say under which external id this user signs"
         try:
             # Its sender decides on its length.
             entries = [each for each in read_entries(envelope.wire) if not each.fault]
@@ -488,7 +485,9 @@ class SigningReview:
         if own:
             return "this user's signature covers another hash than its current one"
         return (
-            "the signer's public key does not verify the signature that has this user's name" if named else NO_SIGNATURE
+            "the signer's public key does not verify the signature that has this user's name"
+            if named
+            else "no signature of this user"
         )
 
 

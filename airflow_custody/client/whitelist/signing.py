@@ -27,7 +27,7 @@ from airflow_custody.client.whitelist.expected import compare_listed
 from airflow_custody.client.whitelist.listing import ListedRequest, find_listed, status_word
 from airflow_custody.client.whitelist.models import check_request_ids, cut_into_batches
 from airflow_custody.client.whitelist.operations import APPROVE_WHITELIST_REQUESTS
-from airflow_custody.client.whitelist.review import NO_SIGNATURE, UNIDENTIFIED, SigningReview, message_to_sign
+from airflow_custody.client.whitelist.review import SigningReview, message_to_sign
 
 if TYPE_CHECKING:
     from airflow_custody.client.client import CustodyClient
@@ -231,11 +231,13 @@ class RequestSigner:
             listed = {each: row for each in missing if (row := found[each].envelope) is not None}
             decided = {each: row for each, row in listed.items() if now - listed_since.setdefault(each, now) >= lag}
             if decided:
-                for row in decided.values():
+                shown = []
+                for each, row in decided.items():
                     self._review.check_status(row)
-                shown = [f"{each} (status {sanitize(row.status or 'not given', 30)})" for each, row in decided.items()]
+                    why = self._review.why_unsigned(row) or "signed by this user"
+                    shown.append(f"{each} (status {sanitize(row.status or 'not given', 30)}; {why})")
                 raise CustodyConflictError(
-                    f"not pending this user's signature: {', '.join(shown)}",
+                    f"not pending this user's signature: {name_some(shown)}",
                     advice="What was rejected cannot be signed any more: sign the others without it."
                     if any(has_status(row.status, REJECTED_STATUSES) for row in decided.values())
                     else "It is decided, this user has signed, or it is another group's turn: sign with the connection "
@@ -262,8 +264,7 @@ class RequestSigner:
         envelope, state, expected = row.envelope, row.state(EFFECTIVE_STATUSES), self._review.expected
         if envelope is None or state == "rejected" or (expected is None and not self._is_later_try):
             return ""
-        lacking = self._review.why_unsigned(envelope)
-        if not lacking and (state != "unknown" or self._is_later_try):
+        if (state != "unknown" or self._is_later_try) and not self._review.why_unsigned(envelope):
             with _concluding(_SIGNED_ALREADY):
                 # The signature may be another task's, or a person's, for something else.
                 self._review.check(envelope)
@@ -272,15 +273,6 @@ class RequestSigner:
             self._review.check_status(envelope)
             compare_listed(expected[envelope.id], row, self._review.accepted)
             return f"it is in effect (status {status_word(envelope.status)})"
-        if self._is_later_try and lacking == UNIDENTIFIED:
-            raise CustodyOutcomeUnknownError(
-                f"it cannot be known whether an earlier try has signed {envelope.id}: {lacking}",
-                advice="Look in the service whether this user has signed it.",
-            )
-        if self._is_later_try and lacking != NO_SIGNATURE:
-            raise CustodyConflictError(
-                f"this user has signed something else: {envelope.id} ({lacking})", code="request-differs"
-            )
         return ""
 
     # --- did it arrive? ----------------------------------------------------------------------------------------

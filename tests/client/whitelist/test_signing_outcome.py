@@ -308,7 +308,7 @@ def test_without_a_public_key_and_an_external_id_a_retry_does_not_know(
     approver.sandbox.control.add_fault("status", path="/users/me", times=None, **USERS[0])
     assert approver.approve() == 1
     assert "found again only by the signer's public key" in caplog.text
-    with pytest.raises(CustodyOutcomeUnknownError, match="cannot be known whether an earlier try has signed") as caught:
+    with pytest.raises(CustodyConflictError, match="does not say under which external id this user signs") as caught:
         approver.approve(earlier_try=True, expected=None)
     assert not caught.value.retryable
     assert approver.sent == 1

@@ -164,6 +164,10 @@ REFUSED = [
     ),
     Case("has keys that are not known: amount", {"amount": "1"}, compared=False),
     Case("keys that are not known: linkedWallets.x", {"linkedWallets": [{"id": 7, "x": "1"}]}, compared=False),
+    *(
+        Case("linkedInternalAddresses .no list of links", {"linkedInternalAddresses": links}, compared=False)
+        for links in ([{"id": "", "x": "1"}], [5], "x", {"x": 1})
+    ),
     Case("memo: Input should be a valid string", {"memo": 5}, compared=False),
     Case("address: String should have at least 1 character", {"address": ""}, compared=False),
 ]
