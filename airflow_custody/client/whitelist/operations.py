@@ -279,7 +279,13 @@ class WhitelistOperations(ServiceOperations):
             # A response that is not empty is not published.
             self._write(REJECT_WHITELIST_REQUESTS, body=body, shows=lambda data: False, read_back=read_back)
         except CustodyError as error:
-            if error.retryable or not error.from_service or read_back() is not None:
+            if error.retryable or not error.from_service:
+                raise
+            try:
+                fault = read_back()
+            except CustodyError as failure:
+                raise (failure if failure.retryable else error) from None
+            if fault is not None:
                 raise
             log.warning(
                 "Refused (%s), but the service shows as rejected already, by an earlier try or by somebody else: %s.",
