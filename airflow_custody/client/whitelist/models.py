@@ -277,10 +277,10 @@ def read_request(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, li
     return None, faults
 
 
-def _chain_faults(blockchain: str | None, currency: str | None) -> list[FieldFault]:
+def _chain_faults(blockchain: object, currency: object) -> list[FieldFault]:
     if blockchain is None and currency is None:
         return [FieldFault("", "neither blockchain nor currency is given: one of them must name the chain")]
-    if blockchain and currency and blockchain != currency:
+    if isinstance(blockchain, str) and isinstance(currency, str) and blockchain != currency:
         same = "they name the same thing and must be equal"
         named = f"blockchain is {sanitize(blockchain, 40)!r} and currency is {sanitize(currency, 40)!r}"
         return [FieldFault("", f"{named}: {same}")]
