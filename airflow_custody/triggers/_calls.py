@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -278,13 +279,13 @@ class CallWatcher:
 
     def portions_of(self, new: NewCalls, types: Mapping[str, str]) -> list[tuple[list[dict[str, Any]], CallCursor]]:
         """Return the payloads of the events to fire for new calls, and the cursor after them; poll by poll."""
-        from airflow_custody.client.webhooks.call_events import MAX_EVENT_BYTES, size_in_event, to_event
+        from airflow_custody.client.webhooks.call_events import MAX_EVENT_BYTES, to_event
 
         parts: list[list[WebhookCall]] = [[]] if new.gap else []
         size = _ENVELOPE_BYTES
         for call in self.call_filter.select(new.calls, types):
             # It may be named in `late_ids`, too.
-            needed = size_in_event(call, with_payload=self._with_payload) + len(call.id) + 4
+            needed = len(json.dumps([call.to_json(with_payload=self._with_payload), call.id])) + 2
             if not parts or len(parts[-1]) == MAX_CALLS_PER_EVENT or (parts[-1] and size + needed > MAX_EVENT_BYTES):
                 parts.append([])
                 size = _ENVELOPE_BYTES

@@ -70,26 +70,14 @@ def to_event(
         ``since``, when the oldest was created; ``late_ids``; ``gap``; ``more``.
     """
     event: dict[str, Any] = {"count": len(calls)}
-    if sum(size_in_event(call, with_payload=with_payload) for call in calls) <= MAX_EVENT_BYTES:
-        event["calls"] = [call_in_event(call, with_payload=with_payload) for call in calls]
+    rows = [call.to_json(with_payload=with_payload) for call in calls]
+    if len(json.dumps(rows)) <= MAX_EVENT_BYTES:
+        event["calls"] = rows
     else:
         event["call_ids"] = [call.id for call in calls]
         # Whoever looks these calls up need not read further back.
         event["since"] = min(call.created_at for call in calls if call.created_at).isoformat()
     return {**event, "late_ids": [call.id for call in calls if call.id in late], "gap": gap, "more": more}
-
-
-def call_in_event(call: WebhookCall, *, with_payload: bool) -> dict[str, Any]:
-    """Return a call as an event holds it."""
-    row = call.to_json()
-    if not with_payload:
-        del row["payload"]
-    return row
-
-
-def size_in_event(call: WebhookCall, *, with_payload: bool) -> int:
-    """Return how many bytes of JSON a call takes in an event."""
-    return len(json.dumps(call_in_event(call, with_payload=with_payload))) + 2
 
 
 def _is_one_of(value: str | None, words: Collection[str]) -> bool:

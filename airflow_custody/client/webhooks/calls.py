@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -12,13 +12,12 @@ from airflow_custody.client.arguments import describe
 from airflow_custody.client.errors import CustodyError, CustodyRequestError, CustodyResponseError
 from airflow_custody.client.http.listings import CursorPage, listing_changed, too_many_rows
 from airflow_custody.client.http.operation import MAX_LISTED_ROWS, Operation
-from airflow_custody.client.timestamps import EPOCH, parse_timestamp
+from airflow_custody.client.text import sanitize
+from airflow_custody.client.timestamps import EPOCH
 from airflow_custody.client.webhooks.models import WebhookCall
 
 #: How late a call may appear, behind one that was created later, and still be found.
 OVERLAP = timedelta(minutes=5)
-#: Maximum length of all calls that a reading returns, in characters of their texts; at least one call is returned.
-MAX_RETURNED_LENGTH = 64 * 1024 * 1024
 _VERSION = 2
 
 Fetch = Callable[["str | None"], CursorPage[WebhookCall]]
@@ -59,19 +58,20 @@ class CallCursor:
         return {"version": _VERSION, "at": self.at.isoformat(), "seen": seen}
 
     @classmethod
-    def from_json(cls, data: object) -> CallCursor:
+    def from_json(cls, data: Any) -> CallCursor:
         """
         Return the cursor that :meth:`to_json` returned.
 
         :raises CustodyRequestError: if it is none, or of another version.
         """
-        version = data.get("version") if isinstance(data, Mapping) else None
         try:
-            if not isinstance(data, Mapping) or version != _VERSION:
+            if data["version"] != _VERSION:
                 raise ValueError
-            return cls(_time(data["at"]), frozenset((str(each), _time(at)) for each, at in data["seen"].items()))
+            seen = {(str(each), datetime.fromisoformat(at)) for each, at in data["seen"].items()}
+            return cls(datetime.fromisoformat(data["at"]), frozenset(seen))
         except (AttributeError, KeyError, TypeError, ValueError):
-            why = f"its version is {version}" if isinstance(version, int) and version != _VERSION else describe(data)
+            version = data.get("version") if isinstance(data, dict) else None
+            why = describe(data) if version in (None, _VERSION) else f"its version is {sanitize(str(version), 40)}"
             raise CustodyRequestError(
                 f"the cursor of webhook calls cannot be used: {why}; nothing was sent",
                 setting="cursor",
@@ -132,7 +132,7 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     new: deque[WebhookCall] = deque()
     listed: set[tuple[str, datetime]] = set()
     now = floor = top = name = None
-    length, more = 0, False
+    more = False
     while True:
         page = fetch(name)
         marks = [(call.id, _created(operation, call)) for _, call in page.rows]
@@ -153,10 +153,9 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
             if cursor is None or mark in cursor.seen:
                 continue
             new.append(call)
-            length += call.length
-            while len(new) > limit or (length > MAX_RETURNED_LENGTH and len(new) > 1):
+            if len(new) > limit:
                 more = True
-                length -= new.popleft().length
+                new.popleft()
         name = page.next
         if name is None or (times and times[-1] < floor):
             break
@@ -203,10 +202,3 @@ def _unusable(operation: Operation, why: str) -> CustodyError:
         code="calls-missing",
         advice="What is new cannot be told from such a listing: list_webhook_calls reads all of it.",
     )
-
-
-def _time(text: str) -> datetime:
-    found = parse_timestamp(text)
-    if found is None:
-        raise ValueError
-    return found

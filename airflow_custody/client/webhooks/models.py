@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from decimal import Decimal
+from typing import Any, NoReturn
 
 from airflow_custody.client.secrets import REDACTED
 from airflow_custody.client.text import as_name, ascii_lower, read_number, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
-from airflow_custody.client.webhooks.payload import clean_text, payload_text, read_payload
 from airflow_custody.client.wire import LENIENT, TypedDict
 
 #: Maximum number of characters of a webhook's secret.
 MAX_SECRET_LENGTH = 150
+#: Maximum length of a payload that is parsed, in characters; a longer one stays text.
+MAX_PARSED_LENGTH = 1024 * 1024
+#: Maximum depth of a payload that is parsed; a deeper one stays text.
+MAX_DEPTH = 32
+# Characters that JSON may hold, and databases and encoders refuse: half a surrogate pair, and the null character.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 # Everything before and after the host may be a secret: many services take a token in a path.
 _PLACE = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#\\]*@)?(?P<host>[\w.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?"
@@ -95,7 +102,7 @@ class WebhookCall:
             id=call_id,
             webhook_id=_text(row.get("webhookId")),
             event_id=_text(row.get("eventId")),
-            payload_text=payload_text(row.get("payload")),
+            payload_text=_payload_text(row.get("payload")),
             status=_text(row.get("status")),
             status_message=_text(row.get("statusMessage")),
             attempts=_number(row.get("attempts")),
@@ -108,19 +115,17 @@ class WebhookCall:
         """The payload: parsed, each time, if it is JSON, otherwise its text; None if there is none."""
         return read_payload(self.payload_text)
 
-    @property
-    def length(self) -> int:
-        """The number of characters of its texts."""
-        texts = (self.id, self.webhook_id, self.event_id, self.payload_text or "", self.status, self.status_message)
-        return sum(map(len, texts))
+    def to_json(self, *, with_payload: bool = True) -> dict[str, Any]:
+        """
+        Return the call as plain JSON data; times as ISO 8601 text.
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the call as plain JSON data; times as ISO 8601 text."""
+        :param with_payload: whether to include the payload. Default True.
+        """
         return {
             "id": self.id,
             "webhook_id": self.webhook_id,
             "event_id": self.event_id,
-            "payload": self.payload,
+            **({"payload": self.payload} if with_payload else {}),
             "status": self.status,
             "status_message": self.status_message,
             "attempts": self.attempts,
@@ -173,8 +178,76 @@ def without_secrets(url: Any) -> str | None:
     return f"{place['scheme']}://{user}{place['host']}{place['port'] or ''}{rest}"
 
 
+# --- values of a call ----------------------------------------------------------------------------------------
+
+
+def _payload_text(value: Any) -> str | None:
+    """Return the text of a payload; one that is not text, as is published, becomes JSON again."""
+    return value if isinstance(value, str) or value is None else json.dumps(value)
+
+
+def read_payload(text: str | None) -> Any:
+    """
+    Return the payload of a call as plain JSON data.
+
+    Text that is JSON is parsed, unless it is very long or deep, or readers could differ about it: a key comes twice, a
+    number is not finite, has more than 64 bits or would change, a string holds a null character or half a surrogate
+    pair. Then it stays text.
+
+    :param text: the text of the payload; None: there is none.
+    :return: the data, or the text; None: there is none.
+    """
+    if not text:
+        return None
+    try:
+        if len(text) > MAX_PARSED_LENGTH:
+            raise ValueError("too long")
+        parsed = _DECODER.decode(text)
+        _require_storable(parsed)
+    except (ValueError, ArithmeticError, RecursionError):
+        return _clean(text)
+    return parsed
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError("not JSON")
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key comes twice")
+    return found
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if Decimal(text) != Decimal(repr(number)):
+        raise ValueError("the number would change")
+    return number
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_refuse, parse_float=_float)
+
+
+def _require_storable(data: Any, depth: int = 1) -> None:
+    if depth > MAX_DEPTH:
+        raise ValueError("too deep")
+    for each in (*data, *data.values()) if isinstance(data, dict) else data if isinstance(data, list) else ():
+        _require_storable(each, depth + 1)
+    if isinstance(data, str) and _UNSTORABLE.search(data):
+        raise ValueError("a string cannot be stored")
+    # Beyond these, readers differ.
+    if isinstance(data, int) and not -(2**63) <= data < 2**64:
+        raise ValueError("a number has too many bits")
+
+
+def _clean(text: str) -> str:
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
 def _text(value: object) -> str:
-    return clean_text(as_name(value) or "")
+    return _clean(as_name(value) or "")
 
 
 def _number(value: object) -> int | None:

@@ -231,9 +231,8 @@ class WebhookOperations(ServiceOperations):
         :param cursor: the cursor: :attr:`NewCalls.cursor` of the reading before; None: there was none.
         :param start: start without a cursor: ``now`` (default) returns no call, and a cursor that knows all
             there are; ``beginning`` returns the oldest.
-        :param limit: maximum number of calls to return: the oldest of the new ones. Fewer are returned if they are very
-            long. To find them, all new ones are read: where many are new, a higher limit needs fewer requests. Default
-            10,000.
+        :param limit: maximum number of calls to return: the oldest of the new ones. To find them, all new ones are
+            read: where many are new, a higher limit needs fewer requests. Default 10,000.
         :return: the new calls, in the order in which they were created, and the cursor for the next reading.
         :raises CustodyRequestError: if an argument is not what it must be; nothing was sent.
         :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or one

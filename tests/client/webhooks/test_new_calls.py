@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from journal_service import START, JournalService, journal_service
 
 from airflow_custody.client import CustodyClient, CustodyRequestError, CustodyResponseError
-from airflow_custody.client.webhooks import calls
 from airflow_custody.client.webhooks.calls import CallCursor
 from airflow_custody.sandbox import Sandbox
 
@@ -87,18 +86,6 @@ def test_from_the_beginning_and_from_now(sandbox: Sandbox, client: CustodyClient
     assert client.read_webhook_calls(None, start="beginning").cursor == position
     now = client.read_webhook_calls(None)
     assert (now.calls, now.more, now.gap, now.late) == ((), False, "", frozenset())
-
-
-def test_long_calls_come_in_parts(
-    sandbox: Sandbox, client: CustodyClient, position: CallCursor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(calls, "MAX_RETURNED_LENGTH", 300)
-    sent, cursor, parts = send(sandbox, 7), position, list[list[str]]()
-    while sum(map(len, parts)) < 7:
-        part, cursor = read(client, cursor)
-        parts.append(part)
-    assert [each for part in parts for each in part] == sent
-    assert len(parts) > 1
 
 
 # --- gaps ---------------------------------------------------------------------------------------------------------
