@@ -136,7 +136,7 @@ def in_triggerers(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, N
                 await Triggerer.kill_all()
 
         asyncio.run(play())
-        assert SharedPoll.running() == 0
+        assert len(SharedPoll._running) == 0
 
     return run_it
 

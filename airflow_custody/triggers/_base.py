@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from airflow.triggers.base import TriggerEvent
+from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_custody.client.arguments import check_seconds, check_text, check_time
 from airflow_custody.client.errors import CustodyAuthenticationError, CustodyError
 from airflow_custody.client.wait_state import PollHistory
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.triggers._waiting import within
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -40,6 +40,34 @@ _GATHERING_DELAY = 0.1
 
 
 _pools: dict[str, ThreadPoolExecutor] = {}
+
+
+async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
+    """
+    Return the result of an awaitable, or cancel it after some seconds.
+
+    Before Python 3.12 ``asyncio.wait_for`` swallows a cancellation that arrives together with the result. Airflow
+    cancels a trigger once: it would go on for good.
+
+    An awaitable that swallows its cancellation is waited for, however long it takes: give it none that does. A thread
+    (``asyncio.to_thread``) cannot be ended: it goes on, and what it returns is dropped.
+
+    :param seconds: time limit; None: no limit.
+    :raises asyncio.TimeoutError: if it takes longer.
+    """
+    task = asyncio.ensure_future(awaitable)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+        if not task.cancelled():
+            # Where this is cancelled nobody asks for it, and asyncio would complain.
+            task.exception()
+    if task.cancelled():
+        raise asyncio.TimeoutError
+    return task.result()
 
 
 async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments: Any) -> T:
@@ -99,7 +127,14 @@ class _Connection:
             return self._hook.get_conn()
 
 
-# --- events ------------------------------------------------------------------------------------------------
+# --- arguments and events ------------------------------------------------------------------------------------
+
+
+def serialized(trigger: BaseTrigger) -> tuple[str, dict[str, Any]]:
+    """Return the class path and the arguments of a trigger, whose fields have the names of its parameters."""
+    made = type(trigger)
+    arguments = {name: getattr(trigger, name) for name in inspect.signature(made).parameters}
+    return f"{made.__module__}.{made.__qualname__}", arguments
 
 
 def event(status: str, **facts: Any) -> TriggerEvent:
@@ -112,15 +147,12 @@ def error_event(error: CustodyError) -> TriggerEvent:
     return event("error", error=error.to_json())
 
 
-def wrap_unexpected(exception: BaseException, operation: str) -> CustodyError:
-    """Return an error of ours for one that is not, say of a secrets backend: a retry of the task may help."""
-    words = exception.text if isinstance(exception, CustodyError) else exception
-    return CustodyError(f"{type(exception).__name__}: {words}", operation=operation, code="unexpected", retryable=True)
-
-
 def as_custody_error(exception: Exception, operation: str) -> CustodyError:
-    """Return the exception if it is an error of ours, or else an unexpected one."""
-    return exception if isinstance(exception, CustodyError) else wrap_unexpected(exception, operation)
+    """Return the exception if it is an error of ours, or else one for it; a retry of the task may help then."""
+    if isinstance(exception, CustodyError):
+        return exception
+    text = f"{type(exception).__name__}: {exception}"
+    return CustodyError(text, operation=operation, code="unexpected", retryable=True)
 
 
 # --- the shared poll -----------------------------------------------------------------------------------------
@@ -147,7 +179,7 @@ class SharedPoll(Generic[T]):
     :param interval: seconds between two polls when all is well.
     """
 
-    _running: ClassVar[dict[tuple[asyncio.AbstractEventLoop, Hashable], SharedPoll[Any]]] = {}
+    _running: ClassVar[dict[Hashable, SharedPoll[Any]]] = {}
 
     def __init__(
         self,
@@ -156,7 +188,7 @@ class SharedPoll(Generic[T]):
         fetch: Callable[[CustodyClient, Sequence[Any]], object],
         interval: float,
     ) -> None:
-        self._key = (asyncio.get_running_loop(), key)
+        self._key = key
         self._custody_conn_id = custody_conn_id
         self._fetch = fetch
         self._interval = interval
@@ -165,11 +197,6 @@ class SharedPoll(Generic[T]):
         self._joined = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    @classmethod
-    def running(cls) -> int:
-        """Return how many polls are running in this process."""
-        return len(cls._running)
-
     @contextmanager
     def subscribe(self, wait: Wait[T]) -> Iterator[asyncio.Queue[T | CustodyError | None]]:
         """
@@ -177,15 +204,11 @@ class SharedPoll(Generic[T]):
 
         If the poll dies, they end with an error and None; then subscribe to a new one.
         """
-        for key in list(self._running):
-            if key[0].is_closed():
-                # Its event loop ended without cleaning up.
-                del self._running[key]
         poll: SharedPoll[T] = self._running.setdefault(self._key, self)
         queue = poll._queues[wait] = asyncio.Queue()
         poll._joined.set()
         if poll._task is None:
-            poll._task = asyncio.get_running_loop().create_task(poll._run())
+            poll._task = asyncio.create_task(poll._run())
         try:
             yield queue
         finally:
@@ -222,7 +245,7 @@ class SharedPoll(Generic[T]):
                         await within(delay - at_least, self._joined.wait())
         except Exception as exception:
             for queue in self._queues.values():
-                queue.put_nowait(wrap_unexpected(exception, "poll"))
+                queue.put_nowait(as_custody_error(exception, "poll"))
                 queue.put_nowait(None)
         finally:
             self._forget()

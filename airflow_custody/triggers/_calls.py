@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from airflow_custody.client.errors import CustodyError
-from airflow_custody.triggers._base import _Connection, in_thread, next_delay, wrap_unexpected
-from airflow_custody.triggers._waiting import within
+from airflow_custody.triggers._base import _Connection, as_custody_error, in_thread, next_delay, within
 
 try:
     from airflow.triggers.shared_stream import SharedStreamProducer
@@ -156,10 +155,8 @@ class JournalProducer(SharedStreamProducer):
             return {}, []
         try:
             return await in_thread(self._custody_conn_id, _read_all, connection, dict(self.wanted))
-        except CustodyError as error:
-            return {}, [error]
         except Exception as exception:
-            return {}, [wrap_unexpected(exception, "read webhook calls")]
+            return {}, [as_custody_error(exception, "read webhook calls")]
 
 
 def _read_all(

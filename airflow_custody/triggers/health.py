@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow_custody.client.arguments import plain_names, refuse_missing
 from airflow_custody.client.errors import CustodyError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, event, wait_until_done
+from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, event, serialized, wait_until_done
 
 try:
     from airflow.triggers.base import BaseEventTrigger
@@ -117,22 +117,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments, all plain JSON data."""
-        return (
-            f"{CustodyHealthTrigger.__module__}.{CustodyHealthTrigger.__qualname__}",
-            {
-                "custody_conn_id": self.custody_conn_id,
-                "tenant_id": self.tenant_id,
-                "groups": self.groups,
-                "components": self.components,
-                "checks": self.checks,
-                "require_results": self.require_results,
-                "healthy_statuses": self.healthy_statuses,
-                "require_fresh": self.require_fresh,
-                "poke_interval": self.poke_interval,
-                "deadline": self.deadline,
-                "fire_on": self.fire_on,
-            },
-        )
+        return serialized(self)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait for what the shared poll brings for these criteria."""

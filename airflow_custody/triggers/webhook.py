@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow_custody.client.arguments import check_names, check_seconds, check_text, describe, plain_names
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.triggers._base import error_event
+from airflow_custody.triggers._base import error_event, serialized
 
 try:
     from airflow.triggers.base import BaseEventTrigger
@@ -97,20 +97,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments, all plain JSON data."""
-        return (
-            f"{CustodyWebhookCallTrigger.__module__}.{CustodyWebhookCallTrigger.__qualname__}",
-            {
-                "webhook_ids": self.webhook_ids,
-                "webhook_types": self.webhook_types,
-                "event_ids": self.event_ids,
-                "statuses": self.statuses,
-                "start": self.start,
-                "with_payload": self.with_payload,
-                "poke_interval": self.poke_interval,
-                "custody_conn_id": self.custody_conn_id,
-                "cursor_name": self.cursor_name,
-            },
-        )
+        return serialized(self)
 
     def shared_stream_key(self) -> Hashable | None:
         """Return what all watchers that share a poll have in common; None: this Airflow has no shared streams."""

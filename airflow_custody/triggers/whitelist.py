@@ -12,7 +12,7 @@ from airflow_custody.client.errors import CustodyError
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE
 from airflow_custody.client.verification.trust import EFFECTIVE_STATUSES, REJECTED_STATUSES
 from airflow_custody.hooks.custody import CustodyHook
-from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, wait_until_done
+from airflow_custody.triggers._base import SharedPoll, check_timing, error_event, serialized, wait_until_done
 
 if TYPE_CHECKING:
     from airflow_custody.client.wait_state import WaitState
@@ -62,17 +62,7 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments, all plain JSON data."""
-        return (
-            f"{CustodyWhitelistRequestTrigger.__module__}.{CustodyWhitelistRequestTrigger.__qualname__}",
-            {
-                "request_id": self.request_id,
-                "effective_statuses": self.effective_statuses,
-                "rejected_statuses": self.rejected_statuses,
-                "custody_conn_id": self.custody_conn_id,
-                "poke_interval": self.poke_interval,
-                "deadline": self.deadline,
-            },
-        )
+        return serialized(self)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait for what the shared poll brings for these requests."""

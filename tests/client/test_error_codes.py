@@ -17,12 +17,10 @@ from airflow_custody.client import (
     CustodyConnectionError,
     CustodyError,
     CustodyPermissionError,
-    CustodyServerError,
     WhitelistFileError,
 )
 from airflow_custody.client.error_codes import ErrorCode
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.triggers._base import wrap_unexpected
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,11 +52,6 @@ def test_a_code_that_is_not_known_becomes_that_of_the_type(code: Any) -> None:
 def test_a_retry_after_that_is_no_time_is_none(seconds: float) -> None:
     assert CustodyError("busy", retry_after=seconds).retry_after is None
     assert CustodyError.from_json({"message": "busy", "retry_after": seconds}).retry_after is None
-
-
-def test_an_error_that_wraps_another_has_one_code() -> None:
-    inner = CustodyServerError("busy", advice="Wait.", code="service-failed")
-    assert str(wrap_unexpected(inner, "poll")) == "poll failed: CustodyServerError: busy. Wait. [custody/unexpected]"
 
 
 def test_the_code_is_kept_where_the_text_is_cut() -> None:

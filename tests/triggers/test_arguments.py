@@ -168,16 +168,16 @@ def test_what_has_a_poll_of_its_own(
 
     async def scenario() -> int:
         tasks = [asyncio.create_task(first(kind(**{"poke_interval": 0.1, **each}))) for each in own + shared]
-        await until(lambda: SharedPoll.running() > len(own))
+        await until(lambda: len(SharedPoll._running) > len(own))
         # Before they poll: what is on its way would arrive in the next test.
-        running = SharedPoll.running()
+        running = len(SharedPoll._running)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         return running
 
     assert asyncio.run(scenario()) == len(own) + 1
-    assert SharedPoll.running() == 0
+    assert len(SharedPoll._running) == 0
 
 
 def test_a_task_that_defers_to_a_watcher_of_calls_fails(sandbox: Sandbox) -> None:

@@ -151,7 +151,7 @@ def test_a_watch_goes_on_after_its_poll_has_died(sandbox: Sandbox, monkeypatch: 
         await stream.aclose()
 
     asyncio.run(scenario())
-    assert SharedPoll.running() == 0
+    assert len(SharedPoll._running) == 0
 
 
 def watch(sandbox: Sandbox, store: Any, **kwargs: Any) -> list[str]:

@@ -24,8 +24,7 @@ from airflow_custody.client import (
 from airflow_custody.client.wait_state import WaitState
 from airflow_custody.sandbox import Sandbox
 from airflow_custody.triggers import _base
-from airflow_custody.triggers._base import MAX_CONCURRENT_POLLS, SharedPoll, next_delay, wait_until_done
-from airflow_custody.triggers._waiting import within
+from airflow_custody.triggers._base import MAX_CONCURRENT_POLLS, SharedPoll, next_delay, wait_until_done, within
 
 pytestmark = pytest.mark.usefixtures("connection")
 
@@ -77,7 +76,7 @@ def until_done(fetch: Any, wait: Number | None = None, within: float = 600) -> d
         return await wait_until_done(poll(fetch), wait or Number(), "done", deadline=deadline, interval=0.05, log=log)
 
     payload: dict[str, Any] = asyncio.run(scenario()).payload
-    assert SharedPoll.running() == 0
+    assert len(SharedPoll._running) == 0
     return payload
 
 
@@ -88,7 +87,7 @@ def test_the_trouble_of_one_is_its_own() -> None:
     bad, *good = asyncio.run(scenario())
     assert isinstance(bad, CustodyError)
     assert [each.result for each in good] == [{"found": 1}] * 2
-    assert SharedPoll.running() == 0
+    assert len(SharedPoll._running) == 0
 
 
 def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
@@ -107,7 +106,7 @@ def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
             with poll(custody_conn_id="threadless").subscribe(Number()) as results:
                 assert isinstance(await results.get(), CustodyError)
                 assert await results.get() is None
-        assert SharedPoll.running() == 0
+        assert len(SharedPoll._running) == 0
         assert isinstance(await first(poll(custody_conn_id="threadless")), WaitState)
 
     asyncio.run(scenario())
@@ -218,28 +217,6 @@ def test_polls_of_one_connection_share_a_client(sandbox: Sandbox, monkeypatch: p
     asyncio.run(scenario())
     assert len({id(client) for client in fetch.clients}) == 2
     assert _base._Connection._open == {}
-
-
-def test_an_event_loop_that_ended_without_cleaning_up_leaves_nothing_behind() -> None:
-    loop = asyncio.new_event_loop()
-
-    async def begin() -> object:
-        subscription = poll(key="abandoned").subscribe(Number())
-        subscription.__enter__()
-        return subscription
-
-    async def again() -> object:
-        return await first(poll())
-
-    abandoned = loop.run_until_complete(begin())
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-    # One turn, in which the cancelled task ends; nobody leaves the poll.
-    loop.run_until_complete(asyncio.sleep(0))
-    loop.close()
-    assert isinstance(asyncio.run(again()), WaitState)
-    assert SharedPoll.running() == 0
-    del abandoned
 
 
 # --- waiting for no more than so many seconds ----------------------------------------------------------------
