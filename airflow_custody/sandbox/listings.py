@@ -69,7 +69,7 @@ class Listing:
 class Paging(BaseModel):
     """Which page of a listing to return."""
 
-    request: Literal["FIRST", "NEXT", "PREVIOUS", "LAST"] = Field(default="FIRST", alias="cursor.pageRequest")
+    request: Literal["FIRST", "NEXT"] = Field(default="FIRST", alias="cursor.pageRequest")
     size: int = Field(default=0, alias="cursor.pageSize", ge=0, le=MAX_PAGE_SIZE)
     current: str | None = Field(default=None, alias="cursor.currentPage")
 
@@ -86,11 +86,7 @@ class Paging(BaseModel):
 
         The content of `currentPage` is an assumption: clients are not meant to read it.
         """
-        start = 0
-        if self.request == "LAST":
-            start = max(0, (total - 1) // size * size)
-        elif self.request != "FIRST":
-            start = max(0, self._current_start() + (size if self.request == "NEXT" else -size))
+        start = self._current_start() + size if self.request == "NEXT" else 0
         page = base64.urlsafe_b64encode(str(start).encode()).decode()
         return start, omit_empty(currentPage=page, hasPrevious=start > 0, hasNext=start + size < total)
 

@@ -90,11 +90,6 @@ class State:
                 raise
             self._database.execute("COMMIT")
 
-    def insert(self, sql: str, *values: Any) -> int:
-        """Insert a row and return its row id."""
-        with self._lock:
-            return self._database.execute(sql, values).lastrowid or 0
-
     @property
     def settings(self) -> Settings:
         """The settings; what is changed in them is not kept over a restart."""

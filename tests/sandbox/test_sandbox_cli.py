@@ -167,14 +167,6 @@ def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
     assert re.fullmatch(r"error: cannot listen on .*\n", done.stderr)
 
 
-@pytest.mark.parametrize("option", ["--keys", "--state", "--host", "--token"])
-def test_what_would_end_a_comment_is_refused(tmp_path: Path, option: str) -> None:
-    done = run("--with-signers", option, f"{tmp_path}/k\ntouch {tmp_path}/PWNED #")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{option} has a line break" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_is_printed_for_a_shell_is_data(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

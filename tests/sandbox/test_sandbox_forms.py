@@ -190,10 +190,8 @@ def test_pages_with_a_cursor(api: Api, sandbox: Sandbox, path: str, key: str) ->
     assert (first, at_first) == (ids[:2], {"currentPage": at_first["currentPage"], "hasNext": True})
     second, at_second = page("NEXT", at_first["currentPage"])
     assert (second, at_second["hasNext"], at_second["hasPrevious"]) == (ids[2:4], True, True)
-    assert page("PREVIOUS", at_second["currentPage"]) == (first, at_first)
     third, at_third = page("NEXT", at_second["currentPage"])
     assert (third, at_third.get("hasNext")) == (ids[4:], None)
-    assert page("LAST") == (third, at_third)
     beyond, _ = page("NEXT", at_third["currentPage"])
     assert beyond == []
     for current in ("x", "W10="):

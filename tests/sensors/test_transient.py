@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from airflow.providers.common.compat.sdk import TaskDeferred
@@ -15,7 +15,7 @@ from request_triggers import first
 from airflow_custody.client import CustodyError
 from airflow_custody.retry_policy import CustodyFailException
 from airflow_custody.sandbox import Sandbox
-from airflow_custody.sandbox.faults.store import FAULT_KINDS
+from airflow_custody.sandbox.faults.store import FaultKind
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
@@ -43,7 +43,7 @@ FAULTS: list[tuple[str, dict[str, Any], bool]] = [
 
 def test_the_table_has_every_fault_of_the_sandbox() -> None:
     # Nothing bounds how long headers take: docs/promises.md, Limits.
-    assert {kind for kind, _, _ in FAULTS} == set(FAULT_KINDS) - {"trickle_headers"}
+    assert {kind for kind, _, _ in FAULTS} == set(get_args(FaultKind)) - {"trickle_headers"}
 
 
 @pytest.fixture

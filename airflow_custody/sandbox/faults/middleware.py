@@ -115,7 +115,7 @@ class FaultMiddleware:
             return
         await send({"type": "http.response.start", "status": response.status, "headers": response.headers})
         if fault.kind in ("trickle", "large"):
-            pieces = self._padding(scope, fault.size or 0)
+            pieces = self._padding(scope, fault.size)
             if fault.kind == "trickle":
                 pieces = self._pieces(scope, response.body, fault)
             async for piece in pieces:

@@ -107,8 +107,18 @@ class CallStore:
         :param status: state of their delivery.
         :param tenant_id: id of the tenant. Default ``1``.
         """
-        at = time.time_ns() - round(age * 1e9)
-        return self._write_event(webhook_type, payload, tenant_id, event_id or str(uuid.uuid4()), at, status)
+        at, event_id = time.time_ns() - round(age * 1e9), event_id or str(uuid.uuid4())
+        rows = self._state.rows(
+            "SELECT * FROM webhooks WHERE tenant_id = ? AND type = ? ORDER BY number", tenant_id, webhook_type
+        )
+        webhooks = [row["id"] for row in rows if row["status"] != "disabled"]
+        text = payload if isinstance(payload, str) else dumps(payload)
+        calls = [
+            self._call(each, at, eventId=event_id, webhookId=webhook, payload=text, status=status)
+            for each, webhook in zip(self._new_ids(len(webhooks)), webhooks, strict=True)
+        ]
+        self._insert(tenant_id, calls)
+        return calls
 
     def find(self, caller: Caller, search: CallSearch) -> dict[str, Any]:
         """Return one page of the calls to webhooks of the caller's tenant."""
@@ -132,21 +142,6 @@ class CallStore:
             *(*values, size, start),
         )
         return omit_empty(calls=[json.loads(row["call"]) for row in rows], cursor=cursor)
-
-    def _write_event(
-        self, webhook_type: str, payload: Any, tenant_id: str, event_id: str, at: int, status: str
-    ) -> list[dict[str, Any]]:
-        rows = self._state.rows(
-            "SELECT * FROM webhooks WHERE tenant_id = ? AND type = ? ORDER BY number", tenant_id, webhook_type
-        )
-        webhooks = [row["id"] for row in rows if row["status"] != "disabled"]
-        text = payload if isinstance(payload, str) else dumps(payload)
-        calls = [
-            self._call(each, at, eventId=event_id, webhookId=webhook, payload=text, status=status)
-            for each, webhook in zip(self._new_ids(len(webhooks)), webhooks, strict=True)
-        ]
-        self._insert(tenant_id, calls)
-        return calls
 
     def _call(self, id: str, at: int, **fields: str) -> dict[str, Any]:
         step = max(1, round(self._settings.resolution * 1e9))
