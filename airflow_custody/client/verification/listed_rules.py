@@ -6,37 +6,28 @@ from collections.abc import Iterable
 from typing import Any
 
 
-class ListedRules:
+def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) -> None:
     """
-    The rules in one listing, page by page.
+    Give the rows of a page the rules that they name, and make equal rules one object, also with other pages.
 
     A page may have them once, beside its rows, under a label that rows name. No signature covers the label, and its
-    meaning is not known, so it is only compared.
+    meaning is not known, so it is only compared. A row that names a label which is absent, or there twice, has none. A
+    row with rules of its own keeps these.
+
+    :param rows: the rows. They are changed.
+    :param containers: the page's ``rulesContainers``.
+    :param known: the rules of the pages before, empty at first. It is changed.
     """
-
-    def __init__(self) -> None:
-        self._shared: dict[str, str] = {}
-
-    def add_to(self, rows: Iterable[Any], containers: object) -> None:
-        """
-        Give the rows of a page the rules that they name, and make equal rules one object, also with the page before.
-
-        A row that names a label which is absent, or there twice, has none. A row with rules of its own keeps these.
-
-        :param rows: the rows. They are changed.
-        :param containers: the page's ``rulesContainers``.
-        """
-        entries = _by_label(containers)
-        known, self._shared = self._shared, {}
-        for row in rows:
-            label = row.get("rulesContainerHash")
-            if not row.get("rulesContainer") and isinstance(label, str) and (entry := entries.get(label)) is not None:
-                row["rulesContainer"] = entry.get("rulesContainer")
-                row["rulesSignatures"] = entry.get("rulesSignatures")
-            for name in ("rulesContainer", "rulesSignatures"):
-                text = row.get(name)
-                if isinstance(text, str):
-                    row[name] = self._shared.setdefault(text, known.get(text, text))
+    entries = _by_label(containers)
+    for row in rows:
+        label = row.get("rulesContainerHash")
+        if not row.get("rulesContainer") and isinstance(label, str) and (entry := entries.get(label)) is not None:
+            row["rulesContainer"] = entry.get("rulesContainer")
+            row["rulesSignatures"] = entry.get("rulesSignatures")
+        for name in ("rulesContainer", "rulesSignatures"):
+            text = row.get(name)
+            if isinstance(text, str):
+                row[name] = known.setdefault(text, text)
 
 
 def _by_label(containers: object) -> dict[str, dict[str, Any] | None]:

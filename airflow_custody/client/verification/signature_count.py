@@ -58,10 +58,6 @@ class Entry:
             return None
         return hashlib.sha256(('["' + '","'.join(self.hashes) + '"]').encode()).digest() if are_hashes else None
 
-    def is_signed_with(self, key: PublicKey, verifies: Verifies) -> bool:
-        """Tell whether the signature is one of this key over these hashes."""
-        return self.digest is not None and verifies(key, self.signature, self.digest)
-
 
 def read_entries(envelope: Mapping[str, Any]) -> list[Entry]:
     """
@@ -109,17 +105,17 @@ def why_invalid(entry: Entry, hashes: Collection[str], container: RulesContainer
     :param container: the rules.
     :param verifies: verifies signatures.
     """
-    who = repr(sanitize(entry.user_id, 60))
     if entry.fault:
         return entry.fault
     if not any(each in entry.hashes for each in hashes):
         return "it covers another text than the current one"
+    key = container.key_of(entry.user_id)
+    if key is not None and entry.digest is not None and verifies(key, entry.signature, entry.digest):
+        return ""
+    who = repr(sanitize(entry.user_id, 60))
     if entry.user_id not in container.users:
         return f"{who} is no user of its rules"
-    key = container.key_of(entry.user_id)
-    if key is None:
-        return f"the key of {who} in its rules cannot be used"
-    return "" if entry.is_signed_with(key, verifies) else f"it is not one of {who}"
+    return f"the key of {who} in its rules cannot be used" if key is None else f"it is not one of {who}"
 
 
 class SignatureCount:
@@ -134,19 +130,11 @@ class SignatureCount:
 
     def __init__(self, hash_: str, entries: Sequence[Entry], container: RulesContainer, verifies: Verifies) -> None:
         self._container = container
-        self._verifies = verifies
         #: The signatures over the hash, valid or not.
         self.entries = [each for each in entries if not each.fault and hash_ in each.hashes]
-
-    @cached_property
-    def _signers(self) -> Mapping[str, PublicKey]:
-        """The users who have validly signed, with their keys."""
-        found: dict[str, PublicKey] = {}
-        for entry in self.entries:
-            key = None if entry.user_id in found else self._container.key_of(entry.user_id)
-            if key is not None and entry.is_signed_with(key, self._verifies):
-                found[entry.user_id] = key
-        return found
+        valid = [each.user_id for each in self.entries if not why_invalid(each, (hash_,), container, verifies)]
+        # The users who have validly signed.
+        self._signers = dict.fromkeys(valid)
 
     def count(self, path: Path) -> tuple[GroupSignatures, ...]:
         """Return, for each group of a path, who has validly signed: no more users than it needs."""
@@ -154,10 +142,10 @@ class SignatureCount:
         for threshold in path:
             members = self._container.groups.get(threshold.group_id, frozenset())
             # Users with the same key cannot be told apart: the names of users are not signed.
-            by_key: dict[PublicKey, str] = {}
-            for user, key in self._signers.items():
+            by_key: dict[PublicKey | None, str] = {}
+            for user in self._signers:
                 if user in members:
-                    by_key.setdefault(key, user)
+                    by_key.setdefault(self._container.key_of(user), user)
             users = tuple(by_key.values())[: threshold.minimum]
             found.append(GroupSignatures(threshold.group_id, threshold.minimum, users))
         return tuple(found)

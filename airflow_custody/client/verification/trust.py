@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_custody.client.arguments import MAX_ID
@@ -132,12 +131,7 @@ def has_status(status: str | None, words: Iterable[str]) -> bool:
     :param status: the status, as sent.
     :param words: the words; compared without case.
     """
-    return bool(status) and ascii_lower(status or "") in _folded(tuple(words))
-
-
-@lru_cache(maxsize=64)
-def _folded(words: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(map(ascii_lower, words))
+    return bool(status) and ascii_lower(status or "") in map(ascii_lower, words)
 
 
 # --- in words ----------------------------------------------------------------------------------------------

@@ -37,14 +37,7 @@ from airflow_custody.client.verification.signed_rules import (
 )
 from airflow_custody.client.verification.signed_text import SignedText, legacy_forms, read_signed_text
 
-__all__ = [
-    "RequestSignatures",
-    "VerificationPins",
-    "VerifiedAddress",
-    "VerifiedRules",
-    "Verifier",
-    "verify_envelope",
-]
+__all__ = ["RequestSignatures", "VerificationPins", "VerifiedAddress", "VerifiedRules", "Verifier", "verify_envelope"]
 
 #: Maximum number of verified signatures, and of verified rules, that are remembered.
 MAX_SIGNATURES = 65_536

@@ -19,7 +19,7 @@ from airflow_custody.client.http.listings import (
 from airflow_custody.client.http.operation import MAX_PAGE_SIZE, Operation
 from airflow_custody.client.http.service import ServiceOperations, shown_object
 from airflow_custody.client.text import as_list, read_number, sanitize
-from airflow_custody.client.verification.listed_rules import ListedRules
+from airflow_custody.client.verification.listed_rules import add_rules
 from airflow_custody.client.verification.trust import REJECTED_STATUSES, has_status
 from airflow_custody.client.whitelist.envelopes import (
     WhitelistEnvelope,
@@ -174,7 +174,7 @@ class WhitelistOperations(ServiceOperations):
         :raises CustodyResponseError: if the response cannot be understood.
         """
         filters: _Filters = {"includeForApproval": "true"} if include_pending else {}
-        return self._page(FIND_WHITELIST_REQUESTS, filters, limit=1, offset=0, rules=ListedRules()).total
+        return self._page(FIND_WHITELIST_REQUESTS, filters, limit=1, offset=0, rules={}).total
 
     def find_whitelist_requests_for_approval(
         self,
@@ -324,13 +324,13 @@ class WhitelistOperations(ServiceOperations):
     def _pages(
         self, operation: Operation, filters: _Filters, page_size: int = MAX_PAGE_SIZE
     ) -> Iterator[WhitelistEnvelope]:
-        rules = ListedRules()
+        rules: dict[str, str] = {}
         return read_offset_listing(
             operation, lambda offset: self._page(operation, filters, limit=page_size, offset=offset, rules=rules)
         )
 
     def _page(
-        self, operation: Operation, filters: _Filters, *, limit: int, offset: int, rules: ListedRules
+        self, operation: Operation, filters: _Filters, *, limit: int, offset: int, rules: dict[str, str]
     ) -> OffsetPage[WhitelistEnvelope]:
         query = {**filters, "limit": str(limit), "offset": str(offset)}
         reply = self._transport.call(operation, WireEnvelopes, query=query)
@@ -341,7 +341,7 @@ class WhitelistOperations(ServiceOperations):
             # It is not known what else such a listing leaves out or adds.
             raise reply.unexpected(f"it has request {sanitize(min(others), 40)}, which was not asked for")
         total = require_total(reply, reply.body.get("totalItems"))
-        rules.add_to(rows, reply.body.get("rulesContainers"))
+        add_rules(rows, reply.body.get("rulesContainers"), rules)
         return OffsetPage(list(zip(ids, map(WhitelistEnvelope, rows), strict=True)), total)
 
 

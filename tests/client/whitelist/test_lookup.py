@@ -18,7 +18,7 @@ from airflow_custody.client import (
     CustodyResponseError,
     WhitelistRequest,
 )
-from airflow_custody.client.verification.listed_rules import ListedRules
+from airflow_custody.client.verification.listed_rules import add_rules
 from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 from airflow_custody.sandbox import Sandbox
 
@@ -189,6 +189,6 @@ JSON = st.recursive(
 @given(entries=JSON, containers=JSON, label=JSON)
 def test_no_junk_breaks_the_reading(entries: Any, containers: Any, label: Any) -> None:
     row: Any = {"id": "1", "signedAddress": {"signatures": entries}, "rulesContainerHash": label}
-    ListedRules().add_to([row], containers)
+    add_rules([row], containers, {})
     envelope = WhitelistEnvelope(row)
     assert all(isinstance(each, str) for each in envelope.signed_by)
