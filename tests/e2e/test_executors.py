@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow_runs import load
@@ -16,10 +17,9 @@ ROOT = Path(__file__).parent.parent.parent
 def test_the_pod_has_the_key() -> None:
     if importlib.util.find_spec("kubernetes") is None:
         missing("Kubernetes' client is not installed: pip install kubernetes")
-    from kubernetes.client import ApiClient
-
+    kubernetes: Any = importlib.import_module("kubernetes.client")
     (task,) = load(ROOT / "docs" / "snippets" / "kubernetes_pod.py").dag.tasks
-    spec = ApiClient().sanitize_for_serialization(task.executor_config["pod_override"])["spec"]
+    spec = kubernetes.ApiClient().sanitize_for_serialization(task.executor_config["pod_override"])["spec"]
     assert spec["containers"] == [
         {"name": "base", "volumeMounts": [{"name": "signer", "mountPath": "/etc/custody", "readOnly": True}]}
     ]

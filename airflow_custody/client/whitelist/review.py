@@ -22,7 +22,6 @@ from airflow_custody.client.errors import (
 )
 from airflow_custody.client.text import ascii_lower, escape, sanitize
 from airflow_custody.client.timestamps import format_unix_time
-from airflow_custody.client.verification.keys import PublicKey
 from airflow_custody.client.verification.results import RefusalError, RequestSignatures
 from airflow_custody.client.verification.signature_count import read_entries
 from airflow_custody.client.verification.signed_text import LINK_KEYS, read_signed_text
@@ -479,7 +478,11 @@ class SigningReview:
             ) from None
         named = [each for each in entries if me and each.user_id == me]
         # No signature covers its user's name: one that this key has not made is another's, whatever it is called.
-        own = [each for each in entries if each.is_signed_with(key, PublicKey.verifies_digest)] if key else named
+        own = (
+            [each for each in entries if each.digest and key.verifies_digest(each.signature, each.digest)]
+            if key
+            else named
+        )
         if any(envelope.hash in each.hashes for each in own):
             return ""
         if own:
