@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -165,6 +166,7 @@ class Wait(Protocol[T_co]):
         """Return the state after a poll, in the thread that polls; raises the :class:`CustodyError` of a failure."""
 
 
+@dataclass(eq=False)
 class SharedPoll(Generic[T]):
     """
     One poll for everything that triggers of this process wait for at the same place.
@@ -181,21 +183,14 @@ class SharedPoll(Generic[T]):
 
     _running: ClassVar[dict[Hashable, SharedPoll[Any]]] = {}
 
-    def __init__(
-        self,
-        key: Hashable,
-        custody_conn_id: str,
-        fetch: Callable[[CustodyClient, Sequence[Any]], object],
-        interval: float,
-    ) -> None:
-        self._key = key
-        self._custody_conn_id = custody_conn_id
-        self._fetch = fetch
-        self._interval = interval
-        # The results for each subscriber; None: there will be no more.
-        self._queues: dict[Wait[T], asyncio.Queue[T | CustodyError | None]] = {}
-        self._joined = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+    key: Hashable
+    custody_conn_id: str
+    fetch: Callable[[CustodyClient, Sequence[Any]], object]
+    interval: float
+    # The results for each subscriber; None: there will be no more.
+    _queues: dict[Wait[T], asyncio.Queue[T | CustodyError | None]] = field(default_factory=dict)
+    _joined: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
 
     @contextmanager
     def subscribe(self, wait: Wait[T]) -> Iterator[asyncio.Queue[T | CustodyError | None]]:
@@ -204,7 +199,7 @@ class SharedPoll(Generic[T]):
 
         If the poll dies, they end with an error and None; then subscribe to a new one.
         """
-        poll: SharedPoll[T] = self._running.setdefault(self._key, self)
+        poll: SharedPoll[T] = self._running.setdefault(self.key, self)
         queue = poll._queues[wait] = asyncio.Queue()
         poll._joined.set()
         if poll._task is None:
@@ -218,17 +213,17 @@ class SharedPoll(Generic[T]):
                 poll._forget()
 
     def _forget(self) -> None:
-        if self._running.get(self._key) is self:
-            del self._running[self._key]
+        if self._running.get(self.key) is self:
+            del self._running[self.key]
 
     async def _run(self) -> None:
         failures = 0
         try:
-            with _Connection.shared(self._custody_conn_id) as connection:
+            with _Connection.shared(self.custody_conn_id) as connection:
                 await asyncio.sleep(_GATHERING_DELAY)
                 while True:
                     self._joined.clear()
-                    found = await in_thread(self._custody_conn_id, self._work, connection, list(self._queues))
+                    found = await in_thread(self.custody_conn_id, self._work, connection, list(self._queues))
                     for wait, result in found.items():
                         if queue := self._queues.get(wait):
                             queue.put_nowait(result)
@@ -237,8 +232,8 @@ class SharedPoll(Generic[T]):
                     failures = failures + 1 if found and len(errors) == len(found) else 0
                     # The longest pause asked for counts.
                     error = max(errors, key=_retry_after, default=None)
-                    delay = next_delay(self._interval, failures, error)
-                    at_least = delay if error is not None and error.retry_after else min(delay, self._interval)
+                    delay = next_delay(self.interval, failures, error)
+                    at_least = delay if error is not None and error.retry_after else min(delay, self.interval)
                     await asyncio.sleep(at_least)
                     # A new subscriber does not wait for the end of a back-off that began before.
                     with suppress(asyncio.TimeoutError):
@@ -254,7 +249,7 @@ class SharedPoll(Generic[T]):
         """Return a result for each wait, in a thread."""
         results: dict[Wait[T], T | CustodyError] = {}
         try:
-            found = self._fetch(connection.client(), waits)
+            found = self.fetch(connection.client(), waits)
         except Exception as exception:
             return dict.fromkeys(waits, as_custody_error(exception, "poll"))
         for wait in waits:

@@ -187,6 +187,7 @@ def _read_all(
     return {each: Found(wanted[each], new.gap, each.portions_of(new, types)) for each, new in read.items()}, errors
 
 
+@dataclass(eq=False)
 class CallWatcher:
     """
     One watcher: its cursor, and the events that it fires.
@@ -202,29 +203,19 @@ class CallWatcher:
     # The watchers that run in this process, by the cursors that they use.
     _running: ClassVar[dict[str, CallWatcher]] = {}
 
-    def __init__(
-        self,
-        custody_conn_id: str,
-        call_filter: CallFilter,
-        store: CursorStore,
-        *,
-        start: Literal["now", "beginning"],
-        with_payload: bool,
-        log: Any,
-    ) -> None:
-        self._custody_conn_id = custody_conn_id
-        self.call_filter = call_filter
-        self._store = store
-        self.start = start
-        self._with_payload = with_payload
-        self._log = log
-        self._wanted: dict[CallWatcher, CallCursor | None] | None = None
-        self._cursor: CallCursor | None = None
-        # What is left of the last reading, and the cursor after what is being handed over.
-        self._portions: deque[tuple[list[dict[str, Any]], CallCursor]] = deque()
-        self._next: CallCursor | None = None
-        self._saved: CallCursor | None = None
-        self._complaint = ""
+    custody_conn_id: str
+    call_filter: CallFilter
+    store: CursorStore
+    start: Literal["now", "beginning"]
+    with_payload: bool
+    log: Any
+    _wanted: dict[CallWatcher, CallCursor | None] | None = None
+    _cursor: CallCursor | None = None
+    # What is left of the last reading, and the cursor after what is being handed over.
+    _portions: deque[tuple[list[dict[str, Any]], CallCursor]] = field(default_factory=deque)
+    _next: CallCursor | None = None
+    _saved: CallCursor | None = None
+    _complaint: str = ""
 
     async def take(self, reading: SharedReading) -> list[dict[str, Any]]:
         """Return the payloads of the events that a reading is reason for."""
@@ -240,12 +231,12 @@ class CallWatcher:
         # A poll that began before this watcher's cursor moved is none to go on with.
         if not self._portions and found is not None and found.cursor is self._cursor:
             self._portions.extend(found.portions)
-            calls_read(self._custody_conn_id, sum(each["count"] for events, _ in found.portions for each in events))
+            calls_read(self.custody_conn_id, sum(each["count"] for events, _ in found.portions for each in events))
             if found.gap:
-                self._log.warning("Webhook calls may be missing: %s", found.gap)
+                self.log.warning("Webhook calls may be missing: %s", found.gap)
             if self._cursor is None and self.start == "now":
                 # At once, so that a restart goes on from here: there is no event to wait for.
-                self._log.info("Watching webhook calls from now on.")
+                self.log.info("Watching webhook calls from now on.")
                 await self._save(found.portions[0][1])
         if not self._portions:
             return []
@@ -271,8 +262,8 @@ class CallWatcher:
         if self._wanted is not None:
             self._wanted.pop(self, None)
             self._wanted = None
-        if self._running.get(repr(self._store)) is self:
-            del self._running[repr(self._store)]
+        if self._running.get(repr(self.store)) is self:
+            del self._running[repr(self.store)]
 
     def portions_of(self, new: NewCalls, types: Mapping[str, str]) -> list[tuple[list[dict[str, Any]], CallCursor]]:
         """Return the payloads of the events to fire for new calls, and the cursor after them; poll by poll."""
@@ -282,7 +273,7 @@ class CallWatcher:
         size = _ENVELOPE_BYTES
         for call in self.call_filter.select(new.calls, types):
             # It may be named in `late_ids`, too.
-            needed = len(json.dumps([call.to_json(with_payload=self._with_payload), call.id])) + 2
+            needed = len(json.dumps([call.to_json(with_payload=self.with_payload), call.id])) + 2
             if not parts or len(parts[-1]) == MAX_CALLS_PER_EVENT or (parts[-1] and size + needed > MAX_EVENT_BYTES):
                 parts.append([])
                 size = _ENVELOPE_BYTES
@@ -294,7 +285,7 @@ class CallWatcher:
                 late=new.late,
                 gap="" if index > 1 else new.gap,
                 more=new.more or index < len(parts),
-                with_payload=self._with_payload,
+                with_payload=self.with_payload,
             )
             for index, part in enumerate(parts, 1)
         ]
@@ -310,17 +301,17 @@ class CallWatcher:
 
     async def _load(self) -> bool:
         """Load the cursor, and tell whether this watcher may go on from it."""
-        if not self._store.is_there:
+        if not self.store.is_there:
             self._complain(
                 "Airflow gives this trigger no state store. It keeps one for the trigger of an AssetWatcher, from "
                 "Airflow 3.3 on"
             )
             return False
-        if self._running.setdefault(repr(self._store), self) is not self:
+        if self._running.setdefault(repr(self.store), self) is not self:
             self._complain("another watcher of this asset is using its cursor: give each a cursor_name of its own")
             return False
         try:
-            self._cursor = self._saved = await within(STORE_TIMEOUT, self._store.load_async())
+            self._cursor = self._saved = await within(STORE_TIMEOUT, self.store.load_async())
         except ValueError as error:
             self._complain(
                 "Airflow keeps state for a trigger of exactly one asset: give each asset's watcher a trigger with a "
@@ -338,7 +329,7 @@ class CallWatcher:
         if self._wanted is None:
             return
         try:
-            is_own = await within(STORE_TIMEOUT, self._store.save_async(cursor))
+            is_own = await within(STORE_TIMEOUT, self.store.save_async(cursor))
         except Exception as error:
             self._complain(f"the cursor cannot be saved; a restart would go on from the last one: {error!r}")
             return
@@ -353,4 +344,4 @@ class CallWatcher:
         """Log what is wrong, once."""
         if text != self._complaint:
             self._complaint = text
-            self._log.error("Connection %r, webhook calls: %s", self._custody_conn_id, text)
+            self.log.error("Connection %r, webhook calls: %s", self.custody_conn_id, text)

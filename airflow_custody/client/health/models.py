@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wire import KEEPING_OTHERS, LENIENT, TypedDict
 
 # TypedDicts, not models: pydantic validates a listing from bytes into them as fast as json.loads parses it, and
 # models cost half as much again. HealthCheck gives them attributes, converted when they are read.
-
-
-class WireVaultdClient(TypedDict, total=False):
-    __pydantic_config__ = LENIENT  # type: ignore[misc]
-    hostPort: str | None
-    connected: bool | None
-    error: str | None
-    lastPing: str | None
 
 
 class WireHealthReport(TypedDict, total=False):
@@ -28,7 +22,7 @@ class WireHealthReport(TypedDict, total=False):
     results: dict[str, str | None] | None
     message: str | None
     error: str | None
-    vaultdClients: list[WireVaultdClient] | None
+    vaultdClients: list[dict[str, Any]] | None
 
 
 class WireHealthCheck(TypedDict, total=False):
@@ -54,6 +48,7 @@ class WireHealthListing(TypedDict, total=False):
     groups: dict[str, WireHealthGroup | None] | None
 
 
+@dataclass(slots=True, eq=False)
 class HealthCheck:
     """
     One entry of the health listing, in the service's own words.
@@ -65,15 +60,9 @@ class HealthCheck:
     :param is_readable: whether it could be read. If not, it stands for its whole group. Default True.
     """
 
-    __slots__ = ("is_readable", "listed_under", "wire")
-
-    def __init__(self, wire: WireHealthCheck, listed_under: str, *, is_readable: bool = True) -> None:
-        #: The entry as it was sent, by the names on the wire.
-        self.wire = wire
-        #: The group the entry is listed under.
-        self.listed_under = listed_under
-        #: Whether it could be read. If not, it stands for its whole group.
-        self.is_readable = is_readable
+    wire: WireHealthCheck
+    listed_under: str
+    is_readable: bool = True
 
     @property
     def tenant_id(self) -> str | None:
@@ -84,11 +73,6 @@ class HealthCheck:
     def component_name(self) -> str | None:
         """The component that was checked."""
         return self.wire.get("componentName")
-
-    @property
-    def group(self) -> str | None:
-        """The group the entry itself names."""
-        return self.wire.get("group")
 
     @property
     def health_check(self) -> str | None:
@@ -109,9 +93,6 @@ class HealthCheck:
     def last_update_date(self) -> datetime | None:
         """Time of the check's last run; None if it is missing or unreadable."""
         return parse_timestamp(self.wire.get("lastUpdateDate"))
-
-    def __repr__(self) -> str:
-        return f"HealthCheck({self.wire!r}, listed_under={self.listed_under!r})"
 
 
 class HealthListing(list[HealthCheck]):

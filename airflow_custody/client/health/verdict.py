@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
@@ -286,12 +287,10 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     # Few words come again and again: lower-casing them once each is enough.
     is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)
     selected = _select(checks, criteria)
-    groups: dict[str, GroupCount] = {}
+    groups: dict[str, GroupCount] = defaultdict(GroupCount)
     problems = []
     for check in selected:
-        group = groups.get(check.listed_under)
-        if group is None:
-            group = groups[check.listed_under] = GroupCount()
+        group = groups[check.listed_under]
         group.total += 1
         if reasons := _faults(check, criteria, now, is_healthy):
             group.unhealthy += 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
 from uuid import UUID
 
 from airflow_custody.client.arguments import describe
@@ -71,8 +71,6 @@ LIST_WEBHOOK_CALLS = Operation(
 
 #: Maximum number of new calls that are returned at once, unless another is given.
 DEFAULT_CALL_LIMIT = 10_000
-
-Row = TypeVar("Row", bound=Mapping[str, Any])
 
 
 class WebhookOperations(ServiceOperations):
@@ -238,12 +236,8 @@ class WebhookOperations(ServiceOperations):
         :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or one
             has none that can be read; or (retryable) if the listing changes faster than it can be read.
         """
-        if not (cursor is None or isinstance(cursor, CallCursor)):
-            raise LIST_WEBHOOK_CALLS.refused(f"cursor must be a CallCursor or None, not {describe(cursor)}")
         if start not in ("now", "beginning"):
             raise LIST_WEBHOOK_CALLS.refused(f"start must be 'now' or 'beginning', not {describe(start)}")
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise LIST_WEBHOOK_CALLS.refused(f"limit must be a whole number from 1 on, not {describe(limit)}")
         if cursor is None and start == "beginning":
             cursor = BEGINNING
         return read_new_calls(LIST_WEBHOOK_CALLS, self._call_pages("DESC"), cursor, limit)
@@ -258,10 +252,7 @@ class WebhookOperations(ServiceOperations):
         def fetch(name: str | None) -> CursorPage[WebhookCall]:
             query = _cursor_query(filters, name)
             reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
-            _require_rows(reply, "calls")
-            rows = reply.body.get("calls") or []
-            _require_match(reply, rows, asked_for)
-            calls = [(each, WebhookCall.from_wire(each, row)) for each, row in _with_ids(reply, rows)]
+            calls = [(each, WebhookCall.from_wire(each, row)) for each, row in _rows(reply, "calls", asked_for)]
             return CursorPage(calls, _next_page(reply), reply.response.date)
 
         return fetch
@@ -277,9 +268,7 @@ class WebhookOperations(ServiceOperations):
         # The second shows in which order they are.
         query = {**_cursor_query({"sortOrder": "DESC"}, None), "cursor.pageSize": "2"}
         reply = self._transport.call(LIST_WEBHOOK_CALLS, WireWebhookCalls, query=query)
-        _require_rows(reply, "calls")
-        rows = reply.body.get("calls") or []
-        calls = [WebhookCall.from_wire(each, row) for each, row in _with_ids(reply, rows)[:2]]
+        calls = [WebhookCall.from_wire(each, row) for each, row in _rows(reply, "calls", {})[:2]]
         first, last = (calls[0].created_at, calls[-1].created_at) if calls else (None, None)
         if first is not None and last is not None and first < last:
             raise reply.unexpected("it lists the oldest call first, although the newest were asked for")
@@ -305,12 +294,10 @@ class WebhookOperations(ServiceOperations):
         def fetch(name: str | None) -> CursorPage[WireWebhook]:
             query = _cursor_query(filters, name)
             reply = self._transport.call(LIST_WEBHOOKS, WireWebhooks, query=query)
-            _require_rows(reply, "webhooks")
+            rows = _rows(reply, "webhooks", {"type": filters.get("type")})
             if reply.response.says_nothing and not empty_object_allowed:
                 raise reply.unexpected("it has neither 'webhooks' nor 'cursor'")
-            rows = reply.body.get("webhooks") or []
-            _require_match(reply, rows, {"type": filters.get("type")})
-            return CursorPage(_with_ids(reply, rows), _next_page(reply))
+            return CursorPage(rows, _next_page(reply))
 
         return read_twice(LIST_WEBHOOKS, fetch)
 
@@ -335,26 +322,21 @@ def _next_page(reply: Reply[Any]) -> str | None:
     return str(name)
 
 
-def _require_rows(reply: Reply[Any], key: str) -> None:
-    """Refuse a listing without its rows, unless it has a cursor and no other ones: what is empty may be left out."""
+def _rows(reply: Reply[Any], key: str, asked_for: Mapping[str, str | None]) -> list[tuple[str, Any]]:
+    """Return the rows of a page, each with its id; refuse a page that has none, and rows that nobody asked for."""
     reply.require_any_key(key, "cursor")
     if key not in reply.body:
+        # What is empty may be left out.
         for name, value in reply.response.data.items():
             if name != "cursor" and isinstance(value, (list, dict)):
                 raise reply.unexpected(f"it has no {key!r}, and may have its rows elsewhere")
-
-
-def _with_ids(reply: Reply[Any], rows: list[Row]) -> list[tuple[str, Row]]:
-    return list(zip(require_ids(reply, [row.get("id") for row in rows]), rows, strict=True))
-
-
-def _require_match(reply: Reply[Any], rows: Iterable[Mapping[str, Any]], filters: Mapping[str, str | None]) -> None:
-    """Refuse rows that show another value than a filter asked for: the service has ignored it."""
-    for name, wanted in filters.items():
-        for row in rows:
-            shown = row.get(name)
-            if wanted is not None and shown and ascii_lower(str(shown)) != ascii_lower(wanted):
+    rows = reply.body.get(key) or []
+    for name, wanted in asked_for.items():
+        for shown in filter(None, (row.get(name) for row in rows)):
+            if wanted is not None and ascii_lower(str(shown)) != ascii_lower(wanted):
+                # The service has ignored the filter.
                 raise reply.unexpected(f"a row has another {name!r} than was asked for")
+    return list(zip(require_ids(reply, [row.get("id") for row in rows]), rows, strict=True))
 
 
 def _is_id(shown: object, webhook_id: str) -> bool:
