@@ -16,24 +16,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from airflow_custody.sandbox.control import SandboxControl
-    from airflow_custody.sandbox.errors import SandboxError
-    from airflow_custody.sandbox.health.store import health_entry
-    from airflow_custody.sandbox.request_log import fingerprint
-    from airflow_custody.sandbox.server import Sandbox, connection_variables
-    from airflow_custody.sandbox.settings import CallSettings, ListingSettings, Settings
-
-__all__ = [
-    "Sandbox",
-    "SandboxControl",
-    "SandboxError",
-    "Settings",
-    "CallSettings",
-    "ListingSettings",
-    "connection_variables",
-    "fingerprint",
-    "health_entry",
-]
+    from airflow_custody.sandbox.control import SandboxControl as SandboxControl
+    from airflow_custody.sandbox.errors import SandboxError as SandboxError
+    from airflow_custody.sandbox.health.store import health_entry as health_entry
+    from airflow_custody.sandbox.request_log import fingerprint as fingerprint
+    from airflow_custody.sandbox.server import Sandbox as Sandbox
+    from airflow_custody.sandbox.server import connection_variables as connection_variables
+    from airflow_custody.sandbox.settings import CallSettings as CallSettings
+    from airflow_custody.sandbox.settings import ListingSettings as ListingSettings
+    from airflow_custody.sandbox.settings import Settings as Settings
 
 # Imported on first use, so that importing this package is cheap and works without the extra `sandbox`.
 _MODULES = {
@@ -47,6 +38,7 @@ _MODULES = {
     "fingerprint": "request_log",
     "health_entry": "health.store",
 }
+__all__ = tuple(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 ListingName = Literal["whitelist", "webhooks", "webhook-calls"]
 
@@ -109,9 +109,3 @@ class Settings(BaseModel):
     whitelist_lag: float = 0.0
     max_signatures: Annotated[int, Field(ge=0)] | None = None
     forged: list[str] = []
-
-    @model_validator(mode="after")
-    def _check_superadmins(self) -> Settings:
-        if self.superadmin_minimum > self.superadmins:
-            raise ValueError("superadmin_minimum: there are fewer super-administrators")
-        return self

@@ -52,6 +52,10 @@ def require_roles(*roles: str, any_one: bool = False) -> Callable[[Request, Serv
     return check
 
 
+#: A caller who needs no role: that the operations on users and rules need none is an assumption, as none is named.
+AnyCaller = Annotated[Caller, Depends(require_roles())]
+
+
 def read_body(model: type[Model]) -> Callable[[Request], Awaitable[Model]]:
     """
     Return a dependency that reads and validates the body.

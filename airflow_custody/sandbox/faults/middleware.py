@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -35,11 +34,7 @@ class _Response:
 
     def head(self) -> bytes:
         """Return status line and headers as bytes; they announce that the connection closes afterwards."""
-        try:
-            phrase = http.HTTPStatus(self.status).phrase
-        except ValueError:
-            phrase = ""
-        lines = [f"HTTP/1.1 {self.status} {phrase}".encode()]
+        lines = [f"HTTP/1.1 {self.status} ".encode()]
         lines += [name + b": " + value for name, value in [*self.headers, (b"connection", b"close")]]
         return b"\r\n".join([*lines, b"", b""])
 

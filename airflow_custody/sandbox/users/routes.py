@@ -8,13 +8,10 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel
 
 from airflow_custody.sandbox.errors import invalid
-from airflow_custody.sandbox.users.tokens import Caller
-from airflow_custody.sandbox.web import ServiceDep, json_response, read_body, require_roles
+from airflow_custody.sandbox.web import AnyCaller, ServiceDep, json_response, read_body
 from airflow_custody.sandbox.wire import omit_empty
 
 router = APIRouter()
-
-AnyCaller = Annotated[Caller, Depends(require_roles())]
 
 
 class SignIn(BaseModel):
