@@ -48,10 +48,11 @@ def tell_somebody(context: dict) -> list[str]:
         # Nobody waits for the retries of a service that hangs.
         with CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
             overview = read_overview(client)
-    pending = overview.pending.value
-    if pending is None:
-        lines.append(overview.pending.problem)
+    requests = overview.requests.value
+    if requests is None:
+        lines.append(overview.requests.problem)
     else:
+        pending = requests.pending
         lines += [f"pending: request {row.id} since {row.created_at}" for row in pending.rows]
         lines.append(f"pending in all: {pending.total}; {len(pending.rows)} shown")
     for line in lines[1:]:

@@ -67,7 +67,7 @@ def check(args: Namespace, output: Output) -> int:
     service does not show. Unknown is what the service itself says that it does not offer. The
     button Test Connection judges the responses in the same way, but does not compare the clocks.
 
-    With --assumptions it also tries, by reads alone, what this package assumes about the service
+    With --assumptions it also tries, with reads only, what this package assumes about the service
     because it is not published: at most 1,000 requests and 500 webhook calls. An assumption holds
     only if something was seen that shows it. --report writes the result without any value, label,
     address, id or host, fit to be sent to others.
@@ -322,7 +322,7 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, "check", "Try a connection step by step", check)
     text = f"role that the user must have, or 'A or B' if one of two is enough. Default: {DEFAULT_ROLE}"
     parser.add_argument("--role", dest="roles", metavar="ROLE", action="append", help=text)
-    text = "also try what is assumed about the service, by reads alone"
+    text = "also try what is assumed about the service, with reads only"
     parser.add_argument("--assumptions", action="store_true", help=text)
     text = "write the result to a new file, without any value; with --assumptions"
     parser.add_argument("--report", metavar="FILE", help=text)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import asdict
-from typing import Any
 
 from airflow_custody.cli.commands import ERROR, NOTHING_TO_DO
 from airflow_custody.cli.connection import open_client
 from airflow_custody.cli.output import Output, message
 from airflow_custody.cli.status import describe_paths
+
+# What is shown of the row; address and label stand in the payload only.
+_OF_ROW = (
+    *("id", "state", "status", "trust", "problem", "legacy", "deletion_pending", "action"),
+    *("created_at", "changed_at", "paths"),
+)
 
 
 def show(args: Namespace, output: Output) -> int:
@@ -34,27 +39,18 @@ def show(args: Namespace, output: Output) -> int:
 
     with open_client(args) as client:
         view = read_request(client, args.id)
-    row, found = asdict(view.row), asdict(view)
-    names = ("id", "state", "status", "trust", "problem", "legacy", "deletion_pending", "action")
-    data: dict[str, Any] = {
-        **{name: row[name] for name in names},
-        "verification": view.verification,
-        **{name: row[name] for name in ("created_at", "changed_at", "paths")},
-        "payload": dict(view.fields),
-        "around": dict(view.around),
-        "signatures": found["signatures"],
-        "trail": found["trails"],
-    }
+    data = asdict(view)
+    row = data.pop("row")
+    data = {**{name: row[name] for name in _OF_ROW}, **data}
     # What is not proved must not look as if it were.
     is_proved = (view.row.state, view.row.trust) == ("effective", "verified")
-    name = "payload" if is_proved else "payload, not verified"
     shown = {**data, "trust": "UNVERIFIED" if view.row.trust == "unverified" else view.row.trust}
-    shown |= {"paths": describe_paths(row["paths"]), "payload": None, name: data["payload"]}
-    shown["around, as the service shows it"] = shown.pop("around")
-    shown["signatures, as the service shows them"] = shown.pop("signatures")
-    shown["trail, as the service shows it"] = shown.pop("trail")
+    shown |= {"paths": describe_paths(view.row)}
+    shown["payload" if is_proved else "payload, not verified"] = shown.pop("payload")
+    for name in ("around", "signatures", "trail"):
+        shown[f"{name}, as the service shows {'them' if name == 'signatures' else 'it'}"] = shown.pop(name)
     output.data(data, shown)
-    if not view.fields:
+    if not view.payload:
         message(view.row.problem)
         return ERROR
     return NOTHING_TO_DO

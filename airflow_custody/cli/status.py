@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +12,22 @@ from airflow_custody.cli.output import Output
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
+    from airflow_custody.overview.models import RequestRow, RequestsView
 
 _TITLES = {
     "user": "USER",
     "health": "HEALTH",
-    "pending": "PENDING",
-    "unknown": "STATUS NOT KNOWN",
-    "recent": "LATEST IN EFFECT",
+    "requests": "WHITELISTING REQUESTS",
     "approvals": "PENDING THIS USER'S APPROVAL",
     "webhooks": "WEBHOOKS",
     "journal": "NEWEST WEBHOOK CALL",
 }
-_CHECK = ("group", "component", "check", "status", "problem")
-_REQUEST = ("id", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at")
+_REQUESTS = {"pending": "PENDING", "unknown": "STATUS NOT KNOWN", "recent": "LATEST IN EFFECT"}
 # What other people wrote comes last.
-_TEXTS = ("chain", "address", "legacy", "problem", "label")
+_COLUMNS = (
+    *("id", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at"),
+    *("chain", "address", "legacy", "problem", "label"),
+)
 
 
 def show_status(args: Namespace, output: Output) -> int:
@@ -53,11 +53,12 @@ def show_status(args: Namespace, output: Output) -> int:
     say, or a webhook is cooling down; 1 error, also if nothing is wrong and a part could not be read.
 
     JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified),
-    the parts "user", "health", "pending", "recent", "unknown", "approvals", "webhooks", "journal",
-    and "in_effect_twice": groups of ids of requests that are in effect for the same destination}.
-    Each part is {"value", "problem", "not_offered"}; the value is null if it could not be read.
-    Times are ISO 8601 text, null where there is none. Texts in it are the service's, and may be
-    anything.
+    the parts "user", "health", "requests", "approvals", "webhooks", "journal"}. Each part is
+    {"value", "problem", "not_offered"}; the value is null if it could not be read. That of health
+    is the JSON of custody health, without what is listed; that of requests is {"pending", "recent",
+    "unknown": each {"rows", "total", "faulty", "oldest_at"}, "in_effect_twice": groups of ids of
+    requests that are in effect for the same destination}. Times are ISO 8601 text, null where there
+    is none. Texts in it are the service's, and may be anything.
     """
     from airflow_custody.client import CustodyClient
     from airflow_custody.overview import for_people, read_overview
@@ -67,53 +68,53 @@ def show_status(args: Namespace, output: Output) -> int:
         overview = read_overview(client)
     verdict = judge_overview(overview)
     wrong, unread = verdict.texts("wrong"), verdict.texts("unread")
-    data = {"ok": verdict.ok, "wrong": wrong, "unread": unread, **asdict(overview)}
+    offered = [name for name in _TITLES if not getattr(overview, name).not_offered]
+    data: dict[str, Any] = {"ok": verdict.ok, "wrong": wrong, "unread": unread, **asdict(overview)}
+    if (health := overview.health.value) is not None:
+        data["health"]["value"] = health.to_json()
     where = f"all well at {overview.base_url}, at {overview.read_at:%Y-%m-%d %H:%M:%S} UTC"
     view = [
         *(f"WRONG: {each}" for each in wrong),
         *(f"NOT READ: {each}" for each in unread),
         where if verdict.ok else f"not {where}",
         *(f"NOTE: {each}" for each in verdict.texts("note")),
-        {title: _part(name, data[name]) for name, title in _TITLES.items() if not data[name]["not_offered"]},
+        {title: _part(name, getattr(overview, name).value) for name, title in _TITLES.items() if name in offered},
     ]
     output.data(data, view)
     return CHANGES if wrong else NOTHING_TO_DO if verdict.ok else ERROR
 
 
-def _part(name: str, section: Mapping[str, Any]) -> Any:
-    """Return what people see of a part; of its requests and checks the columns that they need."""
-    value = section["value"]
+def _part(name: str, value: Any) -> Any:
+    """Return what people see of a part; of its requests the columns that they need."""
     if value is None:
         # The problem of a part that must be there stands above.
         return "not read"
     if name == "user":
-        return {**value, "roles": ", ".join(value["roles"]) or "none"}
+        return {**vars(value), "roles": ", ".join(value.roles) or "none"}
     if name == "health":
-        faulty = [{column: each[column] for column in _CHECK} for each in value["checks"] if each["problem"]]
-        oldest = value["oldest_at"] or "not known, as not all checks say readably when they last ran"
-        return [value["summary"], {"oldest result": oldest}, faulty]
-    if name in ("pending", "recent", "unknown"):
-        rows = [{column: row[column] for column in (*_REQUEST, *_TEXTS)} for row in value["rows"]]
-        for shown, row in zip(rows, value["rows"], strict=True):
-            shown["signatures"] = describe_paths(row["paths"]) or row["signatures"]
-        return [str(value["total"] or "none"), rows]
+        return [value.headline(), *value.details()]
+    if name == "requests":
+        return {title: _requests(getattr(value, part)) for part, title in _REQUESTS.items()}
     if name == "approvals":
-        # Its last is how many were counted at most.
-        value = {kind: number for kind, number in value.items() if number and kind != "limit"}
-    if name == "journal" and not value["newest_id"]:
-        return "none"
-    return value or "none"
+        return ", ".join(value.texts) or "none"
+    if name == "webhooks":
+        return [*map(vars, value)] or "none"
+    return vars(value) if value.newest_id else "none"
 
 
-def describe_paths(paths: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+def _requests(view: RequestsView) -> list[Any]:
+    rows = [{**vars(row), "signatures": describe_paths(row) or row.signatures} for row in view.rows]
+    return [str(view.total or "none"), [{column: row[column] for column in _COLUMNS} for row in rows]]
+
+
+def describe_paths(row: RequestRow) -> str:
     """
-    Return how many signatures there are of how many: ``1/1 first, 0/1 second``.
+    Return how many signatures a request has of how many: ``1/1 first, 0/1 second``; ways to sign it are joined by
+    ``or``.
 
-    :param paths: the ways to sign a request, as JSON has them; they are joined by ``or``.
+    :param row: the request.
     """
-    return " or ".join(
-        ", ".join(f"{each['present']}/{each['needed']} {each['group']}" for each in path) for path in paths
-    )
+    return " or ".join(", ".join(f"{each.present}/{each.needed} {each.group}" for each in path) for path in row.paths)
 
 
 def add_to(commands: Commands) -> None:

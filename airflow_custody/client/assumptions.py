@@ -1,4 +1,4 @@
-"""What this package assumes about the service, tried by reads alone."""
+"""What this package assumes about the service, tried with reads only."""
 
 from __future__ import annotations
 

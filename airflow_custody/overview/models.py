@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from airflow_custody.client.approvals.operations import PendingApprovals
+    from airflow_custody.client.health.verdict import HealthVerdict
     from airflow_custody.client.verification.trust import RequestState, TrustState
 
 T = TypeVar("T")
@@ -42,48 +43,6 @@ class UserView:
     name: str
     tenant_id: str
     roles: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class CheckRow:
-    """
-    A health check.
-
-    :param group: its group.
-    :param component: the component that it is about.
-    :param check: its name.
-    :param healthy: whether it is healthy, by the criteria of the health gate.
-    :param status: its status, as the service sent it.
-    :param problem: why it is not healthy; empty if it is.
-    :param updated_at: when it last ran; None: not given.
-    """
-
-    group: str
-    component: str
-    check: str
-    healthy: bool
-    status: str
-    problem: str
-    updated_at: datetime | None
-
-
-@dataclass(frozen=True)
-class HealthView:
-    """
-    The service's health.
-
-    :param healthy: whether the health gate would pass.
-    :param summary: one line that says so.
-    :param checks: the checks, unhealthy ones first.
-    :param problems: problems of the listing as a whole, such as that it is empty.
-    :param oldest_at: time of the oldest last run of a check; None: not given.
-    """
-
-    healthy: bool
-    summary: str
-    checks: tuple[CheckRow, ...]
-    problems: tuple[str, ...] = ()
-    oldest_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -167,37 +126,21 @@ class RequestsView:
 
 
 @dataclass(frozen=True)
-class TrailRow:
+class Requests:
     """
-    An entry of a request's history, as the service sent it.
+    The whitelisting requests of a service. All are verified if keys are pinned, not only those that are shown.
 
-    :param at: its time; None: not given, or not readable.
-    :param user: the external id of its user, or else the id.
-    :param action: the action.
-    :param comment: the comment. Other people's text.
-    """
-
-    at: datetime | None
-    user: str
-    action: str
-    comment: str
-
-
-@dataclass(frozen=True)
-class SignatureRow:
-    """
-    A signature of a request.
-
-    :param user: its user, as the service reports it.
-    :param comment: the comment. Other people's text.
-    :param valid: whether it is valid; None: not checked, as no keys are pinned, or as the rules cannot be used.
-    :param problem: why it is not valid; empty otherwise.
+    :param pending: those that are pending approval, those that cannot be verified or read first, then the oldest; of
+        many, the first 200.
+    :param recent: those that took effect last, at most 20, in the same order but the newest first.
+    :param unknown: those that are not pending, and whose status does not say whether they are in effect, likewise.
+    :param in_effect_twice: the ids of requests that are in effect for the same destination, in groups.
     """
 
-    user: str
-    comment: str
-    valid: bool | None = None
-    problem: str = ""
+    pending: RequestsView
+    recent: RequestsView
+    unknown: RequestsView
+    in_effect_twice: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,19 +149,21 @@ class RequestView:
     One whitelisting request with all details.
 
     :param row: its row in a listing.
-    :param fields: keys and values of the text that is signed, in its order; empty if the text cannot be used.
-    :param around: names and values of what the service says beside that text; empty values: it does not say.
-    :param trails: its history, in the service's order.
-    :param signatures: its signatures.
     :param verification: description of the proof, or why there is none.
+    :param payload: keys and values of the text that is signed, in its order; empty if the text cannot be used.
+    :param around: names and values of what the service says beside that text; empty values: it does not say.
+    :param signatures: its signatures, each with ``user`` and ``comment``, as the service reports them, ``valid`` (None:
+        not checked, as no keys are pinned, or as the rules cannot be used), and ``problem``, why it is not valid.
+    :param trail: its history, in the service's order, each entry with ``at`` (None: not given, or not readable),
+        ``user``, ``action`` and ``comment``.
     """
 
     row: RequestRow
-    fields: tuple[tuple[str, str], ...] = ()
-    around: tuple[tuple[str, str], ...] = ()
-    trails: tuple[TrailRow, ...] = ()
-    signatures: tuple[SignatureRow, ...] = ()
-    verification: str = ""
+    verification: str
+    payload: dict[str, str]
+    around: dict[str, str]
+    signatures: list[dict[str, Any]]
+    trail: list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -266,13 +211,8 @@ class Overview:
     :param base_url: URL of the service.
     :param pinned: whether keys are pinned, so that requests are verified.
     :param user: the client's user.
-    :param health: its health.
-    :param pending: the whitelisting requests that are pending approval, those that cannot be verified or read first,
-        then the oldest; of many, the first 200.
-    :param recent: those that took effect last, at most 20, in the same order but the newest first. All are verified if
-        keys are pinned, not only those that are shown.
-    :param unknown: those that are not pending, and whose status does not say whether they are in effect, likewise.
-    :param in_effect_twice: the ids of requests that are in effect for the same destination, in groups.
+    :param health: its health, by the criteria of the health gate.
+    :param requests: its whitelisting requests.
     :param approvals: counts of everything that is pending approval by the client's user.
     :param webhooks: the webhooks, faulty ones first, then those that are disabled.
     :param journal: the newest entry of the journal of webhook calls.
@@ -282,11 +222,8 @@ class Overview:
     base_url: str
     pinned: bool = False
     user: Section[UserView] = field(default_factory=Section)
-    health: Section[HealthView] = field(default_factory=Section)
-    pending: Section[RequestsView] = field(default_factory=Section)
-    recent: Section[RequestsView] = field(default_factory=Section)
-    unknown: Section[RequestsView] = field(default_factory=Section)
-    in_effect_twice: tuple[tuple[str, ...], ...] = ()
+    health: Section[HealthVerdict] = field(default_factory=Section)
+    requests: Section[Requests] = field(default_factory=Section)
     approvals: Section[PendingApprovals] = field(default_factory=Section)
     webhooks: Section[tuple[WebhookRow, ...]] = field(default_factory=Section)
     journal: Section[JournalView] = field(default_factory=Section)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyError, CustodyResponseError
@@ -18,11 +18,10 @@ from airflow_custody.client.webhooks.models import cooling_until, has_status, wi
 from airflow_custody.client.whitelist.listing import Listing, fetch_listing
 from airflow_custody.client.whitelist.matching import Destination, find_duplicates, read_destination
 from airflow_custody.overview.models import (
-    CheckRow,
-    HealthView,
     JournalView,
     Overview,
     RequestRow,
+    Requests,
     RequestsView,
     Section,
     UserView,
@@ -32,7 +31,6 @@ from airflow_custody.overview.request import bound, make_row, paths_of
 
 if TYPE_CHECKING:
     from airflow_custody.client import ClientSettings, CustodyClient
-    from airflow_custody.client.health.models import HealthCheck
     from airflow_custody.client.webhooks.models import WireWebhook
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
@@ -40,7 +38,6 @@ T = TypeVar("T")
 
 #: Maximum numbers of rows in an overview.
 _MAX_ROWS: dict[RequestState, int] = {"pending": 200, "effective": 20, "unknown": 50}
-_OF_REQUESTS = ("pending", "recent", "unknown")
 #: The longest time-out of one call, in seconds: a person does not wait as a task can.
 MAX_TIMEOUT = 10.0
 #: The largest response, in bytes: to parse one stops everything else in its process.
@@ -82,42 +79,30 @@ def read_overview(
     :return: the overview.
     """
 
-    def section(read: Callable[[], T]) -> Section[T]:
+    def section(read: Callable[[], T | None], if_none: str = "") -> Section[T]:
         try:
-            return Section(read())
+            value = read()
+            return Section(value, if_none if value is None else "")
         except CustodyError as error:
             # The service may offer an operation that a gateway in between rejects.
-            return Section(
-                problem=describe(error),
-                not_offered=error.not_offered and error.from_service,
-            )
+            return Section(problem=describe(error), not_offered=error.not_offered and error.from_service)
 
-    def read_requests() -> dict[str, Any]:
-        if max_listed is not None and (client.count_whitelist_requests() or 0) > max_listed:
-            problem = (
-                f"There are more than {max_listed} requests, too many to read here. 'custody status' reads them all."
-            )
-            return dict.fromkeys(_OF_REQUESTS, Section(problem=problem))
-        return _requests(fetch_listing(client))
+    def read_requests() -> Requests | None:
+        is_small = max_listed is None or (client.count_whitelist_requests() or 0) <= max_listed
+        return _requests(fetch_listing(client)) if is_small else None
 
     now = datetime.now(timezone.utc)
-    user = section(lambda: _user(client))
-    health = section(lambda: _health(client.list_health_checks(), now))
-    requests = section(read_requests)
-    approvals = section(client.get_pending_approvals)
-    webhooks = section(lambda: _webhooks(client.list_webhooks(), now))
-    journal = section(lambda: _journal(client))
+    too_many = f"There are more than {max_listed} requests, too many to read here. 'custody status' reads them all."
     return Overview(
         read_at=now,
         base_url=client.settings.base_url,
         pinned=client.verifier is not None,
-        user=user,
-        health=health,
-        approvals=approvals,
-        webhooks=webhooks,
-        journal=journal,
-        # They are of one listing.
-        **(requests.value or dict.fromkeys(_OF_REQUESTS, requests)),
+        user=section(lambda: _user(client)),
+        health=section(lambda: judge(client.list_health_checks(), HealthCriteria(), now)),
+        requests=section(read_requests, too_many),
+        approvals=section(client.get_pending_approvals),
+        webhooks=section(lambda: _webhooks(client.list_webhooks(), now)),
+        journal=section(lambda: _journal(client)),
     )
 
 
@@ -130,42 +115,16 @@ def _user(client: CustodyClient) -> UserView:
     )
 
 
-def _health(checks: list[HealthCheck], now: datetime) -> HealthView:
-    verdict = judge(checks, HealthCriteria(), now)
-    problems = {id(each.check): each.reason for each in verdict.problems if each.check is not None}
-    rows = [
-        CheckRow(
-            group=bound(each.listed_under),
-            component=bound(each.component_name),
-            check=bound(each.health_check),
-            healthy=id(each) not in problems,
-            status=bound(each.status),
-            problem=problems.get(id(each), ""),
-            updated_at=each.last_update_date,
-        )
-        for each in checks
-    ]
-    rows.sort(key=lambda row: (row.healthy, row.group, row.component, row.check))
-    return HealthView(
-        healthy=verdict.healthy,
-        summary=verdict.summary(),
-        checks=tuple(rows),
-        problems=tuple(each.reason for each in verdict.problems if each.check is None),
-        oldest_at=verdict.oldest_update,
-    )
-
-
-def _requests(listing: Listing) -> dict[str, Any]:
-    """Return the sections about requests, by the names of the overview's attributes."""
+def _requests(listing: Listing) -> Requests:
     found: dict[str, list[WhitelistEnvelope]] = {"pending": [], "effective": [], "unknown": [], "rejected": []}
     for each in listing.envelopes:
         found[listing.state_of(each, EFFECTIVE_STATUSES, REJECTED_STATUSES)].append(each)
-    return {
-        "pending": Section(_view([*found["pending"], *listing.deletions], "pending", listing)),
-        "recent": Section(_view(found["effective"], "effective", listing)),
-        "unknown": Section(_view(found["unknown"], "unknown", listing)),
-        "in_effect_twice": tuple(find_duplicates(_destinations(found["effective"]))),
-    }
+    return Requests(
+        pending=_view([*found["pending"], *listing.deletions], "pending", listing),
+        recent=_view(found["effective"], "effective", listing),
+        unknown=_view(found["unknown"], "unknown", listing),
+        in_effect_twice=tuple(find_duplicates(_destinations(found["effective"]))),
+    )
 
 
 def _destinations(envelopes: Iterable[WhitelistEnvelope]) -> Iterator[tuple[str, Destination]]:

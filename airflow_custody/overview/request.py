@@ -30,8 +30,6 @@ from airflow_custody.overview.models import (
     RequestRow,
     RequestsView,
     RequestView,
-    SignatureRow,
-    TrailRow,
 )
 
 if TYPE_CHECKING:
@@ -185,19 +183,19 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
     }
     return RequestView(
         row=row,
-        fields=tuple((bound(name), bound(value)) for name, value in payload.items() if value not in (None, "", [])),
-        around=tuple((name, bound(value)) for name, value in around.items()),
-        trails=tuple(
-            TrailRow(
-                at=parse_timestamp(each.get("date")),
-                user=bound(each.get("externalUserId") or each.get("userId")),
-                action=bound(each.get("action")),
-                comment=bound(each.get("comment")),
-            )
-            for each in envelope.trails
-        ),
-        signatures=tuple(_signatures(envelope, verifier)),
         verification=verification,
+        payload={bound(name): bound(value) for name, value in payload.items() if value not in (None, "", [])},
+        around={name: bound(value) for name, value in around.items()},
+        signatures=[*_signatures(envelope, verifier)],
+        trail=[
+            {
+                "at": parse_timestamp(each.get("date")),
+                "user": bound(each.get("externalUserId") or each.get("userId")),
+                "action": bound(each.get("action")),
+                "comment": bound(each.get("comment")),
+            }
+            for each in envelope.trails
+        ],
     )
 
 
@@ -228,7 +226,7 @@ def _row(listed: ListedRequest, envelope: WhitelistEnvelope, verifier: Verifier 
     return replace(row, paths=paths_of(envelope, verifier)) if row.address else row
 
 
-def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Iterator[SignatureRow]:
+def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Iterator[dict[str, Any]]:
     entries = (envelope.wire.get("signedAddress") or {}).get("signatures")
     faults: tuple[str, ...] = ()
     # If they cannot be examined, the request as a whole says why.
@@ -237,9 +235,9 @@ def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Itera
     for entry, fault in zip_longest(entries if isinstance(entries, list) else (), faults):
         signature = entry.get("signature") if isinstance(entry, dict) else None
         found = signature if isinstance(signature, dict) else {}
-        yield SignatureRow(
-            user=bound(as_name(found.get("userId"))),
-            comment=bound(found.get("comment")),
-            valid=None if fault is None else not fault,
-            problem=fault or "",
-        )
+        yield {
+            "user": bound(as_name(found.get("userId"))),
+            "comment": bound(found.get("comment")),
+            "valid": None if fault is None else not fault,
+            "problem": fault or "",
+        }

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from airflow_custody.client.text import count, sanitize
-from airflow_custody.overview.models import Overview, RequestRow
+from airflow_custody.overview.models import Overview, RequestRow, RequestsView
 
 Level = Literal["bad", "unknown", "warning", "good"]
 
-_MAX_NAMED = 20
-#: The sections of an overview, by their attributes, with their titles. Those of requests come from one listing.
+#: The sections of an overview, by their attributes, with their titles.
 SECTIONS = {
     "user": "user",
     "health": "health",
-    "pending": "whitelisting requests",
-    "recent": "whitelisting requests",
-    "unknown": "whitelisting requests",
+    "requests": "whitelisting requests",
     "approvals": "pending approvals",
     "webhooks": "webhooks",
     "journal": "journal of webhook calls",
@@ -35,7 +32,7 @@ class Finding:
     :param kind: whether something is wrong with the service, a section could not be read, somebody may have meant it,
         or all is well.
     :param level: its severity.
-    :param part: its subject: the name of an overview's section, or empty for all of it.
+    :param part: its subject: the name of an overview's section, or of a part of its requests; empty: all of it.
     :param text: its text.
     :param request_ids: the whitelisting requests that it is about. Default: none.
     """
@@ -59,7 +56,7 @@ class Verdict:
 
     def texts(self, kind: str) -> tuple[str, ...]:
         """Return the texts of the findings of a kind."""
-        return tuple(dict.fromkeys(each.text for each in self.findings if each.kind == kind))
+        return tuple(each.text for each in self.findings if each.kind == kind)
 
     @property
     def ok(self) -> bool:
@@ -78,32 +75,27 @@ def judge_overview(overview: Overview) -> Verdict:
 
 
 def _findings(overview: Overview) -> Iterator[Finding]:
+    requests = overview.requests.value
     # Nothing is worse than an address in effect that nobody signed.
-    yield from _of_requests(overview, "recent", "in effect")
+    if requests is not None:
+        yield from _of_requests(requests.recent, "recent", "in effect")
     if (health := overview.health.value) is not None:
-        yield Finding(*(("well", "good") if health.healthy else ("wrong", "bad")), "health", health.summary)
+        yield Finding(*(("well", "good") if health.healthy else ("wrong", "bad")), "health", health.summary())
     yield from _unread(overview)
-    yield from _of_requests(overview, "unknown", "status not known")
-    yield from _of_requests(overview, "pending", "pending")
-    for row in overview.pending.value.rows[:_MAX_NAMED] if overview.pending.value else ():
-        if row.deletion_pending:
+    if requests is not None:
+        yield from _of_requests(requests.unknown, "unknown", "status not known")
+        yield from _of_requests(requests.pending, "pending", "pending")
+        for row in filter(lambda row: row.deletion_pending, requests.pending.rows):
             text = f"the deletion of {_name(row)} is pending approval: it is in effect until then"
             yield Finding("note", "warning", "pending", text, (row.id,))
-    for ids in overview.in_effect_twice[:_MAX_NAMED]:
-        named = [sanitize(each, 40) for each in ids]
-        text = f"whitelisting requests {', '.join(named[:-1])} and {named[-1]} are in effect for the same address"
-        yield Finding("note", "warning", "recent", text, ids)
-    if others := len(overview.in_effect_twice[_MAX_NAMED:]):
-        yield Finding(
-            "note", "warning", "recent", f"and requests for {count(others, 'other address', 'other addresses')}"
-        )
-    webhooks = overview.webhooks.value or ()
-    # Somebody may have disabled one.
-    for each in filter(lambda each: each.problem, webhooks[:_MAX_NAMED]):
+        for ids in requests.in_effect_twice:
+            named = [sanitize(each, 40) for each in ids]
+            text = f"whitelisting requests {', '.join(named[:-1])} and {named[-1]} are in effect for the same address"
+            yield Finding("note", "warning", "recent", text, ids)
+    for each in filter(lambda each: each.problem, overview.webhooks.value or ()):
+        # Somebody may have disabled one.
         text = f"webhook {sanitize(each.id, 60)}: {each.problem}"
         yield Finding("wrong" if each.is_faulty else "note", "warning", "webhooks", text)
-    if others := sum(each.is_faulty for each in webhooks[_MAX_NAMED:]):
-        yield Finding("wrong", "warning", "webhooks", f"and {count(others, 'other webhook')} with such a problem")
 
 
 def _unread(overview: Overview) -> Iterator[Finding]:
@@ -116,19 +108,16 @@ def _unread(overview: Overview) -> Iterator[Finding]:
     sections = {name: getattr(overview, name) for name in SECTIONS}
     if all(each.value is None for each in sections.values()):
         # All of them for one reason, which the first call gives.
-        yield Finding("unread", "bad", "", overview.health.problem or "nothing was read")
+        yield Finding("unread", "bad", "", overview.health.problem)
         return
     for name, section in sections.items():
         if section.value is None and not (name in _OPTIONAL and section.not_offered):
             level: Level = "bad" if name == "health" else "warning"
-            yield Finding("unread", level, name, f"{SECTIONS[name]}: {section.problem or 'it was not read'}")
+            yield Finding("unread", level, name, f"{SECTIONS[name]}: {section.problem}")
 
 
-def _of_requests(overview: Overview, part: str, where: str) -> Iterator[Finding]:
-    view = getattr(overview, part).value
-    if view is None:
-        return
-    named = [row for row in view.rows if row.is_faulty][:_MAX_NAMED]
+def _of_requests(view: RequestsView, part: str, where: str) -> Iterator[Finding]:
+    named = [row for row in view.rows if row.is_faulty]
     for row in named:
         why = row.problem.removeprefix(f"{_name(row)} ").removeprefix("is ") or "not verified"
         level: Level = "bad" if row.trust == "unverified" else "warning"

@@ -19,8 +19,8 @@ WORDS: dict[Level, str] = {"bad": "Trouble", "unknown": "No response", "warning"
 _WORST_FIRST = list(WORDS)
 #: Seconds after which a service that is being read again counts as not responding.
 SLOW_AFTER = 10.0
-#: The sections that are the same for all users who may see them; those of requests come from one reading.
-_SHARED = ("health", "pending", "recent", "unknown", "webhooks", "journal")
+#: The sections that are the same for all users who may see them.
+_SHARED = ("health", "requests", "webhooks", "journal")
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -96,13 +96,13 @@ class Card:
         return _WORST_FIRST.index(self.level), self.connections[0].conn_id
 
     def level_of(self, part: str) -> Level | None:
-        """Return the level of a section of the overview; None if it has none."""
+        """Return the level of a section of the overview, or of a part of its requests; None if it has none."""
         found = next((each.level for _, each in self.findings if each.part == part), None)
         if found or self.overview is None:
             return found
-        recent = self.overview.recent.value
+        recent = self.overview.requests.value.recent.rows if self.overview.requests.value else ()
         is_right = {
-            "recent": recent and recent.rows and all(each.trust == "verified" for each in recent.rows),
+            "recent": recent and all(each.trust == "verified" for each in recent),
             "webhooks": self.overview.webhooks.value,
         }
         return "good" if is_right.get(part) else None
@@ -149,7 +149,6 @@ def _make_card(connections: Sequence[ConnectionRow]) -> Card:
     for name in _SHARED:
         seeing = [conn_id for conn_id, each in overviews.items() if getattr(each, name).value is not None]
         sources[name] = next(iter([*seeing, connections[0].conn_id]))
-    sources["in_effect_twice"] = sources["recent"]
     overview = None
     if overviews:
         parts = {name: getattr(overviews[conn_id], name) for name, conn_id in sources.items() if conn_id in overviews}
@@ -170,9 +169,10 @@ def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -
         for finding in judge_overview(each.overview).findings if each.overview else ():
             text = finding.text[:1].upper() + finding.text[1:]
             # What another connection can read is not missing, and health is what it was last.
-            is_shown = finding.part in _SHARED and overview and getattr(overview, finding.part).value is not None
+            is_unread = finding.kind == "unread" and finding.part in _SHARED
+            is_shown = is_unread and overview and getattr(overview, finding.part).value is not None
             is_old = finding.part == "health" and each.problem and works
-            if text not in said and not is_old and not (finding.kind == "unread" and is_shown):
+            if text not in said and not is_old and not is_shown:
                 said.add(text)
                 yield each.conn_id, replace(finding, text=text)
 

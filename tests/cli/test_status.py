@@ -26,13 +26,18 @@ def test_all_well_is_0(custody: Run, create: Create, sandbox: Sandbox) -> None:
     assert lines[1] == f"NOTE: whitelisting requests {twice[0]} and {twice[1]} are in effect for the same address"
     assert "It is disabled: nothing is delivered." in lines[2]
     assert f"  {ONE_LINE}" in ran.out
-    row = next(line for line in lines if line.startswith(f"  {pending}  pending  not checked  "))
+    row = next(line for line in lines if line.startswith(f"    {pending}  pending  not checked  "))
     shown = re.escape(r"a\u202eb\u001b[2J\u200bc")
     assert re.search(rf"  20[-0-9]+ [0-9:]+ UTC  20[-0-9]+ [0-9:]+ UTC  ETH    0x{2:040x}  {shown}$", row)
     assert "s3cret" not in ran.out
     data = custody("status", "-o", "json").data
-    assert (data["ok"], data["wrong"], data["unread"], data["in_effect_twice"]) == (True, [], [], [twice])
-    (found,) = data["pending"]["value"]["rows"]
+    assert (data["ok"], data["wrong"], data["unread"], data["requests"]["value"]["in_effect_twice"]) == (
+        True,
+        [],
+        [],
+        [twice],
+    )
+    (found,) = data["requests"]["value"]["pending"]["rows"]
     assert (found["id"], found["state"], found["trust"]) == (pending, "pending", "not checked")
 
 

@@ -25,7 +25,8 @@ FOR_APPROVAL = f"{ADDRESSES}/for-approval"
 
 
 def view(overview: Overview, section: str = "pending") -> RequestsView:
-    found = getattr(overview, section).value
+    assert overview.requests.value is not None
+    found = getattr(overview.requests.value, section)
     assert isinstance(found, RequestsView)
     return found
 
@@ -113,7 +114,7 @@ def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
         assert (problem in row.problem, bool(problem)) == (True, bool(row.problem))
         assert (verification if each is pinning else NOT_PINNED) in shown.verification
         # A text without its hash is not shown.
-        assert bool(shown.fields) is bool(row.address) is (problem is not BAD_HASH)
+        assert bool(shown.payload) is bool(row.address) is (problem is not BAD_HASH)
         found = {name: [row.id for row in view(overview, name).rows] for name in ("pending", "recent", "unknown")}
         assert found == {name: [number] if name == section else [] for name in found}
         wrong = judge_overview(overview).texts("wrong")
@@ -217,9 +218,10 @@ def test_texts_are_kept_and_bounded(sandbox: Sandbox, client: CustodyClient, cre
     signatures: list[Any] = [{"signature": {"userId": 5, "comment": ["x"] * 5000}}, None, {"signature": "junk"}]
     sandbox.control.set_whitelist_envelope(identifier, trails=trails, signedAddress={"signatures": signatures})
     shown = read_request(client, identifier)
-    assert (len(shown.trails), shown.trails[0].at, shown.trails[0].user) == (300, None, "9")
-    assert [each.user for each in shown.signatures] == ["5", "", ""]
-    assert len(shown.trails[0].comment) == len(shown.signatures[0].comment) == 4000
+    first = shown.trail[0]
+    assert (len(shown.trail), first["at"], first["user"]) == (300, None, "9")
+    assert [each["user"] for each in shown.signatures] == ["5", "", ""]
+    assert len(first["comment"]) == len(shown.signatures[0]["comment"]) == 4000
 
 
 def test_a_destination_that_is_in_effect_twice_is_named(
@@ -231,7 +233,8 @@ def test_a_destination_that_is_in_effect_twice_is_named(
     rows = [same, same | {"network": "mainnet"}, same | {"memo": "7"}, same | {"network": "sepolia"}]
     one, two, _, three = sandbox.control.add_whitelist_requests(rows)
     overview = read_overview(client)
-    assert overview.in_effect_twice == ((one, two, three),)
+    assert overview.requests.value is not None
+    assert overview.requests.value.in_effect_twice == ((one, two, three),)
     assert judge_overview(overview).texts("note") == (
         f"whitelisting requests {one}, {two} and {three} are in effect for the same address",
     )
@@ -243,26 +246,24 @@ def test_a_destination_that_is_in_effect_twice_is_named(
 
 def test_all_that_there_is_to_see_of_a_request(client: CustodyClient, create: Create) -> None:
     view = read_request(client, create(1, memo="m", linked_wallet_ids=["7"], network="mainnet"))
-    assert [name for name, _ in view.fields] == ["currency", "network", "address", "memo", "label", "linkedWallets"]
-    assert dict(view.fields)["linkedWallets"] == '[{"id": 7, "name": "Wallet 7", "path": "m/44\'/60\'/7\'"}]'
-    around = dict(view.around)
-    assert [around[name] for name in ("Action", "Network", "Tenant")] == ["create", "mainnet", "1"]
-    assert len(around["Hash"]) == 64
-    assert [each.action for each in view.trails] == ["created"]
-    assert view.trails[0].at == view.row.created_at
-    assert (view.signatures, view.row.paths) == ((), ())
+    assert [*view.payload] == ["currency", "network", "address", "memo", "label", "linkedWallets"]
+    assert view.payload["linkedWallets"] == '[{"id": 7, "name": "Wallet 7", "path": "m/44\'/60\'/7\'"}]'
+    assert [view.around[name] for name in ("Action", "Network", "Tenant")] == ["create", "mainnet", "1"]
+    assert len(view.around["Hash"]) == 64
+    assert [(each["action"], each["at"]) for each in view.trail] == [("created", view.row.created_at)]
+    assert not view.signatures
+    assert not view.row.paths
 
 
 def test_each_signature_is_checked(sandbox: Sandbox, pinning: CustodyClient, create: Create) -> None:
     identifier = create(1)
     sign(sandbox, identifier)
     view = read_request(pinning, identifier)
-    assert [(each.valid, each.problem, each.comment) for each in view.signatures] == [
-        (True, "", "signed by the sandbox")
-    ]
+    (signature,) = view.signatures
+    assert (signature["valid"], signature["problem"], signature["comment"]) == (True, "", "signed by the sandbox")
     sandbox.control.change_whitelist_request(identifier, label="another")
     view = read_request(pinning, identifier)
-    assert [(each.valid, "another text" in each.problem) for each in view.signatures] == [(False, True)]
+    assert [(each["valid"], "another text" in each["problem"]) for each in view.signatures] == [(False, True)]
 
 
 def test_signatures_are_counted_by_group_where_that_is_known(
@@ -285,7 +286,11 @@ def test_signatures_are_counted_by_group_where_that_is_known(
     assert [each.present for each in read_request(pinning, identifier).row.paths[0]] == [1, 0]
     sandbox.control.add_fault("status", status=404, path="/rules", body={"message": "m", "error": "e"})
     shown = read_request(pinning, identifier)
-    assert (shown.row.trust, shown.row.paths, [each.valid for each in shown.signatures]) == ("unverified", (), [None])
+    assert (shown.row.trust, shown.row.paths, [each["valid"] for each in shown.signatures]) == (
+        "unverified",
+        (),
+        [None],
+    )
 
 
 def test_one_that_is_not_listed_or_not_there(sandbox: Sandbox, client: CustodyClient, create: Create) -> None:

@@ -13,12 +13,13 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 from airflow_custody.client.approvals.operations import PendingApprovals
+from airflow_custody.client.health.models import HealthCheck
+from airflow_custody.client.health.verdict import HealthVerdict, Problem
 from airflow_custody.overview.models import (
-    CheckRow,
-    HealthView,
     JournalView,
     Overview,
     RequestRow,
+    Requests,
     RequestsView,
     Section,
     UserView,
@@ -31,14 +32,14 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 BEFORE = NOW - timedelta(minutes=5)
 URL = "https://custody.example.com"
 WELL = "The service is healthy: 9 of 9 checks are healthy"
+NONE = RequestsView((), 0)
+EMPTY = Requests(NONE, NONE, NONE)
 GOOD = Overview(
     read_at=NOW,
     base_url=URL,
     user=Section(UserView("ann", "1", ("TPUser", "Admin"))),
-    health=Section(HealthView(True, "the service is healthy: 9 of 9 checks are healthy", ())),
-    pending=Section(RequestsView((), 0)),
-    recent=Section(RequestsView((), 0)),
-    unknown=Section(RequestsView((), 0)),
+    health=Section(HealthVerdict(NOW, 9)),
+    requests=Section(EMPTY),
     approvals=Section(PendingApprovals()),
     webhooks=Section(()),
     journal=Section(JournalView()),
@@ -58,13 +59,12 @@ def texts(card: Card) -> list[str]:
     return [each.text for _, each in card.findings]
 
 
-def unhealthy() -> Section[HealthView]:
-    check = CheckRow("hsm", "hsm-1", "link", False, "failure", "its status is 'failure'", NOW)
-    return Section(HealthView(False, "not healthy", (check,)))
+def unhealthy() -> Section[HealthVerdict]:
+    return Section(HealthVerdict(NOW, 9, 1, problems=[Problem("it has no status", HealthCheck({}, "hsm"))]))
 
 
-def request(status: str, **fields: Any) -> Section[RequestsView]:
-    return Section(RequestsView((RequestRow("1", status, **fields),), 1))
+def request(status: str, **fields: Any) -> RequestsView:
+    return RequestsView((RequestRow("1", status, **fields),), 1)
 
 
 def webhook(status: str, problem: str = "") -> Section[tuple[WebhookRow, ...]]:
@@ -80,11 +80,15 @@ MISSING: Section[Any] = Section(problem="a role is missing", not_offered=True)
     ("changes", "level", "verdict"),
     [
         ({}, "good", WELL),
-        ({"health": unhealthy()}, "bad", "Not healthy"),
+        ({"health": unhealthy()}, "bad", "The service is not healthy (1 of 9 checks unhealthy): hsm: it has no status"),
         ({"health": MISSING}, "bad", "Health: a role is missing"),
         ({"webhooks": MISSING, "journal": MISSING}, "good", WELL),
-        ({"pending": REFUSED}, "warning", "Whitelisting requests: refused"),
-        ({"pending": request("pending", trust="unverified")}, "bad", "Whitelisting request 1 (pending): not verified"),
+        ({"requests": REFUSED}, "warning", "Whitelisting requests: refused"),
+        (
+            {"requests": Section(Requests(request("pending", trust="unverified"), NONE, NONE))},
+            "bad",
+            "Whitelisting request 1 (pending): not verified",
+        ),
     ],
 )
 def test_verdicts(changes: dict[str, Any], level: str, verdict: str) -> None:
@@ -124,11 +128,12 @@ def test_a_service_that_was_not_read_just_now(found: Card, level: str, says: str
 def test_green_means_that_something_is_right() -> None:
     right = replace(
         GOOD,
-        pending=request("pending", trust="unsigned"),
-        recent=request("approved", trust="verified"),
+        requests=Section(
+            Requests(request("pending", trust="unsigned"), request("approved", trust="verified"), NONE),
+        ),
         webhooks=webhook("enabled"),
     )
-    unpinned = replace(GOOD, recent=request("approved", trust="not checked"))
+    unpinned = replace(GOOD, requests=Section(Requests(NONE, request("approved", trust="not checked"), NONE)))
     for found, expected in (
         (card(right), ["good", None, "good", "good"]),
         (card(), ["good", None, None, None]),
@@ -149,7 +154,7 @@ def seen(overview: Overview = GOOD, *, tenant: str = "1", **changes: Any) -> Any
 def test_one_card_for_a_service() -> None:
     webhooks = webhook("enabled")
     (found,) = cards(
-        auditor=seen(health=MISSING, pending=MISSING, recent=MISSING, unknown=MISSING, webhooks=MISSING),
+        auditor=seen(health=MISSING, requests=MISSING, webhooks=MISSING),
         broken=Reading(problem="The token is wrong.", service=URL),
         signer=seen(webhooks=MISSING, journal=MISSING, pinned=True),
         treasury=seen(webhooks=webhooks),
@@ -158,7 +163,7 @@ def test_one_card_for_a_service() -> None:
     # Requests are shown by pinned keys.
     assert [each.conn_id for each in found.connections] == ["signer", "treasury", "auditor", "broken"]
     assert [each.level for each in found.connections] == ["good", "good", "good", "bad"]
-    assert (found.sources["recent"], found.sources["webhooks"]) == ("signer", "treasury")
+    assert (found.sources["requests"], found.sources["webhooks"]) == ("signer", "treasury")
     assert found.overview is not None
     assert found.overview.webhooks is webhooks
     # A part that one user may not see is not missing, and the service is no worse for a wrong token.
@@ -169,9 +174,10 @@ def test_one_card_for_a_service() -> None:
 
 
 def test_what_is_wrong_is_said_whichever_user_sees_it() -> None:
-    wrong = Section(RequestsView((RequestRow("7", "approved", trust="unverified"),), 1, 1))
-    (found,) = cards(pinned=seen(pinned=True), second=seen(pinned=True, recent=wrong))
-    assert found.sources["recent"] == "pinned"
+    wrong = RequestsView((RequestRow("7", "approved", trust="unverified"),), 1, 1)
+    second = seen(pinned=True, requests=Section(Requests(NONE, wrong, NONE)))
+    (found,) = cards(pinned=seen(pinned=True), second=second)
+    assert found.sources["requests"] == "pinned"
     conn_id, worst = found.findings[0]
     assert (conn_id, worst.level, worst.request_ids) == ("second", "bad", ("7",))
 
@@ -197,4 +203,4 @@ def test_health_is_what_was_read_last() -> None:
     (found,) = cards(a=seen(), b=old)
     assert texts(found) == ["b: The token is wrong. What is shown is 5 min old.", WELL]
     (alone,) = cards(b=old)
-    assert "Not healthy" in texts(alone)
+    assert any("not healthy" in each for each in texts(alone))

@@ -300,7 +300,7 @@ def judge(checks: Sequence[HealthCheck], criteria: HealthCriteria, now: datetime
     # None: one of them does not say, and may be the oldest.
     updates = {parse_timestamp(text) for text in {check.wire.get("lastUpdateDate") for check in selected}}
     oldest = None if None in updates else min(filter(None, updates), default=None)
-    return HealthVerdict(now, len(selected), len(problems), groups, [*listing, *problems], oldest, selected)
+    return HealthVerdict(now, len(selected), len(problems), dict(groups), [*listing, *problems], oldest, selected)
 
 
 def _faults(
