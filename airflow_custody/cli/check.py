@@ -6,9 +6,8 @@ import json
 import platform
 import re
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,18 +20,24 @@ from airflow_custody.cli.pins import (
     describe_pins,
     describe_rules,
     how_to_pin,
-    name_texts,
     shorten_hashes,
 )
-from airflow_custody.client.connection_test import DEFAULT_ROLE, ConnectionTest, Finding, check_client
+from airflow_custody.client.connection_test import (
+    DEFAULT_ROLE,
+    ROLES,
+    ConnectionTest,
+    Finding,
+    check_client,
+    describe_roles,
+)
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError
+from airflow_custody.client.http.operation import missing_roles
 from airflow_custody.client.text import count, sanitize, sentences
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.assumptions import Assumption
-    from airflow_custody.client.http.operation import Operation
     from airflow_custody.client.http.responses import Observation
 
 #: The checks, in their order.
@@ -222,9 +227,8 @@ def _rows(client: CustodyClient, args: Namespace) -> Iterator[_Row]:
     yield row("user", found.who, ", ".join(shown), "" if found.who.error else advice)
     if found.roles.state != "not checked":
         roles = user.get("roles")
-        named = name_texts([auth.redact(each, 60) for each in roles or ()], 60) or "none"
         unknown = "" if found.roles.error else "the service does not say which roles the user has"
-        yield row("roles", found.roles, unknown if roles is None else f"has {named}{_denied(roles)}")
+        yield row("roles", found.roles, unknown if roles is None else f"has {describe_roles(roles, auth.redact)}")
     checks = found.checks
     yield row(
         "health listing",
@@ -276,45 +280,12 @@ def _signatures(client: CustodyClient, found: ConnectionTest) -> _Row:
     return _row("signatures", finding, f"{describe_pins(pins)}. {detail}", advice)
 
 
-def all_operations() -> list[Operation]:
-    """Return all operations of the client."""
-    from airflow_custody.client.approvals import operations as approvals
-    from airflow_custody.client.health import operations as health
-    from airflow_custody.client.http.operation import Operation
-    from airflow_custody.client.rules import operations as rules
-    from airflow_custody.client.users import operations as users
-    from airflow_custody.client.webhooks import operations as webhooks
-    from airflow_custody.client.whitelist import operations as whitelist
-
-    modules = (health, whitelist, approvals, webhooks, users, rules)
-    return [each for module in modules for each in vars(module).values() if isinstance(each, Operation)]
-
-
 def _check_role(given: str) -> None:
     """Refuse roles that no operation needs: a mistyped one would look as if the user lacked it."""
-    known = {role.lower(): role for each in all_operations() for needed in each.roles for role in needed.split(" or ")}
+    known = sorted({role for needed in ROLES for role in needed.split(" or ")})
     for role in re.split(" or ", given, flags=re.IGNORECASE):
-        if role.lower() not in known:
-            near = get_close_matches(role.lower(), known, 1)
-            raise CustodyConfigurationError(
-                f"--role: there is no role {sanitize(role, 60)!r}",
-                advice=f"Do you mean {known[near[0]]!r}?"
-                if near
-                else f"There are: {', '.join(sorted(known.values()))}.",
-                code="parameter-wrong",
-            )
-
-
-def _denied(roles: Sequence[str]) -> str:
-    """Return in words for which operations a user with these roles lacks one."""
-    from airflow_custody.client.http.operation import missing_roles
-
-    by_role: dict[str, list[str]] = {}
-    for operation in all_operations():
-        if missing := missing_roles(operation.roles, roles):
-            by_role.setdefault(" and ".join(missing), []).append(operation.name)
-    denied = "; ".join(f"{', '.join(names)} (lacks {role})" for role, names in by_role.items())
-    return f"; not for this user: {denied}" if denied else ""
+        if missing_roles([role], known):
+            raise usage_error(f"--role: there is no role {sanitize(role, 60)!r}", f"There are: {', '.join(known)}.")
 
 
 def add_to(commands: Commands) -> None:

@@ -53,12 +53,10 @@ def add_connection_options(parser: Parser) -> None:
     add("--base-url", metavar="URL", help="where the service is; then Airflow is not used. Credentials: see below")
     add("--token-stdin", action="store_true", help="read the API token from standard input")
     for name, (metavar, text) in SETTINGS.items():
-        if metavar is None:
-            add(flag_of(name), action="store_true", help=text)
-        elif name == "superadmin_keys":
-            parser.add_argument(flag_of(name), dest=name, metavar=metavar, action="append", help=text)
-        else:
-            add(flag_of(name), metavar=metavar, help=text)
+        how = {"action": "store_true"} if metavar is None else {"metavar": metavar}
+        if name == "superadmin_keys":
+            how["action"] = "append"
+        add(flag_of(name), help=text, **how)
 
 
 @contextmanager

@@ -36,30 +36,18 @@ examples:
 Data goes to standard output, messages to standard error.
 """
 
-_COMMANDS = {
-    "check": check.add_to,
-    "status": status.add_to,
-    "health": health.add_to,
-    "whitelist": whitelist.add_to,
-    "webhooks": webhooks.add_to,
-    "examples": examples.add_to,
-}
 
-
-def make_parser(prog: str = "custody", arguments: Sequence[str] = ()) -> Parser:
+def make_parser(prog: str = "custody") -> Parser:
     """
     Return the parser of the commands.
 
     :param prog: what the commands are called with. Default ``custody``.
-    :param arguments: the arguments to parse: if they name a command, it is the only one. Default: all commands.
     """
     parser = Parser(prog=prog, description=f"{HELP}.", epilog=_EXAMPLES.format(prog=prog))
     parser.add_argument("--version", action="version", version=f"custody {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    named = next((each for each in arguments if not each.startswith("-")), None)
-    for name, add_to in _COMMANDS.items():
-        if named == name or named not in _COMMANDS:
-            add_to(commands)
+    for each in (check, status, health, whitelist, webhooks, examples):
+        each.add_to(commands)
     return parser
 
 
@@ -71,8 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :return: the exit code.
     """
     try:
-        given = sys.argv[1:] if arguments is None else arguments
-        args = make_parser(arguments=given).parse_args(given)
+        args = make_parser().parse_args(arguments)
     except SystemExit as ended:
         if sys.stdout is not None:
             # The help may be for a reader that has gone.
@@ -129,7 +116,7 @@ def get_airflow_commands() -> list[ActionCommand]:
     class Arguments(Arg):
         def add_to_parser(self, parser: ArgumentParser) -> None:
             def parse(args: Sequence[str], namespace: Namespace | None = None) -> tuple[Namespace, list[str]]:
-                found = make_parser("airflow custody", args).parse_args(args, namespace)
+                found = make_parser("airflow custody").parse_args(args, namespace)
                 found.func = _run_for_airflow
                 return found, []
 
@@ -141,7 +128,3 @@ def get_airflow_commands() -> list[ActionCommand]:
 
 def _run_for_airflow(args: Namespace) -> None:
     sys.exit(run(args))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -28,10 +28,13 @@ from airflow_custody.client.verification.trust import REJECTED_STATUSES, decide_
 if TYPE_CHECKING:
     from airflow_custody.cli.evidence import Evidence, Listed
     from airflow_custody.client import CustodyClient
+    from airflow_custody.client.verification.trust import RequestState
     from airflow_custody.client.verification.verifier import Verifier
+    from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
 #: The states of a row, in the order of a summary.
 STATES = ("verified", "unverified", "pending", "rejected", "absent")
+_PLACES: dict[str, Listed] = {"rejected": "rejected", "pending": "pending"}
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
 
 
@@ -172,24 +175,22 @@ def read_rows(
     :param rejected_statuses: status words of rejected requests. Default: those of the interface's samples.
     """
     from airflow_custody.cli.evidence import Evidence
-    from airflow_custody.client.whitelist.listing import ListedRequest, fetch_listing, find_listed
+    from airflow_custody.client.whitelist.listing import fetch_listing, find_listed
 
+    # Whatever its status: being settled is enough.
+    words = (None, rejected_statuses or REJECTED_STATUSES)
+    found: list[tuple[str, WhitelistEnvelope | None, RequestState]]
     if ids is None:
         listing = fetch_listing(client, effective_statuses=None)
-        by_id = {each.id: ListedRequest(each, listing.listed_as[each.id]) for each in listing.envelopes}
+        found = [(each.id, each, listing.state_of(each, *words)) for each in listing.envelopes]
     else:
-        by_id = find_listed(client, ids)
-    rows = []
-    for identifier in by_id if ids is None else ids:
-        found = by_id[identifier]
-        if found.envelope is None:
-            rows.append(Evidence(id=identifier, listed="absent"))
-            continue
-        # Whatever its status: being settled is enough.
-        state = found.state(None, rejected_statuses or REJECTED_STATUSES)
-        listed: Listed = state if state in ("rejected", "pending") else "settled"
-        rows.append(Evidence(id=identifier, listed=listed, envelope=dict(found.envelope.wire)))
-    return rows
+        found = [(each, row.envelope, row.state(*words)) for each, row in find_listed(client, ids).items()]
+    return [
+        Evidence(id=identifier, listed=_PLACES.get(state, "settled"), envelope=dict(envelope.wire))
+        if envelope
+        else Evidence(id=identifier, listed="absent")
+        for identifier, envelope, state in found
+    ]
 
 
 # --- what is printed ----------------------------------------------------------------------------------------

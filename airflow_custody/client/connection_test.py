@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -30,7 +30,15 @@ State = Literal["ok", "failed", "unknown", "not checked"]
 
 #: The role that every read needs.
 DEFAULT_ROLE = "TPUser"
-#: Status words of a user who may work. No complete list of status words is published.
+#: The roles that the operations need, and for what.
+ROLES = {
+    DEFAULT_ROLE: "everything",
+    "WhitelistedAddressCreator": "creating whitelisting requests",
+    "WhitelistedAddressApprover": "signing and rejecting them",
+    "Admin": "changing webhooks",
+    "Admin or AdminReadOnly": "reading webhooks and their calls",
+}
+# Status words of a user who may work. No complete list of status words is published.
 _MAY_WORK = ("active", "enabled")
 
 
@@ -195,6 +203,18 @@ def may_work(status: str) -> bool:
     :param status: the status.
     """
     return ascii_lower(status) in _MAY_WORK
+
+
+def describe_roles(roles: Collection[str], redact: Callable[[str, int], str]) -> str:
+    """
+    Name a user's roles, and those that operations need and the user lacks, with what they are for.
+
+    :param roles: the roles.
+    :param redact: removes secrets from a text of the service.
+    """
+    words = f"the roles: {redact(', '.join(roles), 1000) or 'none'}"
+    missing = [f"{role} ({ROLES[role]})" for role in missing_roles(ROLES, roles)]
+    return f"{words}. Missing: {', '.join(missing)}" if missing else words
 
 
 def attempt(call: Callable[[], T]) -> tuple[T | None, CustodyError | None]:

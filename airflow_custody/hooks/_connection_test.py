@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from airflow_custody.client.connection_test import check_client, may_work, user_name
+from airflow_custody.client.connection_test import check_client, describe_roles, may_work, user_name
 from airflow_custody.client.error_codes import label
-from airflow_custody.client.http.operation import missing_roles
 from airflow_custody.client.text import count, sentences
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
     from airflow_custody.client.users.operations import WireUser
 
-# What the operators need, for the test of a connection.
-_ROLES = {
-    "TPUser": "everything",
-    "WhitelistedAddressCreator": "creating whitelisting requests",
-    "WhitelistedAddressApprover": "signing and rejecting them",
-    "Admin": "changing webhooks",
-    "Admin or AdminReadOnly": "reading webhooks and their calls",
-}
 #: What to say where nobody knows which roles the user has.
 UNKNOWN_ROLES = "The service does not say which roles the user has."
 
@@ -36,9 +27,7 @@ def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
     roles = user.get("roles")
     if roles is None:
         return f"{who} is known. {UNKNOWN_ROLES}"
-    words = f"{who} has the roles: {redact(', '.join(roles), 1000) or 'none'}."
-    missing = [f"{role} ({_ROLES[role]})" for role in missing_roles(_ROLES, roles)]
-    return f"{words} Missing: {', '.join(missing)}." if missing else words
+    return f"{who} has {describe_roles(roles, redact)}."
 
 
 def try_client(client: CustodyClient) -> tuple[bool, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -16,11 +17,12 @@ from connections import connection_json
 from pinned_keys import pinned, public_pem
 from task_log import TaskLog
 
-from airflow_custody.cli.check import all_operations
 from airflow_custody.client import CustodyConfigurationError, VerificationPins
+from airflow_custody.client.connection_test import ROLES
+from airflow_custody.client.http.operation import Operation
 from airflow_custody.client.text import sanitize
 from airflow_custody.get_provider_info import get_provider_info
-from airflow_custody.hooks._connection_test import _ROLES, describe_user
+from airflow_custody.hooks._connection_test import describe_user
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sandbox import Sandbox
 
@@ -258,7 +260,10 @@ class TestTestConnection:
 
 
 def test_all_roles_that_operations_need_are_known() -> None:
-    assert {role for each in all_operations() for role in each.roles} == set(_ROLES)
+    subjects = ("approvals", "health", "rules", "users", "webhooks", "whitelist")
+    modules = [vars(import_module(f"airflow_custody.client.{each}.operations")).values() for each in subjects]
+    operations = [each for module in modules for each in module if isinstance(each, Operation)]
+    assert {role for each in operations for role in each.roles} == set(ROLES)
 
 
 # --- pins --------------------------------------------------------------------------------------------------------
